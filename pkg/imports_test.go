@@ -1,0 +1,114 @@
+// Package pkg holds the test of who may import what.
+package pkg
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/hardtack/packer-plugin-hardtack"
+
+// A layer may import what stands in the layers above it in this list, and within its own layer only
+// what sideways names. Top is everything under cmd and lambda, and the packages that drive machines.
+var layers = []struct {
+	name     string
+	why      string
+	packages []string
+}{
+	{"leaf", "every package may use a leaf, so a leaf uses none of ours", []string{"pkg/role", "pkg/problem", "pkg/run", "pkg/version"}},
+	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs"}},
+	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent"}},
+	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/chroot", "pkg/disk", "pkg/qemu"}},
+	{"assets", "plain files, embedded", []string{"images", "units"}},
+	{"top", "translation only", []string{"cmd/", "lambda", "pkg/e2e"}},
+}
+
+// sideways lists the imports inside one layer that are meant.
+var sideways = map[string][]string{
+	"pkg/rootfs": {"pkg/unit"}, // the links that enable a unit come from its [Install] section
+}
+
+// outside lists who alone may import modules that spread through whatever touches them, and what
+// pure packages must not reach.
+var outside = []struct {
+	prefix  string
+	allowed []string
+	why     string
+}{
+	{"github.com/hashicorp/packer-plugin-sdk", []string{"cmd/packer-plugin-hardtack"}, "Packer's types stay at its edge"},
+	{"github.com/hashicorp/packer/", nil, "Packer is a tool to run, never a library (BUSL-1.1)"},
+	{"github.com/coreos/go-systemd", []string{"pkg/unit", "pkg/rootfs"}, "units are parsed in one place"},
+	{"github.com/sigstore/", []string{"pkg/fetch"}, "signatures are verified where files arrive"},
+	{"os/exec", []string{"pkg/run", "pkg/chroot", "pkg/qemu", "pkg/e2e", "cmd/"}, "child processes go through pkg/run"},
+	{"net/http", []string{"pkg/fetch", "pkg/imds", "pkg/e2e", "cmd/hardtack"}, "pure packages and use cases open no connection"},
+}
+
+func TestImportsGoDown(t *testing.T) {
+	// Without the e2e packages' tests: what tests import is their own affair.
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"/...").Output()
+	if err != nil {
+		t.Fatalf("listing packages: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		from := strings.TrimPrefix(fields[0], module+"/")
+		if from == "pkg" {
+			continue
+		}
+		if layerOf(from) < 0 {
+			t.Errorf("%s is in no layer: add it to the table with the layer it belongs to", from)
+			continue
+		}
+		for _, path := range fields[1:] {
+			if to, ours := strings.CutPrefix(path, module+"/"); ours {
+				checkOurs(t, from, to)
+			} else {
+				checkOutside(t, from, path)
+			}
+		}
+	}
+}
+
+func checkOurs(t *testing.T, from, to string) {
+	t.Helper()
+	a, b := layerOf(from), layerOf(to)
+	top := len(layers) - 1
+	switch {
+	case b < 0, b < a, slices.Contains(sideways[from], to):
+	case a == top && b == top && sameProgram(from, to):
+	default:
+		t.Errorf("%s (%s) imports %s (%s): %s", from, layers[a].name, to, layers[b].name, layers[a].why)
+	}
+}
+
+func checkOutside(t *testing.T, from, path string) {
+	t.Helper()
+	for _, rule := range outside {
+		if !strings.HasPrefix(path, rule.prefix) {
+			continue
+		}
+		if !slices.ContainsFunc(rule.allowed, func(p string) bool { return strings.HasPrefix(from, p) }) {
+			t.Errorf("%s imports %s: %s; only %v may", from, path, rule.why, rule.allowed)
+		}
+	}
+}
+
+// sameProgram reports whether two packages under cmd belong to one program.
+func sameProgram(a, b string) bool {
+	x, y := strings.Split(a, "/"), strings.Split(b, "/")
+	return len(x) > 1 && len(y) > 1 && x[0] == y[0] && x[1] == y[1]
+}
+
+func layerOf(path string) int {
+	return slices.IndexFunc(layers, func(l struct {
+		name     string
+		why      string
+		packages []string
+	}) bool {
+		return slices.ContainsFunc(l.packages, func(p string) bool {
+			return path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(path, p) || strings.HasPrefix(path, p+"/")
+		})
+	})
+}
