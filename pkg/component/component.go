@@ -5,8 +5,6 @@
 // gives the same files; nothing here opens a connection or starts a process.
 package component
 
-import "io/fs"
-
 // Lock is one lock file.
 type Lock struct {
 	// Schema is the version of this format: 1.
@@ -42,9 +40,6 @@ type File struct {
 	// Mode is the permission bits, written in octal: "0755".
 	Mode Mode `yaml:"mode" json:"mode"`
 }
-
-// Mode is a file's permission bits; text is octal.
-type Mode fs.FileMode
 
 // Download is one file that upstream publishes.
 type Download struct {

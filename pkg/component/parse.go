@@ -1,0 +1,79 @@
+package component
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+)
+
+// Schema is the version of the lock format that this package reads.
+const Schema = 1
+
+// Parse reads a lock file. file is only for messages. The list holds every finding, each with its
+// line; the lock is nil when the list has an error, since half a lock must not be used.
+func Parse(file string, data []byte) (*Lock, problem.List) {
+	var problems problem.List
+	var root yaml.Node
+	if err := yaml.Unmarshal(data, &root); err != nil {
+		addYAML(&problems, file, err)
+		return nil, problems
+	}
+	var l Lock
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	switch err := dec.Decode(&l); {
+	case errors.Is(err, io.EOF):
+		problems.Add(problem.Problem{File: file, Rule: "lock-empty", Text: "the lock file is empty"})
+		return nil, problems
+	case err != nil:
+		addYAML(&problems, file, err)
+	case !errors.Is(dec.Decode(new(yaml.Node)), io.EOF):
+		problems.Add(problem.Problem{File: file, Rule: "lock-documents",
+			Text: "there is a second YAML document", Hint: "a lock file is one document: remove the line ---"})
+	}
+	// What the decoder refused is missing from l; checking it too would only repeat that.
+	if len(problems) == 0 {
+		v := validator{file: file, lines: map[string]int{}, problems: &problems}
+		v.index("", &root)
+		v.lock(&l)
+	}
+	problems.Sort()
+	if problems.Err() != nil {
+		return nil, problems
+	}
+	return &l, problems
+}
+
+var (
+	yamlLine  = regexp.MustCompile(`^(?:yaml: )?line (\d+): (?s:(.*))$`)
+	yamlField = regexp.MustCompile(`^field (\S+) not found in type \S+$`)
+)
+
+// addYAML turns what the YAML library says into findings: it writes the line into the text.
+func addYAML(problems *problem.List, file string, err error) {
+	texts := []string{err.Error()}
+	var typed *yaml.TypeError
+	if errors.As(err, &typed) {
+		texts = typed.Errors
+	}
+	for _, text := range texts {
+		p := problem.Problem{File: file, Rule: "lock-yaml", Text: strings.TrimPrefix(text, "yaml: ")}
+		if m := yamlLine.FindStringSubmatch(text); m != nil {
+			p.Line, _ = strconv.Atoi(m[1])
+			p.Text = m[2]
+		}
+		if m := yamlField.FindStringSubmatch(p.Text); m != nil {
+			p.Text = fmt.Sprintf("field %q is not known", m[1])
+			p.Hint = "pkg/component documents the fields of a lock"
+		}
+		problems.Add(p)
+	}
+}
