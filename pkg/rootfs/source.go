@@ -1,0 +1,169 @@
+package rootfs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/unit"
+)
+
+// Bytes is the entry of a small regular file whose content is at hand.
+func Bytes(component, file string, mode fs.FileMode, content []byte) Entry {
+	sum := sha256.Sum256(content)
+	return Entry{
+		Path: file, Mode: mode.Perm(), Size: int64(len(content)), Digest: hex.EncodeToString(sum[:]), Component: component,
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+	}
+}
+
+// File is the entry of a file of this machine. It is read once for its digest, and again when the
+// tree is written; a change in between is found then.
+func File(component, file string, mode fs.FileMode, source string) (Entry, error) {
+	open := func() (io.ReadCloser, error) { return os.Open(source) }
+	f, err := os.Open(source)
+	if err != nil {
+		return Entry{}, err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	size, err := io.Copy(hash, f)
+	if err != nil {
+		return Entry{}, fmt.Errorf("reading %s: %w", source, err)
+	}
+	return Entry{Path: file, Mode: mode.Perm(), Size: size, Digest: hex.EncodeToString(hash.Sum(nil)), Component: component, Open: open}, nil
+}
+
+// Unit is what a unit file of one's own puts into the tree: the file and the links that enable it.
+func Unit(component, name string, content []byte) ([]Entry, error) {
+	entries := []Entry{Bytes(component, path.Join(UnitDir, name), 0o644, content)}
+	links, err := enable(component, name, content)
+	return append(entries, links...), err
+}
+
+func unitEntries(in Inputs) ([]Entry, error) {
+	var entries []Entry
+	err := walk(in.Units, func(name string, content []byte) error {
+		more, err := Unit(FromUnits, name, content)
+		entries = append(entries, more...)
+		return err
+	})
+	return entries, err
+}
+
+// enable returns the links that `systemctl enable` would make for the unit, from its [Install].
+func enable(component, name string, content []byte) ([]Entry, error) {
+	if strings.Contains(name, "/") { // a drop-in, which systemctl does not enable
+		return nil, nil
+	}
+	options, err := unit.Deserialize(bytes.NewReader(content))
+	if err != nil {
+		return nil, fmt.Errorf("parsing the unit %s: %w", name, err)
+	}
+	as := instance(name, options)
+	var links []Entry
+	link := func(at string) {
+		links = append(links, Entry{Path: path.Join(enableDir, at), Mode: fs.ModeSymlink | 0o777,
+			Link: path.Join(UnitDir, name), Component: component})
+	}
+	for _, o := range options {
+		if o.Section != "Install" {
+			continue
+		}
+		for value := range strings.FieldsSeq(o.Value) {
+			switch o.Name {
+			case "WantedBy":
+				link(path.Join(value+".wants", as))
+			case "RequiredBy":
+				link(path.Join(value+".requires", as))
+			case "Alias":
+				link(value)
+			}
+		}
+	}
+	return links, nil
+}
+
+// instance is the name that a link gives the unit: a template is enabled as its default instance.
+func instance(name string, options []*unit.UnitOption) string {
+	prefix, suffix, template := strings.Cut(name, "@.")
+	for _, o := range options {
+		if template && o.Section == "Install" && o.Name == "DefaultInstance" {
+			return prefix + "@" + o.Value + "." + suffix
+		}
+	}
+	return name
+}
+
+func plainEntries(in Inputs) ([]Entry, error) {
+	var entries []Entry
+	err := walk(in.Rootfs, func(name string, content []byte) error {
+		mode := fs.FileMode(0o644)
+		if bytes.HasPrefix(content, []byte("#!")) {
+			mode = 0o755
+		}
+		entries = append(entries, Bytes(FromRootfs, "/"+name, mode, content))
+		return nil
+	})
+	return entries, err
+}
+
+// walk calls visit for each regular file of the assets that is not a place holder.
+func walk(assets fs.FS, visit func(name string, content []byte) error) error {
+	if assets == nil {
+		return nil
+	}
+	return fs.WalkDir(assets, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if base := path.Base(name); strings.HasPrefix(base, ".git") || strings.HasPrefix(base, ".keep") {
+			return nil
+		}
+		content, err := fs.ReadFile(assets, name)
+		if err != nil {
+			return err
+		}
+		return visit(name, content)
+	})
+}
+
+// kernelEntries writes the arguments twice: for systems that make a unified kernel image or use
+// kernel-install, and for those that boot by GRUB, as Debian's cloud images do.
+func kernelEntries(in Inputs) ([]Entry, error) {
+	if len(in.KernelArguments) == 0 {
+		return nil, nil
+	}
+	line := strings.Join(in.KernelArguments, " ")
+	if strings.ContainsAny(line, "\n\"'`$\\") {
+		return nil, fmt.Errorf("the kernel arguments %q hold a quote, a dollar, a backslash or a line break", line)
+	}
+	grub := "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX " + line + "\"\n"
+	return []Entry{
+		Bytes(FromExtra, cmdlinePath, 0o644, []byte(line+"\n")),
+		Bytes(FromExtra, grubPath, 0o644, []byte(grub)),
+	}, nil
+}
+
+func sysctlEntries(in Inputs) ([]Entry, error) {
+	if len(in.Sysctls) == 0 {
+		return nil, nil
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(in.Sysctls)) {
+		value := in.Sysctls[name]
+		if name == "" || strings.ContainsAny(name, " =#;\n") || strings.Contains(value, "\n") {
+			return nil, fmt.Errorf("the sysctl %q = %q does not fit on a line of sysctl.d", name, value)
+		}
+		fmt.Fprintf(&b, "%s = %s\n", name, value)
+	}
+	return []Entry{Bytes(FromExtra, sysctlPath, 0o644, []byte(b.String()))}, nil
+}
