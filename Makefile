@@ -1,0 +1,72 @@
+# A menu: what is built is decided in Go, not here.
+VERSION  := 0.1.0
+MODULE   := github.com/hardtack/packer-plugin-hardtack
+BUILD    := build
+BIN      := $(BUILD)/bin
+GOARCHES := amd64 arm64
+LDFLAGS  := -s -w -X $(MODULE)/pkg/version.Version=$(VERSION)
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+AGENTS   := cmd/packer-plugin-hardtack/provisioner/agent
+# What an image is made from; `make image KUBERNETES=1.35 SOURCE=release` are the usual changes.
+KUBERNETES ?= 1.36
+SOURCE     ?= auto
+IMAGE      := $(BUILD)/hardtack.qcow2
+
+# Packer finds our plugin in a directory of this checkout and never in the user's own.
+export CHECKPOINT_DISABLE := 1
+export PACKER_PLUGIN_PATH := $(CURDIR)/$(BUILD)/plugins
+PACKER  = $(or $(shell command -v packer),$(shell scripts/tool packer))
+ROOT   := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,GOPROXY,GOFLAGS,PACKER_PLUGIN_PATH,CHECKPOINT_DISABLE)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build agent plugin image test test-race lint generate verify e2e bench clean
+
+help: ## Show this menu
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install the Debian packages that this machine lacks
+	@scripts/setup --check || scripts/setup
+
+build: agent ## Build the hardtack command and the agents into build/bin
+	@mkdir -p $(BIN)
+	$(GO_BUILD) -o $(BIN)/hardtack ./cmd/hardtack
+
+agent: ## Build the agent for every architecture, where the plugin embeds it
+	@for arch in $(GOARCHES); do \
+	  GOARCH=$$arch $(GO_BUILD) -o $(AGENTS)/hardtack-agent-linux-$$arch ./cmd/hardtack-agent || exit 1; done
+
+plugin: agent ## Build the Packer plugin and install it into build/plugins
+	@mkdir -p $(BIN)
+	$(GO_BUILD) -o $(BIN)/packer-plugin-hardtack ./cmd/packer-plugin-hardtack
+	$(PACKER) plugins install --path $(BIN)/packer-plugin-hardtack github.com/hardtack/hardtack >/dev/null
+
+image: setup build plugin ## Bake build/hardtack.qcow2 with image.json, SBOM and role table (root)
+	$(PACKER) validate -var lock=kubernetes-$(KUBERNETES) images/local.pkr.hcl
+	$(ROOT) $(PACKER) build -force -var lock=kubernetes-$(KUBERNETES) -var source=$(SOURCE) -var output=$(BUILD) images/local.pkr.hcl
+	@$(BIN)/hardtack roles && ls -lh $(IMAGE) $(BUILD)/image.json $(BUILD)/sbom.cdx.json
+
+test: setup lint ## Lint and run every test that needs no machine
+	scripts/test ./...
+
+test-race: setup ## The same tests with the race detector
+	scripts/test -race ./...
+
+lint: ## gofmt, vet, golangci-lint, shellcheck, and Hardtack's own lint of the units
+	scripts/lint
+
+generate: ## Write HCL2 specs and the plugin's documentation again
+	go generate ./...
+
+verify: generate lint ## Check that nothing generated is stale
+	go mod tidy
+	git diff --exit-code
+
+e2e: setup $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in every role (build/hardtack.qcow2; baked if missing)
+	HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_PACKER=$(PACKER) scripts/test -timeout 60m -p 1 ./pkg/e2e/... ./pkg/fetch/... ./cmd/packer-plugin-hardtack/...
+
+bench: setup ## Go benchmarks, and the bake against its floor and against mkosi
+	go test -run '^$$' -bench . ./pkg/...
+	$(ROOT) scripts/bench-bake
+
+clean: ## Remove build/ (caches stay)
+	rm -rf $(BUILD) $(AGENTS)/hardtack-agent-linux-*
