@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -55,6 +56,10 @@ func (e *Error) Unwrap() error { return e.Err }
 func Run(ctx context.Context, c Command) error {
 	cmd := exec.CommandContext(ctx, c.Name, c.Args...)
 	cmd.Dir, cmd.Env, cmd.Stdin = c.Dir, c.Env, c.Stdin
+	// The parent-death signal is tied to the thread that starts the child: keep that thread until the
+	// child has ended (golang/go#27505).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	// A group of its own: Ctrl-C in a terminal then reaches us only, and we end the children in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
