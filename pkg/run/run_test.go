@@ -65,7 +65,7 @@ func TestMissingProgramIsNamed(t *testing.T) {
 	}
 }
 
-// The shell ignores SIGTERM and has a child of its own: both must be gone when Run returns.
+// The shell has a child of its own: both must be gone.
 func TestCancelEndsTheWholeGroup(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	ctx, cancel := context.WithCancel(t.Context())
