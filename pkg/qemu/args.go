@@ -1,0 +1,138 @@
+package qemu
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The names of files and sockets in a machine's own directory.
+const (
+	consoleSocket = "console.sock"
+	channelSocket = "channel.sock"
+	varsFile      = "efivars.fd"
+)
+
+// args returns QEMU's arguments for the machine. It reads and writes nothing: dir is where Start puts the
+// files that the arguments name.
+func (c Config) args(h Host, dir string) []string {
+	accel := c.Accel
+	if accel == "" {
+		accel = TCG
+		if h.KVM {
+			accel = KVM
+		}
+	}
+	cpu := "max"
+	if accel == KVM {
+		cpu = "host"
+	}
+	a := []string{
+		"-name", option(c.Name),
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-machine", "q35", "-accel", string(accel), "-cpu", cpu,
+		"-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
+	}
+	a = append(a, serialArgs("console", filepath.Join(dir, consoleSocket))...)
+	a = append(a, serialArgs("channel", filepath.Join(dir, channelSocket))...)
+	if c.Firmware == UEFI {
+		a = append(a,
+			"-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+option(h.Code),
+			"-drive", "if=pflash,unit=1,format=raw,file="+option(filepath.Join(dir, varsFile)))
+	}
+	a = append(a, diskArgs(c.Disks)...)
+	a = append(a, c.DMI.args()...)
+	for _, name := range c.credentialNames() {
+		a = append(a, "-smbios", "type=11,path="+option(credentialFile(dir, name)))
+	}
+	return append(a, c.Network.args()...)
+}
+
+// serialArgs makes a serial port (ttyS0 for the first) that connects to a socket on which we listen.
+func serialArgs(id, socket string) []string {
+	return []string{"-chardev", "socket,id=" + id + ",path=" + option(socket), "-serial", "chardev:" + id}
+}
+
+// diskArgs attaches the disks. snapshot=on sends what is written to a file without a name in TMPDIR, so one
+// image serves many machines at once and is never changed.
+func diskArgs(disks []Disk) []string {
+	var a []string
+	for i, d := range disks {
+		format := d.Format
+		if format == "" {
+			format = "raw"
+		}
+		id := fmt.Sprintf("disk%d", i)
+		a = append(a,
+			"-drive", fmt.Sprintf("if=none,id=%s,format=%s,snapshot=on,file=%s", id, format, option(d.Path)),
+			"-device", fmt.Sprintf("nvme,drive=%s,serial=%s,bootindex=%d", id, id, i))
+	}
+	return a
+}
+
+func (d DMI) args() []string {
+	var a []string
+	if d.BIOSVendor != "" {
+		a = append(a, "-smbios", "type=0,vendor="+option(d.BIOSVendor))
+	}
+	system := ""
+	for _, f := range []struct{ key, value string }{{"manufacturer", d.Vendor}, {"product", d.Product}, {"serial", d.Serial}} {
+		if f.value != "" {
+			system += "," + f.key + "=" + option(f.value)
+		}
+	}
+	if system != "" {
+		a = append(a, "-smbios", "type=1"+system)
+	}
+	return a
+}
+
+func (n Network) args() []string {
+	var back string
+	switch n.Kind {
+	case NoNetwork:
+		return nil
+	case Stream:
+		back = "stream,id=net0,server=off,addr.type=unix,addr.path=" + option(n.Socket)
+	case User:
+		back = "user,id=net0"
+		if n.Subnet.IsValid() {
+			back += ",net=" + n.Subnet.String()
+		}
+		if n.Isolated {
+			back += ",restrict=on"
+		}
+		for _, f := range n.Forwards {
+			back += ",guestfwd=" + option(fmt.Sprintf("tcp:%s-cmd:%s", hostPort(f.Guest), f.Command))
+		}
+	}
+	card := "virtio-net-pci,netdev=net0"
+	if n.MAC != "" {
+		card += ",mac=" + n.MAC
+	}
+	return []string{"-netdev", back, "-device", card}
+}
+
+func hostPort(a netip.AddrPort) string { return a.Addr().String() + ":" + strconv.Itoa(int(a.Port())) }
+
+// option quotes a value inside a comma-separated option: QEMU reads two commas as one.
+func option(value string) string { return strings.ReplaceAll(value, ",", ",,") }
+
+func (c Config) credentialNames() []string { return slices.Sorted(maps.Keys(c.Credentials)) }
+
+// credentialFile is where the SMBIOS string of a credential is handed to QEMU. A file and not an argument:
+// arguments are in everybody's process list, and a credential may be a secret or longer than an argument.
+func credentialFile(dir, name string) string {
+	return filepath.Join(dir, "credential-"+base64.RawURLEncoding.EncodeToString([]byte(name)))
+}
+
+// smbios is the string by which systemd knows a credential, see systemd.system-credentials(7). An SMBIOS string
+// holds no zero byte, hence base64.
+func smbios(name string, value []byte) []byte {
+	return []byte("io.systemd.credential.binary:" + name + "=" + base64.StdEncoding.EncodeToString(value))
+}
