@@ -23,18 +23,18 @@ const (
 	FromImplied = "implied"
 )
 
-// Where things of the image live. The paths of the manifest, the SBOM and the digests are what the
-// bake writes once the tree is in place; they are not part of a Tree.
+// Where things of the image live.
 const (
 	Home      = "/usr/lib/hardtack"
 	AgentPath = Home + "/bin/hardtack-agent"
 	UnitDir   = "/usr/lib/systemd/system"
+	// CmdlinePath is read by kernel-install, by systemd's ukify and by the disk builder; GrubPath by
+	// update-grub.
+	CmdlinePath = "/etc/kernel/cmdline"
+	GrubPath    = "/etc/default/grub.d/90-hardtack.cfg"
 	// enableDir is where systemctl enable puts its links.
-	enableDir = "/etc/systemd/system"
-	// cmdlinePath is read by kernel-install, systemd's ukify and the disk builder, grubPath by update-grub.
-	cmdlinePath = "/etc/kernel/cmdline"
-	grubPath    = "/etc/default/grub.d/90-hardtack.cfg"
-	sysctlPath  = "/etc/sysctl.d/90-hardtack.conf"
+	enableDir  = "/etc/systemd/system"
+	sysctlPath = "/etc/sysctl.d/90-hardtack.conf"
 )
 
 // Inputs says what a Tree is made of. The zero value of every field means "none of these".

@@ -148,8 +148,8 @@ func kernelEntries(in Inputs) ([]Entry, error) {
 	}
 	grub := "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX " + line + "\"\n"
 	return []Entry{
-		Bytes(FromExtra, cmdlinePath, 0o644, []byte(line+"\n")),
-		Bytes(FromExtra, grubPath, 0o644, []byte(grub)),
+		Bytes(FromExtra, CmdlinePath, 0o644, []byte(line+"\n")),
+		Bytes(FromExtra, GrubPath, 0o644, []byte(grub)),
 	}, nil
 }
 

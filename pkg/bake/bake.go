@@ -1,0 +1,183 @@
+// Package bake writes a tree to a machine and proves that it is there.
+//
+// Its rule: the machine is believed only about what was read back from it. An upload can lose its end
+// without an error, so every mode, link and digest is read on the target after writing, and whatever
+// differs is an error; for the same reason a bake that was cut short is repaired by running it again.
+package bake
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
+)
+
+// Target is a machine, or a root directory, that commands can run in.
+//
+// Run gives the script to `sh -c` as root, with stdin, and copies what it prints to stdout and
+// stderr before it returns; a nil reader is empty and a nil writer discards. exit is what the script
+// ended with; err is set only where the script could not be run or its end was not learnt. It returns
+// soon after ctx ends, with its error. Two scripts never run at once.
+type Target interface {
+	Run(ctx context.Context, script string, stdin io.Reader, stdout, stderr io.Writer) (exit int, err error)
+}
+
+// Progress is told how a bake gets on; a nil Progress is not told.
+type Progress interface {
+	// Step begins a step; the text is for people: "verifying 143 files".
+	Step(text string)
+	// Sent reports bytes of the stream that the target has taken since the last call, of total.
+	// It is called for every write and must return at once.
+	Sent(n, total int64)
+}
+
+// Job says what to bake.
+type Job struct {
+	Tree *rootfs.Tree
+	// Architecture of the tree, as Go writes it: "amd64".
+	Architecture string
+	// Packages are the Debian packages that must be there; those that are not are installed.
+	Packages []string
+	// Image describes the tree for the manifest and the SBOM.
+	Image Image
+	// Progress may be nil; Log must be set.
+	Progress Progress
+	Log      *slog.Logger
+}
+
+// Result says what a bake did.
+type Result struct {
+	// Written counts what the tar stream carried: an identical second bake writes nothing.
+	Written Written
+	// Installed are the packages that were missing.
+	Installed []string
+	Manifest  Manifest
+	// ManifestJSON and SBOM are the bytes that are in the image.
+	ManifestJSON, SBOM []byte
+	// Warnings are findings about the target that are not the bake's.
+	Warnings []string
+}
+
+// Written counts what was written to a target or removed from it.
+type Written struct {
+	Paths   int
+	Bytes   int64
+	Removed int
+}
+
+// baker is one bake under way.
+type baker struct {
+	job     Job
+	target  Target
+	result  Result
+	journal journal
+	// metadata is the tree of the manifest, the SBOM and the digests.
+	metadata *rootfs.Tree
+}
+
+// Run bakes: on success the target holds exactly the tree, its manifest, SBOM and digests, and has
+// passed every check. The error names the step, and the path where there is one; running it again
+// repairs what a failure left.
+func Run(ctx context.Context, target Target, job Job) (Result, error) {
+	b := &baker{job: job, target: target}
+	steps := []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"probing the target", b.probe},
+		{"installing packages", b.packages},
+		{"writing the tree", b.writeTree},
+		{"cleaning up", b.cleanup},
+		{"writing the manifest", b.writeManifest},
+		{"verifying the target", b.verify},
+	}
+	for _, step := range steps {
+		start := time.Now()
+		b.step("%s", step.name)
+		if err := step.run(ctx); err != nil {
+			return b.result, fmt.Errorf("%s: %w", step.name, err)
+		}
+		job.Log.Debug("bake step done", "step", step.name, "took", time.Since(start))
+	}
+	return b.result, nil
+}
+
+func (b *baker) step(format string, args ...any) {
+	if b.job.Progress != nil {
+		b.job.Progress.Step(fmt.Sprintf(format, args...))
+	}
+}
+
+// Fingerprint is twelve hex digits over what decides the content of an image beside Debian: the lock,
+// the units, the plain files and the package list.
+func Fingerprint(lock string, packages []string, trees ...fs.FS) (string, error) {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s\x00%s\x00", lock, strings.Join(packages, "\n"))
+	for _, tree := range trees {
+		err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			content, err := fs.ReadFile(tree, name)
+			fmt.Fprintf(hash, "%s\x00%d\x00%s", name, len(content), content)
+			return err
+		})
+		if err != nil {
+			return "", fmt.Errorf("reading what goes into the image: %w", err)
+		}
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:12], nil
+}
+
+// script runs a script that must succeed and returns what it printed.
+func (b *baker) script(ctx context.Context, script string, stdin io.Reader) (string, error) {
+	var out, errs bytes.Buffer
+	exit, err := b.target.Run(ctx, prelude+script, stdin, &out, &errs)
+	if err != nil {
+		return "", err
+	}
+	if exit != 0 {
+		return out.String(), &scriptError{exit: exit, output: strings.TrimSpace(errs.String())}
+	}
+	return out.String(), nil
+}
+
+// prelude makes tools print what we parse, and files get the modes that we say.
+const prelude = "export LC_ALL=C QUOTING_STYLE=literal; umask 022; "
+
+// scriptError is a script that ran on the target and ended with an exit status of its own.
+type scriptError struct {
+	exit   int
+	output string
+}
+
+func (e *scriptError) Error() string {
+	if e.output == "" {
+		return fmt.Sprintf("the target's shell ended with %d and said nothing", e.exit)
+	}
+	return fmt.Sprintf("the target's shell ended with %d: %s", e.exit, lastLines(e.output, 8))
+}
+
+// lastLines keeps the end of a long output, where tools say why.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) > n {
+		lines = append([]string{"…"}, lines[len(lines)-n:]...)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// noSpace tells whether an error is a full disk of the target.
+func noSpace(err error) bool {
+	var failed *scriptError
+	return errors.As(err, &failed) && strings.Contains(failed.output, "No space left on device")
+}

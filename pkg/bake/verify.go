@@ -1,0 +1,124 @@
+package bake
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
+)
+
+// cleanup takes away what makes one machine different from another: with it, every machine of the
+// image would be the same one. Each line is something that the first boot makes anew.
+func (b *baker) cleanup(ctx context.Context) error {
+	_, err := b.script(ctx, `
+set -e
+if [ -s /etc/machine-id ] || ! [ -e /etc/machine-id ]; then : >/etc/machine-id; fi
+if [ -e /var/lib/dbus/machine-id ] && ! [ -L /var/lib/dbus/machine-id ]; then rm -f /var/lib/dbus/machine-id; fi
+rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub
+rm -f /var/lib/systemd/random-seed /var/lib/systemd/credential.secret
+if command -v cloud-init >/dev/null; then cloud-init clean --logs >&2; fi`, nil)
+	return err
+}
+
+// verify reads back what was written, and looks for what no image may hold. It reports everything
+// that it finds.
+func (b *baker) verify(ctx context.Context) error {
+	var findings problem.List
+	for _, check := range []func(context.Context, *problem.List) error{b.verifyTree, b.verifyClean, b.verifyKeys, b.verifyUnits} {
+		if err := check(ctx, &findings); err != nil {
+			return err
+		}
+	}
+	findings.Sort()
+	for _, f := range findings {
+		if f.Severity == problem.Warning {
+			b.result.Warnings = append(b.result.Warnings, f.String())
+		}
+	}
+	return findings.Err()
+}
+
+// verifyTree compares mode, owner, link, size and digest of everything that the bake put there.
+func (b *baker) verifyTree(ctx context.Context, findings *problem.List) error {
+	for _, tree := range []*rootfs.Tree{b.job.Tree, b.metadata} {
+		found, err := b.observe(ctx, tree)
+		if err != nil {
+			return err
+		}
+		for e := range tree.All() {
+			at, there := found[e.Path]
+			if what := differs(e, at, there); what != "" {
+				findings.Add(problem.Problem{File: e.Path, Rule: "tree", Text: what,
+					Hint: "the stream to the target lost data, or something there changed it: run the build again"})
+			}
+		}
+	}
+	return nil
+}
+
+// verifyClean looks for what belongs to one machine, or to the build.
+func (b *baker) verifyClean(ctx context.Context, findings *problem.List) error {
+	checks := []struct{ rule, text, hint, find string }{
+		{"machine-id", "the machine id is not empty", "every machine of the image would have the same one",
+			"find /etc/machine-id /var/lib/dbus/machine-id -type f -size +0 2>/dev/null"},
+		{"host-key", "a host key of ssh is in the image", "every machine of the image would have the same one",
+			"find /etc/ssh -name 'ssh_host_*' 2>/dev/null"},
+		{"role-file", "a role file is in the image", "a machine takes its role from its user data",
+			"find " + role.Dir + " -name '" + role.Prefix + "*' 2>/dev/null"},
+		{"containers", "state of a container engine is in the image", "bake on a machine that has run no containers",
+			"find /var/lib/docker /var/lib/containerd /var/lib/containers /var/lib/kubelet /var/lib/etcd -mindepth 1 -maxdepth 1 2>/dev/null"},
+		{"package-lists", "package lists are in the image", "run `apt-get clean` and remove /var/lib/apt/lists/*",
+			"find /var/lib/apt/lists -type f -name '*_Packages*' 2>/dev/null | head -n 1"},
+	}
+	for _, c := range checks {
+		out, err := b.script(ctx, c.find+" || :", nil)
+		if err != nil {
+			return fmt.Errorf("looking for what no image may hold: %w", err)
+		}
+		for line := range strings.Lines(out) {
+			findings.Add(problem.Problem{File: strings.TrimSpace(line), Rule: c.rule, Text: c.text, Hint: c.hint})
+		}
+	}
+	return nil
+}
+
+// verifyKeys looks for private keys: a line that is the header of one, in a text file of a size that
+// a key can have.
+func (b *baker) verifyKeys(ctx context.Context, findings *problem.List) error {
+	out, err := b.script(ctx, `
+find /etc /usr /root /home /var/lib /opt /srv -xdev -type f -size -1024k -print0 2>/dev/null |
+xargs -0r grep -lI -E -e '^[[:space:]]*-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----[[:space:]]*$' -- || :`, nil)
+	if err != nil {
+		return fmt.Errorf("looking for private keys: %w", err)
+	}
+	for line := range strings.Lines(out) {
+		findings.Add(problem.Problem{File: strings.TrimSpace(line), Rule: "private-key",
+			Text: "a private key is in the image", Hint: "keys are made on the machine, or read from the cluster's store"})
+	}
+	return nil
+}
+
+// verifyUnits lets systemd load the target's units as it would at boot, and reads what it says about
+// them: its exit status is 0 even where it deletes jobs to break a cycle.
+func (b *baker) verifyUnits(ctx context.Context, findings *problem.List) error {
+	var out, errs bytes.Buffer
+	exit, err := b.target.Run(ctx, prelude+"SYSTEMD_LOG_LEVEL=warning SYSTEMD_LOG_TARGET=console SYSTEMD_COLORS=0 "+
+		"systemd-analyze verify --man=no multi-user.target", nil, &out, &errs)
+	if err != nil {
+		return fmt.Errorf("asking systemd about the units: %w", err)
+	}
+	text := errs.String() + out.String()
+	found := parseVerify(text, func(unit string) bool {
+		return b.job.Tree.Has(rootfs.UnitDir+"/"+unit) || b.job.Tree.Has(unit)
+	})
+	if exit != 0 && len(found) == 0 {
+		return errors.New("asking systemd about the units: " + (&scriptError{exit: exit, output: text}).Error())
+	}
+	*findings = append(*findings, found...)
+	return nil
+}
