@@ -1,9 +1,12 @@
 package component
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Mode is a file's permission bits; text is octal with a leading zero: "0755".
@@ -27,5 +30,18 @@ func (m *Mode) UnmarshalText(text []byte) error {
 		return fmt.Errorf("mode %q has more than the nine permission bits", text)
 	}
 	*m = Mode(n)
+	return nil
+}
+
+// UnmarshalYAML reads the text as it is written, quoted or not. It exists beside UnmarshalText because
+// the YAML library stops at the first error of that one and does not say where it is.
+func (m *Mode) UnmarshalYAML(n *yaml.Node) error {
+	err := errors.New("mode is not a scalar")
+	if n.Kind == yaml.ScalarNode {
+		err = m.UnmarshalText([]byte(n.Value))
+	}
+	if err != nil {
+		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %v", n.Line, err)}}
+	}
 	return nil
 }
