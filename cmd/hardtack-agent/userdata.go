@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"text/tabwriter"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/imds"
+)
+
+// userdataCommand is hardtack-agent userdata.
+func userdataCommand(ctx context.Context, args []string, s streams) error {
+	flags := flag.NewFlagSet("userdata", flag.ContinueOnError)
+	root := flags.String("root", "/", "")
+	deadline := flags.Duration("deadline", agent.DefaultDeadline, "")
+	dryRun := flags.Bool("dry-run", false, "")
+	asJSON := flags.Bool("json", false, "")
+	verbose := flags.Bool("v", false, "")
+	if done, err := parseFlags(flags, args, s); done || err != nil {
+		return err
+	}
+	if *deadline <= 0 {
+		return usageError{fmt.Errorf("--deadline %v: must be longer than nothing", *deadline)}
+	}
+	log := logger(s.err, *verbose)
+	report, err := agent.Run(ctx, agent.Options{
+		Root:        *root,
+		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),
+		Metadata: func(endpoint string) (agent.Metadata, error) {
+			return imds.New(imds.Options{Endpoint: endpoint, Log: log})
+		},
+		NoUserData: imds.ErrNotFound,
+		Deadline:   *deadline,
+		DryRun:     *dryRun,
+		Log:        log,
+	})
+	if printing := show(s.out, report, *asJSON); err == nil {
+		err = printing
+	}
+	return err
+}
+
+// logger writes lines without a time: the journal and the console have their own.
+func logger(w io.Writer, verbose bool) *slog.Logger {
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// show prints the report: as JSON, or as one line about the roles and one for each file and finding.
+func show(w io.Writer, r agent.Report, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	switch {
+	case r.Kept:
+		fmt.Fprintf(t, "roles %s, kept from before (instance %s)\n", r.Roles, r.InstanceID)
+	case len(r.Roles) > 0:
+		fmt.Fprintf(t, "roles %s, from %s (%s)\n", r.Roles, r.Source, r.From)
+	default:
+		fmt.Fprintln(t, "roles none")
+	}
+	for _, f := range r.Files {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", f.Action, f.Path, f.Mode, f.Owner)
+	}
+	for _, p := range r.Findings {
+		fmt.Fprintln(t, p)
+	}
+	return t.Flush()
+}
