@@ -25,6 +25,8 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		},
 		Commands: []*cli.Command{
 			lockCommand(),
+			rolesCommand(),
+			lintCommand(),
 			completionCommand(),
 		},
 		EnableBashCompletion: true,
@@ -51,15 +53,18 @@ func prepare(commands []*cli.Command) {
 	}
 }
 
+// usagef is an error in how the program was called; its exit code is 2.
+func usagef(format string, args ...any) error { return cli.Exit(fmt.Errorf(format, args...), 2) }
+
 // usageError reports a wrong flag; the library would print the help to stdout, which is for answers.
 func usageError(c *cli.Context, err error, _ bool) error {
-	return fmt.Errorf("%w (see %s --help)", err, name(c))
+	return usagef("%w (see %s --help)", err, name(c))
 }
 
 // unknownCommand is the action of the program and of groups of commands: they do nothing themselves.
 func unknownCommand(c *cli.Context) error {
 	if c.Args().Present() {
-		return fmt.Errorf("%q is not a command (see %s --help)", c.Args().First(), name(c))
+		return usagef("%q is not a command (see %s --help)", c.Args().First(), name(c))
 	}
 	return cli.ShowSubcommandHelp(c)
 }
@@ -69,7 +74,7 @@ func unknownCommand(c *cli.Context) error {
 func refuseLateFlags(c *cli.Context) error {
 	for _, arg := range c.Args().Slice() {
 		if strings.HasPrefix(arg, "-") && arg != "-" {
-			return fmt.Errorf("flag %s comes after an argument: put flags first (see %s --help)", arg, name(c))
+			return usagef("flag %s comes after an argument: put flags first (see %s --help)", arg, name(c))
 		}
 	}
 	return nil
@@ -78,7 +83,7 @@ func refuseLateFlags(c *cli.Context) error {
 // noArguments reports arguments of a command that takes none.
 func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
-		return fmt.Errorf("argument %q is not expected (see %s --help)", c.Args().First(), name(c))
+		return usagef("argument %q is not expected (see %s --help)", c.Args().First(), name(c))
 	}
 	return nil
 }
@@ -135,7 +140,7 @@ func completionCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			script, ok := completions[c.Args().First()]
 			if !ok || c.NArg() != 1 {
-				return fmt.Errorf("completion takes one shell, bash or zsh, not %q", strings.Join(c.Args().Slice(), " "))
+				return usagef("completion takes one shell, bash or zsh, not %q", strings.Join(c.Args().Slice(), " "))
 			}
 			_, err := io.WriteString(c.App.Writer, script)
 			return err

@@ -4,10 +4,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/urfave/cli/v2"
 )
 
 func main() {
@@ -15,7 +18,8 @@ func main() {
 }
 
 // mainExit runs the program on the process's own arguments and files and returns its exit code: 0, or
-// 1 with the reason on stderr, or 130 after Ctrl-C, as shells count.
+// 1 with the reason on stderr, 2 when it was called
+// wrongly, or 130 after Ctrl-C, as shells count.
 func mainExit() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -28,5 +32,9 @@ func mainExit() int {
 		return 130
 	}
 	fmt.Fprintln(os.Stderr, "hardtack:", err)
+	var coder cli.ExitCoder
+	if errors.As(err, &coder) {
+		return coder.ExitCode()
+	}
 	return 1
 }
