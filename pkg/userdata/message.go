@@ -73,7 +73,7 @@ func (p *parser) entity(t part, h textproto.MIMEHeader, body io.Reader) {
 	}
 	data, err := p.transfer(h.Get("Content-Transfer-Encoding"), body)
 	if err != nil {
-		p.problems.Errorf(t.name, "", "%v", err)
+		p.problems.Errorf(t.name, "", "reading the part: %v", err)
 		return
 	}
 	t.kind, t.data, t.merge = kind, data, h.Get("Merge-Type")
