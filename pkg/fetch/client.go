@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type client struct {
 	http     *http.Client
 	progress Progress
 	log      *slog.Logger
+	// mirror is who is asked in place of every host; "" is nobody.
+	mirror string
 	// wait is the first wait between two tries; it grows by half each time.
 	wait time.Duration
 
@@ -41,9 +44,9 @@ type client struct {
 	down map[string]error
 }
 
-func newClient(transport http.RoundTripper, p Progress, log *slog.Logger) *client {
+func newClient(transport http.RoundTripper, mirror string, p Progress, log *slog.Logger) *client {
 	return &client{
-		http: &http.Client{Transport: transport}, progress: p, log: log,
+		http: &http.Client{Transport: transport}, mirror: mirror, progress: p, log: log,
 		wait: backoff.DefaultInitialInterval, down: map[string]error{},
 	}
 }
@@ -58,7 +61,7 @@ func (c *client) unreachable(host string) error {
 // retry calls try until it succeeds or cannot any more. A failure to get the file at address is an
 // *unavailableError; every other error of try is final and returned as it is.
 func (c *client) retry(ctx context.Context, address string, try func() error) error {
-	host := hostOf(address)
+	host := cmp.Or(c.mirror, hostOf(address))
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval = c.wait
 	var last error

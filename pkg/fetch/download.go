@@ -77,12 +77,14 @@ func (t *transfer) try(ctx context.Context) error {
 			return &cutError{err: fmt.Errorf("asked for bytes from %d, got %q", have, resp.Header.Get("Content-Range"))}
 		}
 		t.resumed = true
-	case http.StatusRequestedRangeNotSatisfiable:
-		// Everything is here already, or the file has become shorter: the first byte is the way out.
-		t.fresh = true
-		return &cutError{err: status(resp)}
 	default:
-		return status(resp)
+		err := status(resp)
+		if have > 0 && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable {
+			// Everything is here already, or the file has become shorter: the first byte is the way out.
+			t.fresh = true
+			return &cutError{err: errors.New(err.Error())}
+		}
+		return err
 	}
 	total := int64(0)
 	if resp.ContentLength >= 0 {

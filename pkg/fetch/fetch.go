@@ -105,6 +105,12 @@ type Result struct {
 // enough to leave each a share of the line.
 const parallel = 4
 
+// maker builds a component from Go modules. It is told to stop by the context, leaves nothing half
+// made, and returns the same entries for the same component.
+type maker interface {
+	build(ctx context.Context, c component.Component) ([]rootfs.Entry, error)
+}
+
 // Fetcher brings components. It may be used from several goroutines.
 type Fetcher struct {
 	source  Source
@@ -114,7 +120,7 @@ type Fetcher struct {
 	cache   *cache
 	client  *client
 	trust   *Trust
-	builder *builder
+	builder maker
 	// building is held by the one build that runs: the compiler uses every core by itself.
 	building chan struct{}
 	// thorough is set by Verify.
@@ -155,7 +161,7 @@ func New(o Options) (*Fetcher, error) {
 	return &Fetcher{
 		source: source, arch: o.Arch, mirror: o.Mirror, log: o.Log, trust: o.Trust,
 		cache:    &cache{dir: dir},
-		client:   newClient(transport, o.Progress, o.Log),
+		client:   newClient(transport, o.Mirror, o.Progress, o.Log),
 		builder:  &builder{assets: o.Assets, cache: dir, arch: o.Arch, progress: o.Progress, log: o.Log},
 		building: make(chan struct{}, 1),
 	}, nil

@@ -56,7 +56,7 @@ func mirrorTransport(mirror string, inner http.RoundTripper) (http.RoundTripper,
 	}
 	u, err := url.Parse(mirror)
 	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
-		return &mirrored{base: u, client: &http.Client{Transport: inner}}, nil
+		return &mirrored{base: u.JoinPath("/"), client: &http.Client{Transport: inner}}, nil
 	}
 	if err == nil && u.Scheme != "" {
 		return nil, fmt.Errorf("mirror %q is neither an http(s) address nor a directory", mirror)
