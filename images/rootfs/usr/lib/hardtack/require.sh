@@ -22,8 +22,8 @@ for file; do
 done
 [ -n "$missing" ] || exit 0
 
-what="missing or not readable by $(id -un):"
-[ -z "$any" ] || what="not one of these is there and readable by $(id -un):"
+what="missing, or not readable by $(id -un)"
+[ -z "$any" ] || what="none of these is there and readable by $(id -un)"
 # <3> makes it an error in the journal.
-echo "<3>$what$missing; put it there, or wait for what makes it: the start is tried again by itself" >&2
+echo "<3>$what:$missing (put them there, or wait for what makes them: this start is tried again)" >&2
 exit 1
