@@ -63,6 +63,8 @@ type Result struct {
 	Manifest  Manifest
 	// ManifestJSON and SBOM are the bytes that are in the image.
 	ManifestJSON, SBOM []byte
+	// Roles is the role table for people.
+	Roles []byte
 	// Warnings are findings about the target that are not the bake's.
 	Warnings []string
 }

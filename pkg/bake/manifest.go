@@ -9,6 +9,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/version"
 )
 
@@ -31,7 +32,7 @@ type Image struct {
 	Sources []Source
 	// Units and Roles are shown as they are: the units' file names, and the table of `hardtack roles`.
 	Units []string
-	Roles any
+	Roles unit.Table
 	// KernelArguments that the template added.
 	KernelArguments []string
 }
@@ -55,7 +56,7 @@ type Manifest struct {
 	Architecture    string              `json:"architecture"`
 	Tree            TreeSummary         `json:"tree"`
 	Components      []ManifestComponent `json:"components"`
-	Roles           any                 `json:"roles"`
+	Roles           unit.Table          `json:"roles"`
 	KernelArguments []string            `json:"kernelArguments,omitempty"`
 	System          System              `json:"system"`
 	Packages        []Package           `json:"packages"`
@@ -180,6 +181,7 @@ func (b *baker) writeManifest(ctx context.Context) error {
 	if b.result.SBOM, err = sbom(b.result.Manifest, b.job.Image.Lock); err != nil {
 		return fmt.Errorf("encoding the SBOM: %w", err)
 	}
+	b.result.Roles = rolesText(b.job.Image.Roles)
 	files := []rootfs.Entry{
 		rootfs.Bytes(rootfs.FromExtra, ManifestPath, 0o644, b.result.ManifestJSON),
 		rootfs.Bytes(rootfs.FromExtra, SBOMPath, 0o644, b.result.SBOM),

@@ -25,19 +25,23 @@ func Bytes(component, file string, mode fs.FileMode, content []byte) Entry {
 	}
 }
 
-// File is the entry of a file of this machine. It is read once for its digest, and again when the
-// tree is written; a change in between is found then.
-func File(component, file string, mode fs.FileMode, source string) (Entry, error) {
-	open := func() (io.ReadCloser, error) { return os.Open(source) }
-	f, err := os.Open(source)
+// Local is the entry of a file of this machine.
+func Local(component, file string, mode fs.FileMode, source string) (Entry, error) {
+	return Opened(component, file, mode, func() (io.ReadCloser, error) { return os.Open(source) })
+}
+
+// Opened is the entry of a file whose content open returns. It is read here for its size and digest,
+// and again when the tree is written; a change in between is found then.
+func Opened(component, file string, mode fs.FileMode, open func() (io.ReadCloser, error)) (Entry, error) {
+	content, err := open()
 	if err != nil {
 		return Entry{}, err
 	}
-	defer f.Close()
+	defer content.Close()
 	hash := sha256.New()
-	size, err := io.Copy(hash, f)
+	size, err := io.Copy(hash, content)
 	if err != nil {
-		return Entry{}, fmt.Errorf("reading %s: %w", source, err)
+		return Entry{}, fmt.Errorf("reading what is to be %s: %w", file, err)
 	}
 	return Entry{Path: file, Mode: mode.Perm(), Size: size, Digest: hex.EncodeToString(hash.Sum(nil)), Component: component, Open: open}, nil
 }

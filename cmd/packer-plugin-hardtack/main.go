@@ -1,0 +1,30 @@
+// Command packer-plugin-hardtack is the Packer plugin: the provisioner and the data source that bake
+// Hardtack into a machine, and the builder that makes a disk to bake it into.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/hashicorp/packer-plugin-sdk/plugin"
+	sdkversion "github.com/hashicorp/packer-plugin-sdk/version"
+
+	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/builder"
+	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/datasource"
+	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/provisioner"
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/version"
+	"github.com/hardtack/packer-plugin-hardtack/units"
+)
+
+func main() {
+	set := plugin.NewSet()
+	set.RegisterBuilder("disk", builder.New(images.FS))
+	set.RegisterProvisioner(plugin.DEFAULT_NAME, provisioner.New(images.FS, units.FS))
+	set.RegisterDatasource("lock", datasource.New(images.FS, units.FS))
+	set.SetVersion(sdkversion.NewPluginVersion(version.Version, version.Prerelease, ""))
+	if err := set.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

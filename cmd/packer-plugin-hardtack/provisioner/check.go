@@ -1,0 +1,180 @@
+package provisioner
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/hashicorp/packer-plugin-sdk/packer"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
+)
+
+// agents holds hardtack-agent-linux-<arch> for each architecture, where the Makefile has built them.
+//
+//go:embed all:agent
+var agents embed.FS
+
+// unknown is what Packer gives for a value that it does not know yet.
+const unknown = "<unknown>"
+
+// packageName is what Debian allows (policy 5.6.7), with the version and architecture that apt takes.
+var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?$`)
+
+// check reports everything that is wrong with the configuration, as far as it is known.
+func (p *Provisioner) check() error {
+	c := &p.config
+	var problems *packer.MultiError
+	report := func(err error) {
+		if err != nil {
+			problems = packer.MultiErrorAppend(problems, err)
+		}
+	}
+	if c.Lock != unknown {
+		_, err := bake.LoadLock(p.assets, c.Lock)
+		report(err)
+	}
+	if c.Source != unknown {
+		_, err := fetch.ParseSource(c.Source)
+		report(err)
+	}
+	report(exists("agent_path", c.AgentPath, false))
+	report(exists("units_dir", c.UnitsDir, true))
+	for _, file := range c.Units {
+		report(exists("units", file, false))
+	}
+	for i, f := range c.Files {
+		report(prefix(fmt.Sprintf("file %d", i+1), f.check()))
+	}
+	for _, name := range c.Packages {
+		if name != unknown && !packageName.MatchString(name) {
+			report(fmt.Errorf("packages: %q is not the name of a Debian package", name))
+		}
+	}
+	if !slices.Contains(c.KernelArguments, unknown) {
+		_, err := rootfs.Compose(rootfs.Inputs{KernelArguments: c.KernelArguments, Sysctls: c.Sysctls})
+		report(err)
+	}
+	if problems != nil {
+		return problems
+	}
+	return nil
+}
+
+// exists reports a path that is set and not there, or not of the kind that it has to be.
+func exists(option, name string, dir bool) error {
+	if name == "" || name == unknown {
+		return nil
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", option, err)
+	case info.IsDir() && !dir:
+		return fmt.Errorf("%s: %s is a directory", option, name)
+	case !info.IsDir() && dir:
+		return fmt.Errorf("%s: %s is not a directory", option, name)
+	}
+	return nil
+}
+
+func prefix(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func (f File) check() error {
+	var problems []error
+	if (f.Source == "") == (f.Content == "") {
+		problems = append(problems, errors.New("either source or content is needed, and not both"))
+	}
+	problems = append(problems, exists("source", f.Source, false))
+	if f.Destination != unknown && (!path.IsAbs(f.Destination) || path.Clean(f.Destination) != f.Destination) {
+		problems = append(problems, fmt.Errorf("destination: %q is not an absolute path without . and ..", f.Destination))
+	}
+	if _, err := f.mode(); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+func (f File) mode() (fs.FileMode, error) {
+	if f.Mode == "" || f.Mode == unknown {
+		return 0o644, nil
+	}
+	bits, err := strconv.ParseUint(f.Mode, 8, 32)
+	if err != nil || bits > 0o777 {
+		return 0, fmt.Errorf("mode: %q is not octal permission bits such as 0644", f.Mode)
+	}
+	return fs.FileMode(bits), nil
+}
+
+// unitFiles are the units of the image.
+func (p *Provisioner) unitFiles() fs.FS {
+	if p.config.UnitsDir != "" {
+		return os.DirFS(p.config.UnitsDir)
+	}
+	return p.units
+}
+
+// extra are the entries that neither the lock nor the plugin's assets give: the agent, and what the
+// template adds.
+func (p *Provisioner) extra(arch string) ([]rootfs.Entry, error) {
+	agent, err := p.agent(arch)
+	if err != nil {
+		return nil, err
+	}
+	entries := []rootfs.Entry{agent}
+	for _, f := range p.config.Files {
+		mode, err := f.mode()
+		if err != nil {
+			return nil, err
+		}
+		if f.Source == "" {
+			entries = append(entries, rootfs.Bytes(rootfs.FromExtra, f.Destination, mode, []byte(f.Content)))
+			continue
+		}
+		entry, err := rootfs.Local(rootfs.FromExtra, f.Destination, mode, f.Source)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry)
+	}
+	for _, file := range p.config.Units {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		unit, err := rootfs.Unit(rootfs.FromExtra, filepath.Base(file), content)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, unit...)
+	}
+	return entries, nil
+}
+
+// agent is the program that reads user data, for the target's architecture.
+func (p *Provisioner) agent(arch string) (rootfs.Entry, error) {
+	if p.config.AgentPath != "" {
+		return rootfs.Local(rootfs.FromAgent, rootfs.AgentPath, 0o755, p.config.AgentPath)
+	}
+	name := "agent/hardtack-agent-linux-" + arch
+	entry, err := rootfs.Opened(rootfs.FromAgent, rootfs.AgentPath, 0o755, func() (io.ReadCloser, error) { return agents.Open(name) })
+	if errors.Is(err, fs.ErrNotExist) {
+		return rootfs.Entry{}, fmt.Errorf("this plugin was built without hardtack-agent for %s (build it by `make plugin`, or set agent_path)", arch)
+	}
+	return entry, err
+}

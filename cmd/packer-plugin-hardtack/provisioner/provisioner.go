@@ -1,0 +1,153 @@
+package provisioner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/hcl/v2/hcldec"
+	"github.com/hashicorp/packer-plugin-sdk/packer"
+	"github.com/hashicorp/packer-plugin-sdk/template/config"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+)
+
+// The names of what is brought back.
+const (
+	manifestName = "image.json"
+	sbomName     = "sbom.cdx.json"
+	rolesName    = "roles.txt"
+)
+
+// defaultOutput is the default of Config.Output.
+const defaultOutput = "build"
+
+// Provisioner bakes Hardtack into a machine.
+type Provisioner struct {
+	config Config
+	assets fs.FS // images
+	units  fs.FS
+}
+
+// New makes a provisioner over the files that the plugin carries.
+func New(assets, units fs.FS) *Provisioner { return &Provisioner{assets: assets, units: units} }
+
+var _ packer.Provisioner = (*Provisioner)(nil)
+
+// ConfigSpec is the shape of Config for Packer.
+func (p *Provisioner) ConfigSpec() hcldec.ObjectSpec { return p.config.FlatMapstructure().HCL2Spec() }
+
+// Prepare takes the template's values and reports everything that is wrong with them. Packer calls it
+// for `packer validate`, when some values are not known yet, and again before Provision.
+func (p *Provisioner) Prepare(raws ...any) error {
+	p.config = Config{}
+	err := config.Decode(&p.config, &config.DecodeOpts{
+		PluginType: "hardtack", Interpolate: true, InterpolateContext: &p.config.ctx,
+	}, raws...)
+	if err != nil {
+		return err
+	}
+	p.config.Lock = cmp.Or(p.config.Lock, bake.DefaultLock)
+	p.config.Output = cmp.Or(p.config.Output, defaultOutput)
+	return p.check()
+}
+
+// Provision bakes, and brings back what was baked.
+func (p *Provisioner) Provision(ctx context.Context, ui packer.Ui, comm packer.Communicator, _ map[string]any) error {
+	t := &target{comm: comm}
+	arch, err := bake.Architecture(ctx, t)
+	if err != nil {
+		return err
+	}
+	if err := t.become(ctx); err != nil {
+		return err
+	}
+	// Packer prints what a plugin writes to stderr when it is told to log.
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	job, err := p.plan(ctx, ui, log, arch)
+	if err != nil {
+		return err
+	}
+	job.Progress, job.Log = &steps{ui: ui}, log
+	result, err := bake.Run(ctx, t, job)
+	if err != nil {
+		return err
+	}
+	return p.bringBack(ui, result)
+}
+
+// plan brings the components and composes the tree.
+func (p *Provisioner) plan(ctx context.Context, ui packer.Ui, log *slog.Logger, arch string) (bake.Job, error) {
+	lock, err := bake.LoadLock(p.assets, p.config.Lock)
+	if err != nil {
+		return bake.Job{}, err
+	}
+	extra, err := p.extra(arch)
+	if err != nil {
+		return bake.Job{}, err
+	}
+	source, err := fetch.ParseSource(p.config.Source)
+	if err != nil {
+		return bake.Job{}, err
+	}
+	fetcher, err := fetch.New(fetch.Options{Assets: p.assets, Cache: p.config.CacheDir, Mirror: p.config.Mirror,
+		Source: source, Arch: arch, Progress: progress{ui: ui}, Log: log})
+	if err != nil {
+		return bake.Job{}, err
+	}
+	ui.Say(fmt.Sprintf("hardtack: bringing the components of %s for %s", lock.Name, arch))
+	results, err := fetcher.All(ctx, lock)
+	if err != nil {
+		return bake.Job{}, err
+	}
+	brought := make([]bake.Brought, 0, len(results))
+	for _, r := range results {
+		if r.Fallback != "" {
+			ui.Say(fmt.Sprintf("hardtack: %s %s comes from %s: %s", r.Component, r.Version, r.Source, r.Fallback))
+		}
+		brought = append(brought, bake.Brought{Entries: r.Entries,
+			Source: bake.Source{Component: r.Component, Kind: string(r.Source), Origin: r.Origin}})
+	}
+	return bake.Plan{Assets: p.assets, Units: p.unitFiles(), Lock: lock, Architecture: arch, Extra: extra,
+		KernelArguments: p.config.KernelArguments, Sysctls: p.config.Sysctls, Packages: p.config.Packages}.Job(brought)
+}
+
+// bringBack puts manifest, SBOM and role table beside the artifact. The bytes are those whose digests
+// have been read on the target.
+func (p *Provisioner) bringBack(ui packer.Ui, result bake.Result) error {
+	for _, w := range result.Warnings {
+		ui.Say("hardtack: warning: " + w)
+	}
+	if err := os.MkdirAll(p.config.Output, 0o755); err != nil {
+		return fmt.Errorf("making the output directory: %w", err)
+	}
+	for name, content := range map[string][]byte{manifestName: result.ManifestJSON, sbomName: result.SBOM, rolesName: result.Roles} {
+		if err := replace(filepath.Join(p.config.Output, name), content); err != nil {
+			return fmt.Errorf("bringing back %s: %w", name, err)
+		}
+	}
+	w := result.Written
+	ui.Say(fmt.Sprintf("hardtack: baked tree %.12s: %d paths written (%.1f MB), %d removed; %s, %s and %s are in %s",
+		result.Manifest.Tree.Digest, w.Paths, float64(w.Bytes)/1e6, w.Removed, manifestName, sbomName, rolesName, p.config.Output))
+	return nil
+}
+
+// replace writes the file so that it is there whole or as it was.
+func replace(file string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // after the rename there is nothing to remove
+	_, err = f.Write(content)
+	err = cmp.Or(err, f.Chmod(0o644), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
+}

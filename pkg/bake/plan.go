@@ -1,0 +1,71 @@
+package bake
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
+)
+
+// Plan says what an image is to be. The zero value of every field but the first four means "nothing
+// more".
+type Plan struct {
+	// Assets holds rootfs/ and packages, Units the units at its root.
+	Assets, Units fs.FS
+	Lock          *component.Lock
+	// Architecture as Go writes it: "amd64".
+	Architecture string
+	// Extra are the agent, and the files and units that are added.
+	Extra           []rootfs.Entry
+	KernelArguments []string
+	Sysctls         map[string]string
+	Packages        []string
+}
+
+// Brought is one component that has been brought to this machine.
+type Brought struct {
+	Source  Source
+	Entries []rootfs.Entry
+}
+
+// Job composes the tree and what describes it. Progress and Log of the job are the caller's to set.
+func (p Plan) Job(components []Brought) (Job, error) {
+	plain, err := fs.Sub(p.Assets, "rootfs")
+	if err != nil {
+		return Job{}, err
+	}
+	packages, err := Packages(p.Assets)
+	if err != nil {
+		return Job{}, err
+	}
+	units, problems := unit.Load(p.Units)
+	if err := problems.Err(); err != nil {
+		return Job{}, fmt.Errorf("reading the units:\n%w", err)
+	}
+	image := Image{Lock: p.Lock, Roles: unit.NewTable(units), KernelArguments: p.KernelArguments}
+	for _, u := range units {
+		image.Units = append(image.Units, u.Name)
+	}
+	// Without the packages that a template adds: they are Debian's, and in the manifest by version.
+	if image.Fingerprint, err = Fingerprint(p.Lock.Fingerprint(), packages, p.Units, plain); err != nil {
+		return Job{}, err
+	}
+	files := slices.Clone(p.Extra)
+	for _, c := range components {
+		files = append(files, c.Entries...)
+		image.Sources = append(image.Sources, c.Source)
+	}
+	tree, err := rootfs.Compose(rootfs.Inputs{Files: files, Units: p.Units, Rootfs: plain,
+		KernelArguments: p.KernelArguments, Sysctls: p.Sysctls})
+	if err != nil {
+		return Job{}, err
+	}
+	findings := unit.Lint(units, tree)
+	if err := findings.Err(); err != nil {
+		return Job{}, fmt.Errorf("the units do not fit the image:\n%w", err)
+	}
+	return Job{Tree: tree, Architecture: p.Architecture, Packages: slices.Concat(packages, p.Packages), Image: image}, nil
+}
