@@ -102,7 +102,7 @@ func (f *Fetcher) pull(ctx context.Context, ref string, d component.Download) (b
 // writeOCI writes the image as an OCI archive: a tar of an image layout with one manifest. Nothing in
 // it depends on the clock or on who writes.
 func writeOCI(w io.Writer, img v1.Image, ref, tag string) error {
-	parts, err := layout(img, ref, tag)
+	parts, err := archiveParts(img, ref, tag)
 	if err != nil {
 		return err
 	}
@@ -136,9 +136,9 @@ func (p part) write(t *tar.Writer) error {
 	return err
 }
 
-// layout lists the files of the archive: the layout's marker and index, the manifest, the configuration
+// archiveParts lists the files of the archive: the layout's marker and index, the manifest, the configuration
 // and the layers.
-func layout(img v1.Image, ref, tag string) ([]part, error) {
+func archiveParts(img v1.Image, ref, tag string) ([]part, error) {
 	manifest, err := img.RawManifest()
 	if err != nil {
 		return nil, err
