@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
+	"github.com/hardtack/packer-plugin-hardtack/units"
+)
+
+const (
+	// atOnce is how many machines run side by side: each has 1 GiB and, under TCG, keeps a processor busy.
+	atOnce = 2
+	// quiet is how long a machine may print nothing before it counts as stuck. Firmware prints nothing and took
+	// 5 s under TCG on a busy computer.
+	quiet = 2 * time.Minute
+	// bound is what no boot takes, not even one that prints for ever.
+	bound = 10 * time.Minute
+	// decideWithin is when the probe reports at the latest, in seconds of the machine.
+	decideWithin = 4 * time.Minute
+)
+
+var slots = make(chan struct{}, atOnce)
+
+// Booted is a machine that was booted, asked and switched off.
+type Booted struct {
+	*Report
+	Console string
+	// Firmware is the time between power-on and the kernel's first instruction.
+	Firmware time.Duration
+}
+
+// Asked is one boot: the machine, and its user data as a credential unless that is empty.
+type Asked struct {
+	Machine  qemu.Config
+	UserData string
+}
+
+// boot boots the baked image and returns what its systemd did. A machine that does not get that far fails
+// the test with its console.
+func boot(t *testing.T, a Asked) *Booted {
+	t.Helper()
+	c := a.Machine
+	c.Name = "hardtack-e2e"
+	c.Firmware = cmp.Or(c.Firmware, qemu.UEFI)
+	c.Disks = append([]qemu.Disk{{Path: image(t), Format: "qcow2"}}, c.Disks...)
+	c.Credentials = Probe{Units: slices.Sorted(maps.Keys(loadUnits(t))), Limit: decideWithin}.Credentials()
+	if a.UserData != "" {
+		c.Credentials["hardtack.userdata"] = []byte(a.UserData)
+	}
+	slots <- struct{}{}
+	defer func() { <-slots }()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	b, err := ask(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the machine's journal:\n%s", b.Journal)
+		}
+	})
+	return b
+}
+
+func ask(ctx context.Context, c qemu.Config) (b *Booted, err error) {
+	m, err := qemu.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Stop()) }()
+	var sinceStart time.Duration
+	err = m.Await(ctx, quiet, func() bool {
+		if sinceStart == 0 && m.Channel().Contains("@end uptime") {
+			sinceStart = time.Since(m.Started())
+		}
+		return m.Channel().Contains(lastFrame)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the machine's report: %w\nwhat it has told:\n%s", err, m.Channel().Tail(20))
+	}
+	r, err := ParseReport(m.Channel().String())
+	if err != nil {
+		return nil, err
+	}
+	return &Booted{Report: r, Console: m.Console().String(), Firmware: sinceStart - r.Uptime}, nil
+}
+
+// loadUnits returns the units that are baked into the image, by name.
+func loadUnits(t *testing.T) map[string]unit.Unit {
+	t.Helper()
+	list, problems := unit.Load(units.FS)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]unit.Unit{}
+	for _, u := range list {
+		byName[u.Name] = u
+	}
+	return byName
+}
+
+// noCycle asserts that systemd found no ordering cycle. It breaks one by deleting a start job, so that a unit
+// is missing from a boot that looks well.
+func (b *Booted) noCycle(t *testing.T) {
+	t.Helper()
+	for _, text := range []string{"ordering cycle", "deleted to break"} {
+		for where, lines := range map[string]string{"console": b.Console, "journal": b.Journal} {
+			for line := range strings.Lines(lines) {
+				if strings.Contains(line, text) {
+					t.Errorf("%s: %s", where, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+}
+
+// cutOff asserts that the machine had no network, so that nothing it did was fetched.
+func (b *Booted) cutOff(t *testing.T) {
+	t.Helper()
+	if !slices.Equal(b.Interfaces, []string{"lo"}) {
+		t.Errorf("network interfaces %v, want only lo", b.Interfaces)
+	}
+}

@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// pipeMode as the first argument makes the test program what QEMU runs for a connection of a machine to a
+// forwarded address: a pipe between that connection, on standard input and output, and a Unix socket.
+const pipeMode = "pipe"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == pipeMode {
+		if err := pipe(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	code := m.Run()
+	if err := figures.write(filepath.Join(root, "build", "e2e.json")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func pipe(socket string) error {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	go func() {
+		_, _ = io.Copy(conn, os.Stdin)
+		_ = conn.CloseWrite()
+	}()
+	_, err = io.Copy(os.Stdout, conn)
+	return err
+}
+
+// root is the repository, as seen from this package, where tests run.
+const root = "../.."
+
+// needMachines skips what boots the baked image, unless it was asked for: it takes minutes and a bake.
+func needMachines(t *testing.T) {
+	t.Helper()
+	if os.Getenv("HARDTACK_E2E") != "1" {
+		t.Skip("boots the baked image: run make e2e, or set HARDTACK_E2E=1")
+	}
+}
+
+// image is the baked disk.
+func image(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("HARDTACK_IMAGE")
+	if path == "" {
+		path = filepath.Join(root, "build", "hardtack.qcow2")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("looking for the baked image: %v (make it with: make image)", err)
+	}
+	return path
+}
+
+// need returns the path of a program, or fails with the Debian package to install.
+func need(t *testing.T, program, pkg string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatalf("looking for %s: %v (install Debian's package %s)", program, err, pkg)
+	}
+	return path
+}

@@ -1,0 +1,72 @@
+#!/bin/sh
+# Waits until systemd has decided about every unit named, then prints what it decided on the second serial line.
+# Usage: probe.sh SECONDS UNIT...
+# What is printed is in frames, "@begin NAME" to "@end NAME", so that nothing else on the line is taken for it.
+limit=$1
+shift
+exec >/dev/ttyS1 2>&1
+export LC_ALL=C SYSTEMD_COLORS=0 SYSTEMD_PAGER=
+
+frame() {
+	name=$1
+	shift
+	echo "@begin $name"
+	"$@"
+	echo "@end $name"
+}
+
+# decided: no job is left but those of targets and of the units themselves (a daemon without its cluster tries
+# for ever), and each unit's condition has been looked at, or nobody wants the unit to start.
+decided() {
+	systemctl list-jobs --no-legend --plain | while read -r _ unit _ _; do
+		case " multi-user.target graphical.target $* " in
+		*" $unit "*) ;;
+		*) echo "$unit" ;;
+		esac
+	done | grep -q . && return 1
+	systemctl show --property=Job,ConditionTimestampMonotonic "$@" |
+		awk -v RS= '/(^|\n)Job=/ && /ConditionTimestampMonotonic=0(\n|$)/ { waits = 1 } END { exit waits }'
+}
+
+wait_until_decided() {
+	while [ "$(cut -d. -f1 /proc/uptime)" -lt "$limit" ]; do
+		if decided "$@"; then
+			echo yes
+			return
+		fi
+		echo waiting # a sign of life for who watches the line
+		sleep 1
+	done
+	echo no
+}
+
+# files prints each role file in one line of base64.
+files() {
+	for file in /etc/sysconfig/*; do
+		[ -f "$file" ] && echo "$file $(base64 -w0 "$file")"
+	done
+}
+
+jobs_of() {
+	for unit in "$@"; do set -- "$@" "UNIT=$unit" && shift; done
+	journalctl --boot --output=json --output-fields=UNIT,JOB_TYPE,JOB_RESULT,MESSAGE _PID=1 "$@" | grep '"JOB_RESULT"'
+}
+
+show() {
+	systemctl show --property="$properties" "$@"
+}
+
+properties=Id,LoadState,ActiveState,SubState,Result,UnitFileState,NRestarts,Job
+properties=$properties,ConditionResult,ConditionTimestampMonotonic,AssertResult,AssertTimestampMonotonic
+properties=$properties,InactiveExitTimestampMonotonic,ExecMainStartTimestampMonotonic,ExecMainExitTimestampMonotonic
+
+frame uptime cat /proc/uptime
+frame decided wait_until_decided "$@"
+frame show show "$@"
+frame jobs jobs_of "$@"
+frame failed systemctl list-units --failed --no-legend --plain
+frame files files
+frame network ls /sys/class/net
+frame analyze systemd-analyze time
+frame journal journalctl --boot --output=short-monotonic --no-hostname --lines=1500
+frame report echo complete
