@@ -1,0 +1,74 @@
+// Package builder is the Packer builder "hardtack-disk": Debian packages become a root directory,
+// provisioners change it, and a bootable disk image is made of it.
+//
+// Its rule: everything happens in one directory beside the output until the image is whole; so a build
+// that fails or is cancelled leaves nothing, and one that succeeds replaces files by renaming.
+package builder
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/hashicorp/hcl/v2/hcldec"
+	"github.com/hashicorp/packer-plugin-sdk/multistep"
+	"github.com/hashicorp/packer-plugin-sdk/multistep/commonsteps"
+	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
+)
+
+// BuilderID is how post-processors know this builder's artifacts.
+const BuilderID = "hardtack.disk"
+
+// Builder makes disks. Use New.
+type Builder struct {
+	config Config
+	assets fs.FS
+}
+
+// New takes the files of the image: "packages" lists what every image needs.
+func New(assets fs.FS) *Builder { return &Builder{assets: assets} }
+
+// ConfigSpec returns the HCL2 specification of Config.
+func (b *Builder) ConfigSpec() hcldec.ObjectSpec { return b.config.FlatMapstructure().HCL2Spec() }
+
+// Names of the generated data that provisioners and post-processors can ask for as build.Name.
+const (
+	dataOutput = "OutputDirectory" // where the image goes
+	dataEpoch  = "SourceDateEpoch" // the time of files in the image, in seconds since 1970
+)
+
+// Prepare reads the configuration and returns the names of the generated data.
+func (b *Builder) Prepare(raws ...any) ([]string, []string, error) {
+	if err := b.config.prepare(raws); err != nil {
+		return nil, nil, err
+	}
+	return []string{dataOutput, dataEpoch}, nil, nil
+}
+
+// Run builds one image.
+func (b *Builder) Run(ctx context.Context, ui packersdk.Ui, hook packersdk.Hook) (packersdk.Artifact, error) {
+	j := &job{config: &b.config, ui: ui, assets: b.assets}
+	state := new(multistep.BasicStateBag)
+	state.Put("ui", ui)
+	state.Put("hook", hook)
+	state.Put("debug", b.config.PackerDebug)
+	steps := []multistep.Step{
+		&stepPreflight{j},
+		&stepWork{j},
+		&stepBase{j},
+		&StepProvision{job: j},
+		&stepCompose{j},
+		&stepPublish{j},
+	}
+	commonsteps.NewRunner(steps, b.config.PackerConfig, ui).Run(ctx, state)
+	if err, failed := state.GetOk("error"); failed {
+		return nil, err.(error)
+	}
+	if _, cancelled := state.GetOk(multistep.StateCancelled); cancelled || ctx.Err() != nil {
+		return nil, errors.New("the build was cancelled")
+	}
+	if _, halted := state.GetOk(multistep.StateHalted); halted {
+		return nil, errors.New("the build was halted")
+	}
+	return j.artifact(state), nil
+}

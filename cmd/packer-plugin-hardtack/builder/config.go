@@ -1,0 +1,191 @@
+//go:generate go tool packer-sdc mapstructure-to-hcl2 -type Config
+//go:generate go tool packer-sdc struct-markdown
+
+package builder
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/docker/go-units"
+	"github.com/hashicorp/packer-plugin-sdk/common"
+	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
+	"github.com/hashicorp/packer-plugin-sdk/template/config"
+	"github.com/hashicorp/packer-plugin-sdk/template/interpolate"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/debian"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+)
+
+// Config is what a template can say in `source "hardtack-disk" "name" {}`. Nothing is required.
+type Config struct {
+	common.PackerConfig `mapstructure:",squash"`
+	Base                `mapstructure:",squash"`
+	Image               `mapstructure:",squash"`
+
+	ctx interpolate.Context
+}
+
+// Base says which Debian packages the disk is made of.
+type Base struct {
+	// The suite of the archive. The default is `trixie`.
+	Suite string `mapstructure:"suite"`
+	// The archive: a URL, or a line of a sources.list. The default is mmdebstrap's default mirror,
+	// with the suite's updates and security fixes.
+	Mirror string `mapstructure:"mirror"`
+	// The components of the archive. The default is `["main"]`.
+	Components []string `mapstructure:"components"`
+	// A file or directory of the keys that may sign the archive. The default is what apt on this machine trusts.
+	Keyring string `mapstructure:"keyring"`
+	// Packages to install besides a kernel, systemd, and those that every image needs (`images/packages`).
+	Packages []string `mapstructure:"packages"`
+	// Debian's name of the architecture: `amd64` or `arm64`. The default is this machine's.
+	Arch string `mapstructure:"arch"`
+	// Keep manuals, locales and the hardware database, about 40 MB compressed. Without it they are never unpacked.
+	Documentation bool `mapstructure:"documentation"`
+	// The directory that keeps base systems, so that a second build with the same packages of the same
+	// state of the archive takes seconds; `off` keeps none. The default is `hardtack/base` in the user's
+	// cache directory.
+	BaseCache string `mapstructure:"base_cache"`
+	// Use the newest kept base system without asking the archive whether it is still current.
+	Offline bool `mapstructure:"offline"`
+}
+
+// Image says what the disk is and where it goes.
+type Image struct {
+	// The directory for the disk image. The default is `output-` and the name of the build.
+	OutputDirectory string `mapstructure:"output_directory"`
+	// The name of the image file, without `.raw` or `.qcow2`. The default is `hardtack`.
+	ImageName string `mapstructure:"image_name"`
+	// The formats to write: `raw`, `qcow2` or both. The default is `["qcow2"]`.
+	Formats []string `mapstructure:"formats"`
+	// Leave the qcow2 file uncompressed; the default is zstd.
+	SkipCompression bool `mapstructure:"skip_compression"`
+	// The size of the disk, as `8G` or `10240M` (powers of 1024). Blocks that hold nothing take no space in
+	// the files. The default is `8G`. On a larger disk the root file system grows at first boot.
+	DiskSize string `mapstructure:"disk_size"`
+	// Arguments to add to the kernel's command line, after those that provisioners left in
+	// `/etc/kernel/cmdline`.
+	KernelArguments []string `mapstructure:"kernel_arguments"`
+	// Give the disk an initial RAM disk (17 MB). Without one the disk boots faster, but only as NVMe, which is
+	// what EC2 Nitro and `qemu -device nvme` show; with one it boots also as virtio-blk, virtio-scsi, SATA and Xen.
+	Initrd bool `mapstructure:"initrd"`
+	// The time that files in the image carry, in seconds since 1970. The default is the date of the
+	// archive's newest release file, so that two builds from the same state of the archive agree.
+	SourceDateEpoch int64 `mapstructure:"source_date_epoch"`
+}
+
+const (
+	// unknown stands for a value that is not known yet while a template is validated.
+	unknown = "<unknown>"
+	// off switches the base cache off.
+	off = "off"
+	// smallest is the smallest disk that is worth trying, in bytes.
+	smallest = 512 << 20
+)
+
+// packageName is Debian policy 5.6.1, with the forms that apt takes for a version or a suite.
+var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?([=/][A-Za-z0-9.+~:-]+)?$`)
+
+// suiteName also keeps a suite from being taken for an option.
+var suiteName = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]*$`)
+
+func (c *Config) prepare(raws []any) error {
+	err := config.Decode(c, &config.DecodeOpts{
+		PluginType: "hardtack-disk", Interpolate: true, InterpolateContext: &c.ctx,
+	}, raws...)
+	if err != nil {
+		return err
+	}
+	if err := c.complete(); err != nil {
+		return err
+	}
+	return c.validate()
+}
+
+// complete fills in what zero values mean.
+func (c *Config) complete() error {
+	c.Suite = cmp.Or(c.Suite, "trixie")
+	c.Arch = cmp.Or(c.Arch, runtime.GOARCH)
+	c.OutputDirectory = cmp.Or(c.OutputDirectory, "output-"+c.PackerBuildName)
+	c.ImageName = cmp.Or(c.ImageName, "hardtack")
+	c.DiskSize = cmp.Or(c.DiskSize, "8G")
+	if len(c.Formats) == 0 {
+		c.Formats = []string{string(disk.QCOW2)}
+	}
+	if c.BaseCache == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("base_cache: %w (set base_cache to a directory, or to %q)", err, off)
+		}
+		c.BaseCache = filepath.Join(cache, "hardtack", "base")
+	}
+	return nil
+}
+
+// validate reports everything that is wrong at once.
+func (c *Config) validate() error {
+	var errs *packersdk.MultiError
+	wrong := func(format string, args ...any) {
+		errs = packersdk.MultiErrorAppend(errs, fmt.Errorf(format, args...))
+	}
+	if !suiteName.MatchString(c.Suite) && c.Suite != unknown {
+		wrong("suite %q: is not the name of a suite", c.Suite)
+	}
+	if _, err := debian.Base(c.Arch); err != nil && c.Arch != unknown {
+		wrong("arch: %w", err)
+	}
+	for _, name := range c.Packages {
+		if !packageName.MatchString(name) && name != unknown {
+			wrong("packages: %q is not the name of a package", name)
+		}
+	}
+	for _, format := range c.Formats {
+		if !slices.Contains([]string{string(disk.Raw), string(disk.QCOW2), unknown}, format) {
+			wrong("formats: %q is neither raw nor qcow2", format)
+		}
+	}
+	if strings.ContainsRune(c.ImageName, '/') {
+		wrong("image_name %q: is a path; the directory is output_directory", c.ImageName)
+	}
+	for _, argument := range c.KernelArguments {
+		if strings.ContainsAny(argument, "\n\r") {
+			wrong("kernel_arguments: %q holds a line break", argument)
+		}
+	}
+	if size, err := c.size(); c.DiskSize != unknown && (err != nil || size < smallest) {
+		wrong("disk_size %q: is not a size of at least 512M, as 8G", c.DiskSize)
+	}
+	if c.SourceDateEpoch < 0 {
+		wrong("source_date_epoch %d: is negative", c.SourceDateEpoch)
+	}
+	if c.Offline && c.BaseCache == off {
+		wrong("offline: needs a base_cache")
+	}
+	if errs == nil {
+		return nil
+	}
+	return errs
+}
+
+// size is the disk's size in bytes.
+func (c *Config) size() (int64, error) { return units.RAMInBytes(c.DiskSize) }
+
+// options says what to ask of the archive; listed are the packages that every image gets.
+func (c *Config) options(listed []string) debian.Options {
+	return debian.Options{
+		Suite: c.Suite, Mirror: c.Mirror, Components: c.Base.Components, Arch: c.Arch, Keyring: c.Keyring,
+		Packages: slices.Concat(listed, c.Packages), Documentation: c.Documentation, Initrd: c.Initrd,
+	}
+}
+
+// image is the path of the finished image of that format.
+func (c *Config) image(format disk.Format) string {
+	return filepath.Join(c.OutputDirectory, c.ImageName+"."+string(format))
+}

@@ -1,0 +1,103 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/packer-plugin-sdk/multistep"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/debian"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+)
+
+// stepCompose makes the disk of the root directory, in the working directory.
+type stepCompose struct{ *job }
+
+func (s *stepCompose) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
+	s.ui.Say("Making the disk...")
+	if err := s.compose(ctx); err != nil {
+		return s.halt(ctx, state, err)
+	}
+	return multistep.ActionContinue
+}
+
+func (s *stepCompose) Cleanup(multistep.StateBag) {}
+
+func (s *stepCompose) compose(ctx context.Context) error {
+	if err := debian.Clean(s.root.Dir(), s.options); err != nil {
+		return err
+	}
+	size, err := s.config.size()
+	if err != nil {
+		return fmt.Errorf("disk_size: %w", err)
+	}
+	work := filepath.Join(s.work, "disk")
+	if err := os.Mkdir(work, 0o755); err != nil {
+		return fmt.Errorf("directory for the disk: %w", err)
+	}
+	composer := disk.Composer{
+		Root: s.root.Dir(), Work: work,
+		Inside: s.root.Bind(disk.AtRoot, s.root.Dir()).Bind(disk.AtWork, work),
+		Options: disk.Options{
+			Arch: s.config.Arch, Size: size, KernelArguments: s.config.KernelArguments,
+			Epoch: s.base.Epoch, Say: s.say,
+		},
+	}
+	if s.disk, err = composer.Compose(ctx); err != nil {
+		return err
+	}
+	return s.formats(ctx)
+}
+
+// formats makes the finished files.
+func (s *stepCompose) formats(ctx context.Context) error {
+	for _, format := range s.config.Formats {
+		if disk.Format(format) != disk.QCOW2 {
+			continue
+		}
+		s.ui.Say("Converting to qcow2...")
+		out := filepath.Join(s.work, "disk", "disk."+format)
+		if err := disk.Convert(ctx, s.disk.File, out, !s.config.SkipCompression); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepPublish moves the finished files to where the user wants them.
+type stepPublish struct{ *job }
+
+func (s *stepPublish) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
+	if err := s.publish(); err != nil {
+		return s.halt(ctx, state, err)
+	}
+	return multistep.ActionContinue
+}
+
+func (s *stepPublish) Cleanup(multistep.StateBag) {}
+
+func (s *stepPublish) publish() error {
+	if err := os.MkdirAll(s.config.OutputDirectory, 0o755); err != nil {
+		return fmt.Errorf("output directory: %w", err)
+	}
+	for _, format := range s.config.Formats {
+		target := s.config.image(disk.Format(format))
+		if err := os.Rename(filepath.Join(s.work, "disk", "disk."+format), target); err != nil {
+			return errors.Join(fmt.Errorf("moving the image into place: %w", err), remove(s.images))
+		}
+		s.images = append(s.images, target)
+		s.ui.Sayf("%s: %s", target, occupied(target))
+	}
+	return nil
+}
+
+func remove(files []string) error {
+	var errs []error
+	for _, file := range files {
+		errs = append(errs, os.Remove(file))
+	}
+	return errors.Join(errs...)
+}

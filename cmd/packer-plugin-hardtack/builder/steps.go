@@ -1,0 +1,149 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/packer-plugin-sdk/multistep"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/chroot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/debian"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+)
+
+// atLeast is the space that a root directory and a small disk need, in bytes. What the disk really needs
+// is checked again once the root directory is known.
+const atLeast = 1 << 30
+
+// stepPreflight checks in milliseconds what would otherwise fail minutes later.
+type stepPreflight struct{ *job }
+
+func (s *stepPreflight) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
+	err := errors.Join(checkRoot(), checkTools(s.config.Arch), s.checkOutput())
+	if err != nil {
+		return s.halt(ctx, state, err)
+	}
+	return multistep.ActionContinue
+}
+
+func (s *stepPreflight) Cleanup(multistep.StateBag) {}
+
+func checkRoot() error {
+	if uid := os.Geteuid(); uid != 0 {
+		return fmt.Errorf("this builder needs root, for namespaces and for the owners of files; it runs as user %d (use sudo -E packer build, or a container with CAP_SYS_ADMIN)", uid)
+	}
+	return nil
+}
+
+// checkTools names every missing program at once, and what to install.
+func checkTools(arch string) error {
+	tools := maps.Collect(maps.All(debian.Tools()))
+	maps.Insert(tools, maps.All(disk.Tools(arch)))
+	var missing, packages []string
+	for _, tool := range slices.Sorted(maps.Keys(tools)) {
+		var err error
+		if filepath.IsAbs(tool) {
+			_, err = os.Stat(tool)
+		} else {
+			_, err = exec.LookPath(tool)
+		}
+		if err != nil {
+			missing = append(missing, tool)
+			packages = append(packages, tools[tool])
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(packages)
+	return fmt.Errorf("not on this machine: %s (on Debian: apt-get install %s)",
+		strings.Join(missing, ", "), strings.Join(slices.Compact(packages), " "))
+}
+
+// checkOutput refuses to replace an image that is there, unless forced.
+func (s *stepPreflight) checkOutput() error {
+	if s.config.PackerForce {
+		return nil
+	}
+	for _, format := range s.config.Formats {
+		file := s.config.image(disk.Format(format))
+		if _, err := os.Lstat(file); err == nil {
+			return fmt.Errorf("image %s: is there already (packer build -force replaces it)", file)
+		}
+	}
+	return nil
+}
+
+// stepWork makes the directory that holds everything until it is finished, and removes it whatever happens.
+type stepWork struct{ *job }
+
+func (s *stepWork) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
+	parent := filepath.Dir(filepath.Clean(s.config.OutputDirectory))
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return s.halt(ctx, state, fmt.Errorf("parent of the output directory: %w", err))
+	}
+	if err := disk.CheckSpace(parent, atLeast); err != nil {
+		return s.halt(ctx, state, err)
+	}
+	// Beside the output, so that a rename finishes the work.
+	work, err := os.MkdirTemp(parent, ".hardtack-disk-")
+	if err != nil {
+		return s.halt(ctx, state, fmt.Errorf("working directory: %w", err))
+	}
+	if s.work, err = filepath.Abs(work); err != nil {
+		return s.halt(ctx, state, fmt.Errorf("working directory: %w", err))
+	}
+	return multistep.ActionContinue
+}
+
+func (s *stepWork) Cleanup(multistep.StateBag) {
+	if s.work == "" {
+		return
+	}
+	if err := os.RemoveAll(s.work); err != nil {
+		s.ui.Errorf("removing the working directory: %v", err)
+	}
+}
+
+// stepBase makes the root directory.
+type stepBase struct{ *job }
+
+func (s *stepBase) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
+	if err := s.make(ctx); err != nil {
+		return s.halt(ctx, state, err)
+	}
+	return multistep.ActionContinue
+}
+
+func (s *stepBase) Cleanup(multistep.StateBag) {}
+
+func (s *stepBase) make(ctx context.Context) error {
+	listed, err := debian.ReadPackages(s.assets, "packages")
+	if err != nil {
+		return err
+	}
+	s.options = s.config.options(listed)
+	s.ui.Sayf("Making a base system of Debian %s for %s...", s.config.Suite, s.config.Arch)
+	m := debian.Maker{
+		Cache: s.config.BaseCache, Offline: s.config.Offline, Work: s.work, Epoch: s.config.SourceDateEpoch, Say: s.say,
+	}
+	if m.Cache == off {
+		m.Cache = ""
+	}
+	dir := filepath.Join(s.work, "root")
+	if s.base, err = m.Make(ctx, s.options, dir); err != nil {
+		return err
+	}
+	if err := debian.Prepare(dir); err != nil {
+		return err
+	}
+	s.root, err = chroot.New(dir, s.base.Epoch)
+	return err
+}

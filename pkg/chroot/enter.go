@@ -1,0 +1,67 @@
+package chroot
+
+// enter prepares the namespaces and runs the script given to it. Arguments: the root, how many binds,
+// for each bind where and what, and the script. It stays process 1 of its namespace, so that the
+// script is not (a process 1 ignores signals that it does not handle), and ends with the script's
+// status. What goes wrong before the script starts is written to descriptor 3.
+//
+// /dev is made anew: the host's disks are not to be seen from inside. The resolver's file is bound over
+// what /etc/resolv.conf resolves to inside the root.
+const enter = `
+exec 9>&2 2>&3
+set -eu
+root=$1 binds=$2; shift 2
+umask 022
+mount --make-rprivate /
+mount -t tmpfs -o mode=755,nosuid,noexec tmpfs "$root/dev"
+mkdir "$root/dev/pts" "$root/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
+mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs "$root/dev/shm"
+umask 000
+for node in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0; do
+	name=${node%%:*} numbers=${node#*:}
+	mknod -m 666 "$root/dev/$name" c "${numbers%:*}" "${numbers#*:}"
+done
+umask 022
+ln -s pts/ptmx "$root/dev/ptmx"
+ln -s /proc/self/fd "$root/dev/fd"
+ln -s fd/0 "$root/dev/stdin"
+ln -s fd/1 "$root/dev/stdout"
+ln -s fd/2 "$root/dev/stderr"
+mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
+mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$root/sys"
+echo localhost >"$root/proc/sys/kernel/hostname"
+if [ -e /etc/resolv.conf ] && [ -x "$root/usr/bin/readlink" ]; then
+	resolver=$(chroot "$root" /usr/bin/readlink -m /etc/resolv.conf)
+	mkdir -p "$root${resolver%/*}"
+	[ -e "$root$resolver" ] || : >"$root$resolver"
+	mount --bind /etc/resolv.conf "$root$resolver"
+fi
+if [ "$binds" -gt 0 ]; then
+	mount -t tmpfs -o mode=755 tmpfs "$root/mnt"
+fi
+while [ "$binds" -gt 0 ]; do
+	case $1 in /mnt/*) ;; *) echo "bind at $1: not below /mnt" >&2; exit 1;; esac
+	mkdir -p "$root$1"
+	mount --bind "$2" "$root$1"
+	shift 2
+	binds=$((binds - 1))
+done
+[ -x "$root/bin/sh" ] || { echo "no /bin/sh in it" >&2; exit 1; }
+exec 2>&9 9>&- 3>&-
+set +e
+chroot "$root" /bin/sh -c "$1"
+exit $?
+`
+
+// isolate runs a host's program in the same namespaces, without changing its root; /proc is mounted
+// anew so that it shows the namespace. Arguments: the program and its arguments.
+const isolate = `
+exec 3>&-
+set -eu
+mount --make-rprivate /
+mount -t proc proc /proc
+set +e
+"$@"
+exit $?
+`

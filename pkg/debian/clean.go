@@ -1,0 +1,125 @@
+package debian
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+)
+
+// policy keeps packages that are installed later from starting their services.
+const policy = "usr/sbin/policy-rc.d"
+
+// hosts is for programs that ask no resolver; mmdebstrap leaves no such file.
+const hosts = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+
+// Prepare makes the directory ready for commands that change it: no service starts when a package is
+// installed, until Clean, and localhost has its addresses.
+func Prepare(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("preparing root: %w", err)
+	}
+	defer root.Close()
+	if err := root.WriteFile(policy, []byte("#!/bin/sh\nexit 101\n"), 0o755); err != nil {
+		return fmt.Errorf("preparing root: %w", err)
+	}
+	file, err := root.OpenFile("etc/hosts", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("preparing root: %w", err)
+	}
+	_, err = file.WriteString(hosts)
+	return errors.Join(err, file.Close())
+}
+
+// emptied are directories whose content a machine makes for itself.
+var emptied = []string{
+	"run", "tmp", "var/tmp", "var/cache/apt", "var/lib/apt/lists", "var/log/journal", "var/lib/systemd/coredump",
+}
+
+// removed are files of the build host, of the one machine this is not yet, or backups; patterns of fs.Glob.
+var removed = []string{
+	policy,
+	"etc/hostname", "etc/*-", "etc/.pwd.lock", "etc/ssh/ssh_host_*",
+	"root/.bash_history", "root/.wget-hsts", "root/.lesshst",
+	"var/lib/dpkg/*-old", "var/lib/dbus/machine-id",
+	"var/lib/systemd/random-seed", "var/lib/systemd/credential.secret",
+	"var/cache/debconf/*-old", "var/cache/ldconfig/aux-cache",
+	"var/log/*.log", "var/log/apt/*", "var/log/wtmp", "var/log/btmp", "var/log/lastlog", "var/log/faillog",
+	// Links to a kernel that the disk keeps elsewhere.
+	"vmlinuz", "vmlinuz.old", "initrd.img", "initrd.img.old",
+}
+
+// hardware are the databases of device names, which no role needs; systemd makes them from files that
+// Options.Documentation alone keeps.
+var hardware = []string{"usr/lib/udev/hwdb.bin", "etc/udev/hwdb.bin"}
+
+// Clean removes from the directory what must not be in an image: identities, caches, logs, the
+// host's name and resolver, and what Prepare wrote. /etc/machine-id is left empty.
+func Clean(dir string, o Options) error {
+	root, err := os.OpenRoot(dir) // a link in the directory cannot lead out of it
+	if err != nil {
+		return fmt.Errorf("cleaning root: %w", err)
+	}
+	defer root.Close()
+	patterns := removed
+	if !o.Documentation {
+		patterns = append(patterns[:len(patterns):len(patterns)], hardware...)
+	}
+	var errs []error
+	for _, name := range emptied {
+		errs = append(errs, empty(root, name))
+	}
+	for _, pattern := range patterns {
+		errs = append(errs, remove(root, pattern))
+	}
+	errs = append(errs, resolver(root), root.WriteFile("etc/machine-id", nil, 0o644))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cleaning root: %w", err)
+	}
+	return nil
+}
+
+func empty(root *os.Root, name string) error {
+	entries, err := fs.ReadDir(root.FS(), name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		errs = append(errs, root.RemoveAll(path.Join(name, entry.Name())))
+	}
+	return errors.Join(errs...)
+}
+
+func remove(root *os.Root, pattern string) error {
+	if !strings.ContainsAny(pattern, "*?[") {
+		return root.RemoveAll(pattern) // fs.Glob does not find a link whose target is gone
+	}
+	names, err := fs.Glob(root.FS(), pattern)
+	errs := []error{err}
+	for _, name := range names {
+		errs = append(errs, root.RemoveAll(name))
+	}
+	return errors.Join(errs...)
+}
+
+// resolver removes the host's resolv.conf, but not a link, which is the image's own choice.
+func resolver(root *os.Root) error {
+	const name = "etc/resolv.conf"
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return nil
+	}
+	return root.Remove(name)
+}

@@ -1,0 +1,183 @@
+package debian
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/chroot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+)
+
+// keep is how much of mmdebstrap's output an error carries, in bytes.
+const keep = 4 << 10
+
+// Tools maps each program of the host that this package runs to the Debian package that has it.
+func Tools() map[string]string {
+	return map[string]string{"mmdebstrap": "mmdebstrap", "tar": "tar", "sh": "dash", "mount": "mount"}
+}
+
+// Maker makes root directories. Its zero value keeps nothing and says nothing.
+type Maker struct {
+	// Cache is the directory that keeps results; empty keeps none.
+	Cache string
+	// Offline uses the newest kept result without asking the archive whether it is still current.
+	Offline bool
+	// Work is an existing directory for temporary files, on the file system of the result.
+	Work string
+	// Epoch overrides the archive's date as the time of what is made, in seconds since 1970; 0 does not.
+	Epoch int64
+	// Say takes a line of progress; nil discards.
+	Say func(string)
+}
+
+// Result says what was made.
+type Result struct {
+	Release Release `json:"release"`
+	// Epoch is the time that made files carry, in seconds since 1970.
+	Epoch int64 `json:"epoch"`
+	// Cached says that the directory came from the cache.
+	Cached bool `json:"cached"`
+}
+
+// Make fills the directory target, which must not exist.
+func (m Maker) Make(ctx context.Context, o Options, target string) (Result, error) {
+	o, err := o.complete()
+	if err != nil {
+		return Result{}, err
+	}
+	if m.Offline {
+		return m.newest(ctx, o, target)
+	}
+	release, err := Pin(ctx, o, m.Work)
+	if err != nil {
+		return Result{}, err
+	}
+	m.sayf("Archive as of %s, %d release files", release.Date.Format("2006-01-02 15:04 MST"), len(release.Digests))
+	result := Result{Release: release, Epoch: release.Date.Unix()}
+	if m.Epoch > 0 {
+		result.Epoch = m.Epoch
+	}
+	entry, err := m.entry(ctx, o, result)
+	if err != nil {
+		return Result{}, err
+	}
+	if entry.exists() {
+		m.sayf("Base system from %s", entry.tar())
+		result.Cached = true
+		return result, unpack(ctx, entry.tar(), target)
+	}
+	env := environment(m.Work, result.Epoch, o.Initrd)
+	if err := mmdebstrap(ctx, m.Work, env, m.Say, o.command(target)); err != nil {
+		return Result{}, fmt.Errorf("making a base system of %s: %w", o.Suite, err)
+	}
+	return result, entry.store(ctx, target, result)
+}
+
+func (m Maker) sayf(format string, args ...any) {
+	if m.Say != nil {
+		m.Say(fmt.Sprintf(format, args...))
+	}
+}
+
+// mmdebstrap runs it in namespaces of its own: what it mounts in the target is gone when it is.
+func mmdebstrap(ctx context.Context, dir string, env []string, say func(string), args []string) error {
+	var said tail
+	out := io.MultiWriter(&said, &lines{say: say})
+	exit, err := chroot.Host(ctx, dir, env, out, out, args...)
+	if err != nil {
+		return fmt.Errorf("mmdebstrap: %w", err)
+	}
+	if exit != 0 {
+		return fmt.Errorf("mmdebstrap: exit status %d\n%s", exit, strings.TrimSpace(string(said)))
+	}
+	return nil
+}
+
+// environment is what mmdebstrap sees: the host's proxies and nothing else of its environment.
+func environment(work string, epoch int64, initrd bool) []string {
+	env := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/root", "LC_ALL=C.UTF-8", "TMPDIR=" + work,
+	}
+	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	if epoch > 0 {
+		env = append(env, "SOURCE_DATE_EPOCH="+strconv.FormatInt(epoch, 10))
+	}
+	if !initrd {
+		env = append(env, "INITRD=No") // the kernel package's hook then makes none
+	}
+	return env
+}
+
+// xattrs has tar keep file capabilities and every other extended attribute.
+var xattrs = []string{"--xattrs", "--xattrs-include=*", "--numeric-owner"}
+
+func unpack(ctx context.Context, archive, target string) error {
+	if err := os.Mkdir(target, 0o755); err != nil {
+		return fmt.Errorf("unpacking base system: %w", err)
+	}
+	args := append([]string{"-C", target, "-p", "-xf", archive}, xattrs...)
+	if err := run.Run(ctx, run.Command{Name: "tar", Args: args}); err != nil {
+		return fmt.Errorf("unpacking base system: %w", err)
+	}
+	return nil
+}
+
+func pack(ctx context.Context, source, archive string) error {
+	if err := os.MkdirAll(filepath.Dir(archive), 0o755); err != nil {
+		return fmt.Errorf("keeping base system: %w", err)
+	}
+	args := append([]string{"-C", source, "--sort=name", "-cf", archive}, xattrs...)
+	if err := run.Run(ctx, run.Command{Name: "tar", Args: append(args, ".")}); err != nil {
+		return fmt.Errorf("keeping base system: %w", err)
+	}
+	return nil
+}
+
+// unsandboxed is a warning of apt that always comes: the working directory is closed to other users,
+// since programs that run as their owner lie in it, and so also to apt's own user.
+const unsandboxed = "Download is performed unsandboxed"
+
+// lines gives each whole line to say.
+type lines struct {
+	say  func(string)
+	rest []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	if l.say == nil {
+		return len(p), nil
+	}
+	l.rest = append(l.rest, p...)
+	for {
+		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+		if !whole {
+			return len(p), nil
+		}
+		if !bytes.Contains(line, []byte(unsandboxed)) {
+			l.say(strings.TrimRight(string(line), "\r"))
+		}
+		l.rest = rest
+	}
+}
+
+// tail keeps the last bytes written to it.
+type tail []byte
+
+func (t *tail) Write(p []byte) (int, error) {
+	*t = append(*t, p...)
+	if len(*t) > keep {
+		*t = append((*t)[:0], (*t)[len(*t)-keep:]...)
+	}
+	return len(p), nil
+}

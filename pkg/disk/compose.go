@@ -1,0 +1,173 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+)
+
+// Chroot runs a script inside the root directory with the host's directories bound where Bind said.
+// exit is the script's status; err says that it could not be run.
+type Chroot interface {
+	Run(ctx context.Context, script string, stdin io.Reader, stdout, stderr io.Writer) (exit int, err error)
+}
+
+// Options of a disk.
+type Options struct {
+	// Arch is amd64 or arm64.
+	Arch string
+	// Size of the disk in bytes, rounded down to whole MiB.
+	Size int64
+	// KernelArguments are added to the kernel's command line, after those in the root's
+	// /etc/kernel/cmdline.
+	KernelArguments []string
+	// Epoch is the time of everything on the disk, in seconds since 1970.
+	Epoch int64
+	// Say takes a line of progress; nil discards.
+	Say func(string)
+}
+
+// Where the tools in the root see the root itself and the working directory.
+const (
+	AtRoot = "/mnt/root"
+	AtWork = "/mnt/work"
+)
+
+// Composer makes a disk from a root directory, which it changes: the kernel moves to the EFI partition.
+type Composer struct {
+	// Root is the directory, Work an empty one for the disk and what it is made of.
+	Root, Work string
+	// Inside runs commands in Root, which is also bound at AtRoot, and Work at AtWork.
+	Inside Chroot
+	Options
+}
+
+// Result says what was made.
+type Result struct {
+	// File is the raw disk.
+	File string
+	Layout
+	Content
+	// CommandLine is the kernel's.
+	CommandLine string
+}
+
+// Compose writes <Work>/disk.raw.
+func (c Composer) Compose(ctx context.Context) (Result, error) {
+	m, err := machineOf(c.Arch)
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{File: filepath.Join(c.Work, "disk.raw")}
+	if r.Content, err = Measure(ctx, c.Root); err != nil {
+		return r, err
+	}
+	if r.Layout, err = c.plan(r.Content); err != nil {
+		return r, err
+	}
+	c.sayf("Root directory: %d files, %d MB, sha256:%x", r.Files, r.Bytes/1e6, r.Digest)
+	if err := os.WriteFile(filepath.Join(c.Root, "etc/fstab"), []byte(r.fstab()), 0o644); err != nil {
+		return r, fmt.Errorf("writing fstab: %w", err)
+	}
+	extra, err := c.extraArguments()
+	if err != nil {
+		return r, err
+	}
+	r.CommandLine = r.kernelArguments(m, extra)
+	esp := esp{root: c.Root, file: filepath.Join(c.Work, "esp.img"), machine: m, epoch: c.Epoch,
+		volume: r.Volume, arguments: r.CommandLine}
+	c.sayf("EFI partition: kernel arguments %s", r.CommandLine)
+	if err := esp.make(ctx); err != nil {
+		return r, err
+	}
+	return r, c.assemble(ctx, m, r, esp.file)
+}
+
+// assemble writes the partition table and both partitions.
+func (c Composer) assemble(ctx context.Context, m machine, r Result, esp string) error {
+	if err := sparse(r.File, r.Size); err != nil {
+		return err
+	}
+	table := run.Command{
+		Name: "sfdisk", Args: []string{"--quiet", "--no-reread", "--no-tell-kernel", r.File},
+		Stdin: strings.NewReader(r.table(m)),
+	}
+	if err := run.Run(ctx, table); err != nil {
+		return fmt.Errorf("writing partition table: %w", err)
+	}
+	if m.bios {
+		if err := bootCode(r.File); err != nil {
+			return err
+		}
+	}
+	if err := place(esp, r.File, first); err != nil {
+		return err
+	}
+	if err := os.Remove(esp); err != nil {
+		return fmt.Errorf("removing the EFI partition's copy: %w", err)
+	}
+	if err := settle(ctx, c.Root, c.Epoch); err != nil {
+		return err
+	}
+	c.sayf("Root file system: ext4, %d MiB", r.RootSize/mib)
+	return c.ext4(ctx, r)
+}
+
+// plan lays the disk out and checks that the content fits: ext4 needs inodes, a journal, and 1 % is reserved.
+func (c Composer) plan(content Content) (Layout, error) {
+	l, err := Plan(c.Size, content.Digest)
+	if err != nil {
+		return l, err
+	}
+	overhead := l.RootSize/20 + 64*mib
+	if need := content.Bytes + overhead; need > l.RootSize {
+		return l, fmt.Errorf("disk of %d MiB: the root directory needs %d MiB with the file system's own %d; make the disk at least %d MiB",
+			c.Size/mib, need/mib, overhead/mib, (content.Bytes+content.Bytes/10+2*overhead+l.RootStart)/mib)
+	}
+	return l, nil
+}
+
+// extraArguments joins what the root asks for and what the options ask for.
+func (c Composer) extraArguments() (string, error) {
+	data, err := os.ReadFile(filepath.Join(c.Root, "etc/kernel/cmdline"))
+	if err != nil && !os.IsNotExist(err) {
+		return "", fmt.Errorf("reading kernel arguments: %w", err)
+	}
+	return string(data) + " " + strings.Join(c.KernelArguments, " "), nil
+}
+
+// ext4 makes the root file system in place. The tool is the root's own: a version that sorts what it
+// reads and clamps every time (e2fsprogs 1.47.1 and later), whatever the host has. The disk is a new
+// sparse file, so the inode tables are zero already and need no zeroing at first boot.
+func (c Composer) ext4(ctx context.Context, r Result) error {
+	script := strings.Join([]string{
+		"SOURCE_DATE_EPOCH=" + strconv.FormatInt(c.Epoch, 10),
+		"E2FSPROGS_FAKE_TIME=" + strconv.FormatInt(c.Epoch, 10),
+		"LC_ALL=C exec mke2fs -q -F -t ext4 -b", strconv.Itoa(block),
+		"-m 1 -L root -U", r.FileSystem.String(),
+		fmt.Sprintf("-E hash_seed=%s,offset=%d,assume_storage_prezeroed=1,nodiscard", r.FileSystem, r.RootStart),
+		"-d", AtRoot, AtWork + "/" + filepath.Base(r.File), strconv.FormatInt(r.RootSize/1024, 10) + "k",
+	}, " ")
+	var said bytes.Buffer
+	exit, err := c.Inside.Run(ctx, script, nil, &said, &said)
+	if err != nil {
+		return fmt.Errorf("making root file system: %w", err)
+	}
+	if exit != 0 {
+		return fmt.Errorf("making root file system: mke2fs: exit status %d: %s", exit, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+func (c Composer) sayf(format string, args ...any) {
+	if c.Say != nil {
+		c.Say(fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,111 @@
+// Package disk makes a bootable disk image from a root directory.
+//
+// Its rule: nothing is mounted and no loop device is used; file systems are written into plain sparse
+// files by tools that take a directory, so that there is nothing to detach. Every identifier and every
+// time on the disk follows from the directory's content and Options, never from a clock or from chance.
+package disk
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Sizes in bytes.
+const (
+	mib    = 1 << 20
+	sector = 512
+	// first is where the first partition begins: what every partitioning tool does since 2010.
+	first = mib
+	// espSize holds a kernel of 12 MB, an initrd and a boot loader, and is large enough that FAT32 has
+	// the number of clusters that firmware recognises it by.
+	espSize = 64 * mib
+	// tail is left free at the end for the second partition table (33 sectors), in whole MiB.
+	tail = mib
+)
+
+// Partition types of the discoverable partitions specification.
+const typeESP = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"
+
+// machine is what depends on the architecture.
+type machine struct {
+	rootType string // partition type of the root file system
+	loader   string // systemd-boot in the root directory
+	removed  string // where firmware looks for a loader on a disk that it does not know
+	serial   string // the serial console
+	bios     bool   // whether there is a BIOS that can boot it
+}
+
+func machineOf(arch string) (machine, error) {
+	switch arch {
+	case "amd64":
+		return machine{
+			rootType: "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709", loader: "usr/lib/systemd/boot/efi/systemd-bootx64.efi",
+			removed: "BOOTX64.EFI", serial: "ttyS0,115200", bios: true,
+		}, nil
+	case "arm64":
+		return machine{
+			rootType: "B921B045-1DF0-41C3-AF44-4C6F280D3FAE", loader: "usr/lib/systemd/boot/efi/systemd-bootaa64.efi",
+			removed: "BOOTAA64.EFI", serial: "ttyS0,115200",
+		}, nil
+	}
+	return machine{}, fmt.Errorf("architecture %q: only amd64 and arm64 disks can be made", arch)
+}
+
+// Layout says where everything is on the disk and what it is called. It is a value: nothing is written yet.
+type Layout struct {
+	// Size of the whole disk, and where the root partition begins and how long it is, in bytes.
+	Size, RootStart, RootSize int64
+	// Disk, ESP and Root are the identifiers of the partition table and its partitions; FileSystem
+	// is the root file system's.
+	Disk, ESP, Root, FileSystem uuid.UUID
+	// Volume is the serial number of the EFI partition's file system.
+	Volume uint32
+}
+
+// Plan lays out a disk of size bytes whose identifiers follow from digest, the content's sha256.
+func Plan(size int64, digest [32]byte) (Layout, error) {
+	size = size / mib * mib
+	l := Layout{Size: size, RootStart: first + espSize}
+	l.RootSize = size - l.RootStart - tail
+	if l.RootSize < 64*mib {
+		return Layout{}, fmt.Errorf("disk of %d MiB: too small for any root file system", size/mib)
+	}
+	// Version 5 UUIDs: a name space of the content, a name for each use.
+	space := uuid.NewSHA1(uuid.NameSpaceURL, []byte("sha256:"+hex.EncodeToString(digest[:])))
+	name := func(use string) uuid.UUID { return uuid.NewSHA1(space, []byte(use)) }
+	l.Disk, l.ESP, l.Root, l.FileSystem = name("disk"), name("esp"), name("root"), name("file system")
+	l.Volume = name("volume").ID()
+	return l, nil
+}
+
+// table is the input of sfdisk.
+func (l Layout) table(m machine) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "label: gpt\nlabel-id: %s\nunit: sectors\nsector-size: %d\n\n", upper(l.Disk), sector)
+	bootable := ""
+	if m.bios {
+		bootable = `, attrs="LegacyBIOSBootable"` // what gptmbr.bin looks for
+	}
+	fmt.Fprintf(&b, "start=%d, size=%d, type=%s, uuid=%s, name=\"esp\"%s\n",
+		first/sector, espSize/sector, typeESP, upper(l.ESP), bootable)
+	fmt.Fprintf(&b, "start=%d, size=%d, type=%s, uuid=%s, name=\"root\"\n",
+		l.RootStart/sector, l.RootSize/sector, m.rootType, upper(l.Root))
+	return b.String()
+}
+
+func upper(id uuid.UUID) string { return strings.ToUpper(id.String()) }
+
+// fstab mounts the root file system for writing once it is checked, and grows it to its partition.
+func (l Layout) fstab() string {
+	return fmt.Sprintf("PARTUUID=%s / ext4 defaults,x-systemd.growfs 0 1\n", l.Root)
+}
+
+// kernelArguments is the whole line. Of the consoles the last one is /dev/console, where systemd writes.
+// rootwait is needed: disks are found at their own pace, and without an initrd nobody else waits.
+func (l Layout) kernelArguments(m machine, extra string) string {
+	line := fmt.Sprintf("root=PARTUUID=%s ro rootwait console=tty0 console=%s", l.Root, m.serial)
+	return strings.TrimSpace(line + " " + strings.Join(strings.Fields(extra), " "))
+}
