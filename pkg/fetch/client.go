@@ -134,7 +134,7 @@ func (c *client) judge(host string, err error, left *int) (again, progress bool)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.down[host] = fmt.Errorf("%s cannot be reached: %w", host, connect.err)
+		c.down[host] = fmt.Errorf("%s cannot be reached: %w", host, connect)
 		return false, false
 	case errors.As(err, &cut):
 		if cut.n > 0 {

@@ -105,8 +105,8 @@ func (a *authority) trust() *Trust {
 	return &Trust{Roots: pool, Intermediates: x509.NewCertPool()}
 }
 
-// published returns a signature over data and the certificate as upstream publishes them.
-func published(t testing.TB, data []byte, cert *x509.Certificate, key *ecdsa.PrivateKey) (sig, crt []byte) {
+// signatureOf returns a signature over data and the certificate as upstream publishes them.
+func signatureOf(t testing.TB, data []byte, cert *x509.Certificate, key *ecdsa.PrivateKey) (sig, crt []byte) {
 	t.Helper()
 	signer, err := signature.LoadECDSASigner(key, crypto.SHA256)
 	if err != nil {
@@ -137,7 +137,7 @@ func TestSignature(t *testing.T) {
 		sig, crt []byte
 	}
 	of := func(signedData []byte, cert *x509.Certificate, key *ecdsa.PrivateKey) parts {
-		sig, crt := published(t, signedData, cert, key)
+		sig, crt := signatureOf(t, signedData, cert, key)
 		return parts{sig, crt}
 	}
 	with := func(change func(*x509.Certificate)) parts {
@@ -197,7 +197,7 @@ func TestSignatureFromCache(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.leaf(nil)
 	data := noise(1000)
-	sig, crt := published(t, data, cert, key)
+	sig, crt := signatureOf(t, data, cert, key)
 	u := newUpstream(t)
 	u.put(address, data)
 	u.put(sigURL, sig)
