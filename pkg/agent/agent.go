@@ -199,7 +199,6 @@ func (a *agent) keep(report *Report, before state, cause error) bool {
 // closed takes away every role file, so that no role unit starts, and makes the error that people read.
 func (a *agent) closed(report *Report, cause error) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "this machine gets no role, and no role unit starts: %v", cause)
 	for _, t := range report.Tried {
 		fmt.Fprintf(&text, "\n  %s: %s", t.Source, t.Reason)
 	}
@@ -208,7 +207,7 @@ func (a *agent) closed(report *Report, cause error) error {
 		files = append(files, r.File())
 	}
 	fmt.Fprintf(&text, "\nnext: give the machine user data that begins with #cloud-config and has one or more of %s under write_files", strings.Join(files, ", "))
-	err := errors.New(text.String())
+	err := fmt.Errorf("this machine gets no role, and no role unit starts: %w%s", cause, text.String())
 	have, listing := a.roleFiles(nil)
 	if listing != nil {
 		return errors.Join(err, listing)
