@@ -1,0 +1,84 @@
+package role
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFile(t *testing.T) {
+	want := []string{"/etc/sysconfig/kubernetes-masters", "/etc/sysconfig/kubernetes-minions", "/etc/sysconfig/kubernetes-etcd"}
+	for i, r := range All() {
+		if r.File() != want[i] {
+			t.Errorf("%s has %s, want %s", r, r.File(), want[i])
+		}
+		if back, named, err := OfFile(r.File()); back != r || !named || err != nil {
+			t.Errorf("OfFile(%s) = %q, %v, %v", r.File(), back, named, err)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, bad := range []string{"", "master", "Masters", "masters ", "kubernetes-masters", "none"} {
+		if r, err := Parse(bad); err == nil || !strings.Contains(err.Error(), "masters, minions, etcd") {
+			t.Errorf("Parse(%q) = %q, %v, want an error that lists the roles", bad, r, err)
+		}
+	}
+	if r, err := Parse("minions"); r != Minions || err != nil {
+		t.Errorf("Parse(minions) = %q, %v", r, err)
+	}
+}
+
+func TestOfFile(t *testing.T) {
+	tests := []struct {
+		file  string
+		role  Role
+		named bool
+		bad   bool
+	}{
+		{"/etc/sysconfig/kubernetes-etcd", Etcd, true, false},
+		{"/etc//sysconfig/./kubernetes-etcd", Etcd, true, false},
+		{"/etc/sysconfig/kubernetes-master", "", true, true},
+		{"/etc/sysconfig/kubernetes-", "", true, true},
+		{"/etc/sysconfig/network", "", false, false},
+		{"/etc/kubernetes-masters", "", false, false},
+		{"/etc/sysconfig/sub/kubernetes-masters", "", false, false},
+		{"etc/sysconfig/kubernetes-masters", "", false, false},
+		{"", "", false, false},
+	}
+	for _, tt := range tests {
+		r, named, err := OfFile(tt.file)
+		if r != tt.role || named != tt.named || (err != nil) != tt.bad {
+			t.Errorf("OfFile(%q) = %q, %v, %v", tt.file, r, named, err)
+		}
+	}
+}
+
+func TestSets(t *testing.T) {
+	var names []string
+	for _, s := range Combinations() {
+		names = append(names, s.String())
+		back, err := ParseSet(s.String())
+		if err != nil || !slices.Equal(back, s) {
+			t.Errorf("ParseSet(%q) = %v, %v", s, back, err)
+		}
+	}
+	want := []string{"none", "masters", "minions", "masters+minions", "etcd", "masters+etcd", "minions+etcd", "masters+minions+etcd"}
+	if !slices.Equal(names, want) {
+		t.Errorf("combinations are %v, want %v", names, want)
+	}
+	if s := NewSet(Etcd, Masters, Etcd, "nobody"); !slices.Equal(s, Set{Masters, Etcd}) {
+		t.Errorf("NewSet gives %v, want each known role once and in order", s)
+	}
+	if s, err := ParseSet("etcd+masters"); err != nil || s.String() != "masters+etcd" {
+		t.Errorf("ParseSet(etcd+masters) = %v, %v", s, err)
+	}
+	for _, bad := range []string{"masters,etcd", "masters+", "+", "masters+master"} {
+		if s, err := ParseSet(bad); err == nil {
+			t.Errorf("ParseSet(%q) = %v, want an error", bad, s)
+		}
+	}
+	if (Set{Masters}).Has(Minions) || !(Set{Masters}).Has(Masters) || Set(nil).Has(Masters) {
+		t.Error("Has is wrong about a member")
+	}
+}

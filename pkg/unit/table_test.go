@@ -1,0 +1,123 @@
+package unit_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
+	"github.com/hardtack/packer-plugin-hardtack/units"
+)
+
+// contract is the seed's role table, with etcd as a role of its own and what a minion needs besides.
+var contract = map[role.Role][]string{
+	role.Masters: {"kube-apiserver.service", "kube-controller-manager.service", "kube-scheduler.service"},
+	role.Minions: {"containerd.service", "flanneld.service", "hardtack-images.service", "kube-proxy.service", "kubelet.service"},
+	role.Etcd:    {"etcd.service"},
+}
+
+func realTable(t *testing.T) unit.Table {
+	t.Helper()
+	us, problems := unit.Load(units.FS)
+	if len(problems) > 0 {
+		t.Fatal(problems.Err())
+	}
+	return unit.NewTable(us)
+}
+
+// TestTableIsTheContract holds every unit in every combination against the contract: role files add up,
+// and only the reader of user data runs without one, and fails.
+func TestTableIsTheContract(t *testing.T) {
+	table := realTable(t)
+	if len(table.Combinations) != 8 {
+		t.Fatalf("%d combinations, want 8", len(table.Combinations))
+	}
+	for _, set := range role.Combinations() {
+		t.Run(set.String(), func(t *testing.T) {
+			var starts, skips, fails []string
+			for _, r := range role.All() {
+				if set.Has(r) {
+					starts = append(starts, contract[r]...)
+				} else {
+					skips = append(skips, contract[r]...)
+				}
+			}
+			starts = append(starts, unit.UserData)
+			if len(set) == 0 {
+				fails = append(fails, unit.UserData)
+			}
+			got := table.Combination(set)
+			for _, c := range []struct {
+				what      string
+				got, want []string
+			}{{"starts", got.Starts, starts}, {"skips", got.Skips, skips}, {"fails", got.Fails, fails}} {
+				if !slices.Equal(c.got, c.want) {
+					t.Errorf("%s %v, want %v", c.what, c.got, c.want)
+				}
+			}
+		})
+	}
+}
+
+// TestEveryServiceIsInTheTable would find a unit that is not enabled, and so in no combination.
+func TestEveryServiceIsInTheTable(t *testing.T) {
+	names, err := fs.Glob(units.FS, "*.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, row := range realTable(t).Units {
+		rows = append(rows, row.Unit)
+	}
+	slices.Sort(rows)
+	if !slices.Equal(rows, names) {
+		t.Errorf("table has %v, the directory %v", rows, names)
+	}
+}
+
+// TestTableJSON keeps the names and the empty lists that readers of the JSON count on.
+func TestTableJSON(t *testing.T) {
+	data, err := json.MarshalIndent(realTable(t), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "null") {
+		t.Error("the JSON has a null, where readers expect a list")
+	}
+	golden(t, "testdata/table.golden.json", string(data)+"\n")
+}
+
+// TestRoleFilesOfTheSeed sees to it that the units take the seed's role file word for word: each of its
+// names is passed on by the kubelet, and CLUSTER_NAME is known to who needs it.
+func TestRoleFilesOfTheSeed(t *testing.T) {
+	us, _ := unit.Load(units.FS)
+	for _, u := range us {
+		r, ok := u.Role()
+		if !ok {
+			continue
+		}
+		if u.Name == "containerd.service" || u.Name == "hardtack-images.service" {
+			continue // they take no settings from the role file
+		}
+		files := u.Values("Service", "EnvironmentFile")
+		if len(files) == 0 || files[len(files)-1].Value != r.File() {
+			t.Errorf("%s: the last EnvironmentFile must be %s, so that the role file has the last word: %v", u.Name, r.File(), files)
+		}
+	}
+	words := map[string][]string{
+		"kubelet.service":                 {"$CLOUD_PROVIDER", "$KUBELET_HOSTNAME", "$KUBELET_ARGS"},
+		"kube-proxy.service":              {"$KUBELET_HOSTNAME"},
+		"kube-controller-manager.service": {"$CLOUD_PROVIDER", "--cluster-name=${CLUSTER_NAME}"},
+	}
+	for _, u := range us {
+		line := strings.Fields(u.Value("Service", "ExecStart").Value)
+		for _, word := range words[u.Name] {
+			if !slices.Contains(line, word) {
+				t.Errorf("%s does not pass on %s as a word of its own", u.Name, word)
+			}
+		}
+	}
+}
