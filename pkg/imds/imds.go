@@ -32,9 +32,9 @@ const (
 	// loaded one takes seconds, and a packet lost while the network comes up must not cost more.
 	DefaultAttempt = 5 * time.Second
 	// DefaultMinWait and DefaultMaxWait bound the wait between two attempts. It begins short, since a
-	// boot waits for it, and stays under what the service throttles.
+	// boot waits for it, and two a second are far from what the service throttles.
 	DefaultMinWait = 50 * time.Millisecond
-	DefaultMaxWait = time.Second
+	DefaultMaxWait = 500 * time.Millisecond
 	// DefaultMaxBody bounds an answer, in bytes; EC2's user data is 16 KiB at most.
 	DefaultMaxBody = 1 << 20
 )

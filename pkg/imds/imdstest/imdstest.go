@@ -67,6 +67,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case fault.Half && status == http.StatusOK:
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = io.WriteString(w, body[:len(body)/2])
+		_ = http.NewResponseController(w).Flush() // else nothing of it would leave before the hang-up
 		panic(http.ErrAbortHandler)
 	}
 	w.Header().Set("Content-Type", "text/plain")
