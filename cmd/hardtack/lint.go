@@ -37,7 +37,7 @@ func lintCommand() *cli.Command {
 				return err
 			}
 			us, found := unit.Load(fsys)
-			found = append(found, unit.Lint(us, tree)...)
+			found = append(found, unit.Lint(us, unit.OnDebian(tree))...)
 			if len(us) == 0 && len(found) == 0 {
 				return usagef("%s holds no units", strings.TrimSuffix(prefix, "/"))
 			}
@@ -73,32 +73,11 @@ func printFindings(c *cli.Context, found problem.List, prefix string) error {
 	return fmt.Errorf("%d findings in %s", len(found), strings.TrimSuffix(prefix, "/"))
 }
 
-// programs are the distribution's programs that units may run, each with the package that has it. All
-// are of the essential set or in images/packages.
-var programs = map[string]string{
-	"/usr/bin/sh":        "dash",
-	"/usr/bin/systemctl": "systemd",
-	"/usr/bin/udevadm":   "udev",
-	"/usr/sbin/modprobe": "kmod",
-	"/usr/sbin/nft":      "nftables",
-	"/usr/bin/ip":        "iproute2",
-	"/usr/bin/mount":     "mount",
-	"/usr/bin/umount":    "mount",
-}
-
 // pathSet is what an image holds besides its units.
 type pathSet map[string]bool
 
-// Has follows the links by which Debian has /bin, /sbin and /lib in /usr.
-func (s pathSet) Has(file string) bool {
-	file = path.Clean(file)
-	for _, dir := range []string{"/bin/", "/sbin/", "/lib/"} {
-		if strings.HasPrefix(file, dir) {
-			file = "/usr" + file
-		}
-	}
-	return s[file]
-}
+// Has is unit.Tree's.
+func (s pathSet) Has(file string) bool { return s[file] }
 
 // add puts a path and the directories above it into the set.
 func (s pathSet) add(file string) {
@@ -107,14 +86,11 @@ func (s pathSet) add(file string) {
 	}
 }
 
-// imagePaths lists what the image holds: what every lock places, the plain files, the agent, and the
-// distribution's programs. An empty name means this program's own.
+// imagePaths lists what the image holds beside Debian: what every lock places, the plain files and the
+// agent. An empty name means this program's own.
 func imagePaths(lock, plain string) (pathSet, error) {
 	set := pathSet{}
 	set.add(rootfs.AgentPath)
-	for program := range programs {
-		set.add(program)
-	}
 	if err := addPlain(set, plain); err != nil {
 		return nil, err
 	}

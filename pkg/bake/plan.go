@@ -63,7 +63,7 @@ func (p Plan) Job(components []Brought) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	findings := unit.Lint(units, tree)
+	findings := unit.Lint(units, unit.OnDebian(tree))
 	if err := findings.Err(); err != nil {
 		return Job{}, fmt.Errorf("the units do not fit the image:\n%w", err)
 	}

@@ -26,11 +26,11 @@ func (d onDebian) Has(file string) bool {
 func debianHas(program string) bool {
 	switch program {
 	case "/usr/bin/sh", // dash
-		"/usr/bin/systemctl", // systemd
-		"/usr/bin/udevadm",   // udev
-		"/usr/sbin/modprobe", // kmod
-		"/usr/sbin/nft",      // nftables
-		"/usr/bin/ip",        // iproute2
+		"/usr/bin/systemctl",                // systemd
+		"/usr/bin/udevadm",                  // udev
+		"/usr/sbin/modprobe",                // kmod
+		"/usr/sbin/nft",                     // nftables
+		"/usr/bin/ip",                       // iproute2
 		"/usr/bin/mount", "/usr/bin/umount": // mount
 		return true
 	}
