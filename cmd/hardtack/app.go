@@ -69,8 +69,8 @@ func unknownCommand(c *cli.Context) error {
 	return cli.ShowSubcommandHelp(c)
 }
 
-// refuseLateFlags reports flags after the first argument, which the library takes for arguments.
-// What comes after "--" is meant as it is.
+// refuseLateFlags reports flags after the first argument, which the library takes for arguments. A file
+// whose name begins with a dash can be written as ./-name.
 func refuseLateFlags(c *cli.Context) error {
 	for _, arg := range c.Args().Slice() {
 		if strings.HasPrefix(arg, "-") && arg != "-" {
@@ -113,24 +113,24 @@ func logger(c *cli.Context) *slog.Logger {
 	}))
 }
 
-// completions are the scripts that `hardtack completion` prints; the program itself answers what the
-// words are, when it is called with --generate-bash-completion.
-var completions = map[string]string{
-	"bash": `_hardtack() {
+// The scripts that `hardtack completion` prints. The program itself answers what the words are, when it
+// is called with --generate-bash-completion.
+const (
+	completeBash = `_hardtack() {
   local IFS=$'\n'
   COMPREPLY=($(compgen -W "$("${COMP_WORDS[@]:0:COMP_CWORD}" --generate-bash-completion 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -o default -F _hardtack hardtack
-`,
-	"zsh": `#compdef hardtack
+`
+	completeZsh = `#compdef hardtack
 _hardtack() {
   local -a words_now
   words_now=("${(@f)$("${words[@]:0:$((CURRENT-1))}" --generate-bash-completion 2>/dev/null)}")
   compadd -a words_now
 }
 compdef _hardtack hardtack
-`,
-}
+`
+)
 
 func completionCommand() *cli.Command {
 	return &cli.Command{
@@ -138,7 +138,7 @@ func completionCommand() *cli.Command {
 		Usage:     "print the shell's completion script: source <(hardtack completion bash)",
 		ArgsUsage: "bash|zsh",
 		Action: func(c *cli.Context) error {
-			script, ok := completions[c.Args().First()]
+			script, ok := map[string]string{"bash": completeBash, "zsh": completeZsh}[c.Args().First()]
 			if !ok || c.NArg() != 1 {
 				return usagef("completion takes one shell, bash or zsh, not %q", strings.Join(c.Args().Slice(), " "))
 			}

@@ -18,8 +18,7 @@ func main() {
 }
 
 // mainExit runs the program on the process's own arguments and files and returns its exit code: 0, or
-// 1 with the reason on stderr, 2 when it was called
-// wrongly, or 130 after Ctrl-C, as shells count.
+// 1 with the reason on stderr, 2 when it was called wrongly, or 130 after Ctrl-C, as shells count.
 func mainExit() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
