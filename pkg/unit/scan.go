@@ -14,7 +14,7 @@ type scanner struct {
 	options  []Option
 	problems problem.List
 	// pending is what continued lines have given so far, and the line it began on; 0 is none.
-	pending     string
+	pending     strings.Builder
 	pendingLine int
 }
 
@@ -42,16 +42,19 @@ func (s *scanner) line(number int, text string) {
 	if strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";") {
 		return // also inside a continued line, and whatever it ends in
 	}
-	start := number
-	if s.pendingLine > 0 {
-		start, text = s.pendingLine, s.pending+text
+	if s.pendingLine == 0 {
+		s.pendingLine = number
 	}
-	if rest, continued := strings.CutSuffix(text, `\`); continued {
-		s.pending, s.pendingLine = rest+" ", start
+	rest, continued := strings.CutSuffix(text, `\`)
+	s.pending.WriteString(rest)
+	if continued {
+		s.pending.WriteByte(' ')
 		return
 	}
-	s.pending, s.pendingLine = "", 0
-	s.logical(start, strings.TrimSpace(text))
+	start, joined := s.pendingLine, s.pending.String()
+	s.pending.Reset()
+	s.pendingLine = 0
+	s.logical(start, strings.TrimSpace(joined))
 }
 
 // logical takes one joined line.
