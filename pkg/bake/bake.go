@@ -178,8 +178,8 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines, "\n")
 }
 
-// noSpace tells whether an error is a full disk of the target.
-func noSpace(err error) bool {
+// said tells whether a script failed and the target's tools said that about it.
+func said(err error, text string) bool {
 	var failed *scriptError
-	return errors.As(err, &failed) && strings.Contains(failed.output, "No space left on device")
+	return errors.As(err, &failed) && strings.Contains(failed.output, text)
 }

@@ -34,7 +34,7 @@ func (b *baker) packages(ctx context.Context) error {
 	_, err = b.script(ctx, `
 export DEBIAN_FRONTEND=noninteractive
 command -v apt-get >/dev/null || { echo "there is no apt-get to install them with" >&2; exit 1; }
-apt-get -qq update >&2 &&
+apt-get -qq update -o Acquire::Languages=none >&2 &&
 apt-get -qq install --yes --no-install-recommends -o Dpkg::Use-Pty=0 -- `+quoteAll(missing)+` >&2
 status=$?
 apt-get clean

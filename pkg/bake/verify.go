@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
@@ -104,11 +105,18 @@ xargs -0r grep -lI -E -e '^[[:space:]]*-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----[
 }
 
 // verifyUnits lets systemd load the target's units as it would at boot, and reads what it says about
-// them: its exit status is 0 even where it deletes jobs to break a cycle.
+// them: its exit status is 0 even where it deletes jobs to break a cycle. Programs and required units
+// are only looked for of the units that are named, so all of the tree's are.
 func (b *baker) verifyUnits(ctx context.Context, findings *problem.List) error {
+	var units []string
+	for e := range b.job.Tree.All() {
+		if dir, name := path.Split(e.Path); path.Clean(dir) == rootfs.UnitDir && e.Mode.IsRegular() && !strings.Contains(name, "@.") {
+			units = append(units, name)
+		}
+	}
 	var out, errs bytes.Buffer
 	exit, err := b.target.Run(ctx, prelude+"SYSTEMD_LOG_LEVEL=warning SYSTEMD_LOG_TARGET=console SYSTEMD_COLORS=0 "+
-		"systemd-analyze verify --man=no multi-user.target", nil, &out, &errs)
+		"systemd-analyze verify --man=no multi-user.target "+quoteAll(units), nil, &out, &errs)
 	if err != nil {
 		return fmt.Errorf("asking systemd about the units: %w", err)
 	}

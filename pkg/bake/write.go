@@ -183,9 +183,13 @@ func content(e rootfs.Entry) (string, error) {
 	return string(data), err
 }
 
-// explain says a full disk plainly, with what is free; other errors it leaves as they are.
+// explain says plainly what tar and others say in their own words: a full disk, with what is free,
+// and a stream that ended early. Other errors it leaves as they are.
 func (b *baker) explain(ctx context.Context, err error) error {
-	if !noSpace(err) {
+	switch {
+	case said(err, "Unexpected EOF"):
+		return fmt.Errorf("the stream lost its end on the way to the target (run the build again, which repairs what is there): %w", err)
+	case !said(err, "No space left on device"):
 		return err
 	}
 	free := "how much is free could not be learnt"

@@ -1,0 +1,117 @@
+# The default image: a disk that boots in QEMU and on EC2 Nitro, made on this machine and without a
+# cloud account. It needs root, for mmdebstrap and for the root directory that commands run in.
+#
+#   sudo packer build images/local.pkr.hcl
+#
+# It leaves hardtack.qcow2 in var.output, and beside it image.json (what is in the image), sbom.cdx.json
+# and roles.txt (which units each role starts).
+
+packer {
+  required_plugins {
+    hardtack = {
+      source  = "github.com/hardtack/hardtack"
+      version = ">= 0.1.0"
+    }
+  }
+}
+
+variable "lock" {
+  description = "The lock file: a path, or the name of one that the plugin carries."
+  type        = string
+  default     = "kubernetes-1.36"
+}
+
+variable "source" {
+  description = "Where components come from: release, modules or auto."
+  type        = string
+  default     = "auto"
+}
+
+variable "mirror" {
+  description = "A mirror of the release files, http(s) or a directory; null asks upstream."
+  type        = string
+  default     = null
+}
+
+variable "agent_path" {
+  description = "The hardtack-agent program for the architecture; null takes the plugin's own."
+  type        = string
+  default     = null
+}
+
+variable "output" {
+  description = "The directory for the disk, image.json, the SBOM and the role table."
+  type        = string
+  default     = "build"
+}
+
+variable "architecture" {
+  description = "The disk's architecture, amd64 or arm64; null takes this machine's."
+  type        = string
+  default     = null
+}
+
+variable "suite" {
+  description = "Debian's release."
+  type        = string
+  default     = "trixie"
+}
+
+variable "debian_mirror" {
+  description = "The Debian archive: a URL or a line of a sources.list; null takes mmdebstrap's default mirror."
+  type        = string
+  default     = null
+}
+
+variable "formats" {
+  description = "What to write: qcow2, raw or both."
+  type        = list(string)
+  default     = ["qcow2"]
+}
+
+variable "disk_size" {
+  description = "The size that a machine sees; the file holds only what is in it."
+  type        = string
+  default     = "8G"
+}
+
+variable "initrd" {
+  description = "Whether the disk also boots as virtio, SATA or Xen, which takes an initial RAM disk."
+  type        = bool
+  default     = false
+}
+
+variable "kernel_arguments" {
+  description = "Arguments to add to the kernel's command line."
+  type        = list(string)
+  default     = []
+}
+
+data "hardtack-lock" "image" {
+  lock = var.lock
+}
+
+source "hardtack-disk" "local" {
+  suite            = var.suite
+  mirror           = var.debian_mirror
+  arch             = var.architecture
+  output_directory = var.output
+  image_name       = "hardtack"
+  formats          = var.formats
+  disk_size        = var.disk_size
+  initrd           = var.initrd
+}
+
+build {
+  name    = data.hardtack-lock.image.name
+  sources = ["source.hardtack-disk.local"]
+
+  provisioner "hardtack" {
+    lock             = var.lock
+    source           = var.source
+    mirror           = var.mirror
+    agent_path       = var.agent_path
+    output           = var.output
+    kernel_arguments = var.kernel_arguments
+  }
+}
