@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,12 +40,17 @@ func Parse(file string, data []byte) (*Lock, problem.List) {
 		problems.Add(problem.Problem{File: file, Rule: "lock-documents",
 			Text: "there is a second YAML document", Hint: "a lock file is one document: remove the line ---"})
 	}
-	// What the decoder refused is missing from l; checking it too would only repeat that.
-	if len(problems) == 0 {
-		v := validator{file: file, lines: map[string]int{}, problems: &problems}
-		v.index("", &root)
-		v.lock(&l)
+	// A mapping that has a key twice is not decoded at all: what is in it is not known.
+	if slices.ContainsFunc(problems, func(p problem.Problem) bool { return strings.Contains(p.Text, "already defined") }) {
+		return nil, problems
 	}
+	v := validator{file: file, lines: map[string]int{}, problems: &problems, refused: map[int]bool{}}
+	// What the decoder refused is missing from l; to say so again would help nobody.
+	for _, p := range problems {
+		v.refused[p.Line] = true
+	}
+	v.index("", &root)
+	v.lock(&l)
 	problems.Sort()
 	if problems.Err() != nil {
 		return nil, problems

@@ -24,10 +24,12 @@ var (
 	sourceForm = regexp.MustCompile(`^modules/[a-z0-9][a-z0-9._-]*\.txtar$`)
 )
 
-// validator collects findings; lines maps a field path to its line.
+// validator collects findings; lines maps a field path to its line, and refused holds the lines that
+// have a finding of the decoder.
 type validator struct {
 	file     string
 	lines    map[string]int
+	refused  map[int]bool
 	problems *problem.List
 }
 
@@ -69,6 +71,9 @@ func (v validator) errorf(field, format string, args ...any) {
 	for line == 0 && parent != "" {
 		parent = parent[:max(0, strings.LastIndexAny(parent, ".["))]
 		line = v.lines[parent]
+	}
+	if v.refused[line] {
+		return
 	}
 	v.problems.Add(problem.Problem{File: v.file, Line: line, Field: field, Rule: "lock", Text: fmt.Sprintf(format, args...)})
 }
