@@ -87,10 +87,6 @@ variable "kernel_arguments" {
   default     = []
 }
 
-data "hardtack-lock" "image" {
-  lock = var.lock
-}
-
 source "hardtack-disk" "local" {
   suite            = var.suite
   mirror           = var.debian_mirror
@@ -103,7 +99,7 @@ source "hardtack-disk" "local" {
 }
 
 build {
-  name    = data.hardtack-lock.image.name
+  name    = "hardtack"
   sources = ["source.hardtack-disk.local"]
 
   provisioner "hardtack" {
