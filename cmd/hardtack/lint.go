@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -23,7 +22,7 @@ func lintCommand() *cli.Command {
 		Usage:     "check the units against each other, the roles, and what the image holds",
 		ArgsUsage: "[directory of units]",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "lock", Usage: "the lock `FILE` whose components the image holds (default: every lock of this program)"},
+			&cli.StringFlag{Name: "lock", Usage: "the `LOCK` whose components the image holds, by name or file (default: each of this program's)"},
 			&cli.StringFlag{Name: "rootfs", Usage: "the `DIRECTORY` of the image's plain files (default: those of this program)"},
 			&cli.BoolFlag{Name: "json", Usage: "print the findings as a JSON array"},
 		},
@@ -136,36 +135,18 @@ func addPlain(set pathSet, dir string) error {
 	})
 }
 
-// readLocks reads one lock file, or all of this program.
-func readLocks(file string) ([]*component.Lock, error) {
-	if file != "" {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, usagef("reading the lock: %w", err)
-		}
-		return parseLocks(map[string][]byte{filepath.Base(file): data})
+// readLocks reads the lock of that name or file, or all of this program.
+func readLocks(name string) ([]*component.Lock, error) {
+	names := []string{name}
+	if name == "" {
+		names = ownLocks()
 	}
-	names, err := fs.Glob(images.FS, "*.lock.yaml")
-	if err != nil {
-		return nil, err
-	}
-	contents := map[string][]byte{}
-	for _, n := range names {
-		if contents[n], err = fs.ReadFile(images.FS, n); err != nil {
+	locks := make([]*component.Lock, len(names))
+	for i, n := range names {
+		var err error
+		if locks[i], err = readLock(n); err != nil {
 			return nil, err
 		}
-	}
-	return parseLocks(contents)
-}
-
-func parseLocks(contents map[string][]byte) ([]*component.Lock, error) {
-	var locks []*component.Lock
-	for name, data := range contents {
-		lock, problems := component.Parse(name, data)
-		if err := problems.Err(); err != nil {
-			return nil, fmt.Errorf("reading the lock: %w", err)
-		}
-		locks = append(locks, lock)
 	}
 	return locks, nil
 }

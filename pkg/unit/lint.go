@@ -101,7 +101,7 @@ func (l *linter) sections(u Unit) {
 // role finds units that not exactly one role decides, conditions that name no known role, and
 // conditions on targets, which keep nothing from starting.
 func (l *linter) role(u Unit) {
-	named := false
+	named, unknown := false, false
 	for _, c := range u.conditions() {
 		if !c.aboutRole() {
 			continue
@@ -109,6 +109,7 @@ func (l *linter) role(u Unit) {
 		named = true
 		_, isRole, err := role.OfFile(path.Clean(c.operand))
 		if isRole && err != nil && c.Name != "ConditionPathExistsGlob" {
+			unknown = true
 			l.report(u, c.Option, RuleRole, "a role file is "+role.Masters.File()+", for example", "%v", err)
 		}
 		if u.Kind() == "target" {
@@ -116,7 +117,7 @@ func (l *linter) role(u Unit) {
 				"a role's condition on a target keeps none of its units from starting")
 		}
 	}
-	if _, one := u.Role(); one || !gates(u) {
+	if _, one := u.Role(); one || unknown || !gates(u) {
 		return
 	}
 	if u.EveryMachine() && !named {
