@@ -59,8 +59,12 @@ var removed = []string{
 // Options.Documentation alone keeps.
 var hardware = []string{"usr/lib/udev/hwdb.bin", "etc/udev/hwdb.bin"}
 
+// updated are the files by which systemd sees that what follows from /usr is made already: the caches of the
+// linker and of the journal's catalog came with the packages, and need not be made again at first boot.
+var updated = []string{"etc/.updated", "var/.updated"}
+
 // Clean removes from the directory what must not be in an image: identities, caches, logs, the
-// host's name and resolver, and what Prepare wrote. /etc/machine-id is left empty.
+// host's name and resolver, and what keeps services from starting. /etc/machine-id is left empty.
 func Clean(dir string, o Options) error {
 	root, err := os.OpenRoot(dir) // a link in the directory cannot lead out of it
 	if err != nil {
@@ -79,6 +83,9 @@ func Clean(dir string, o Options) error {
 		errs = append(errs, remove(root, pattern))
 	}
 	errs = append(errs, resolver(root), root.WriteFile("etc/machine-id", nil, 0o644))
+	for _, name := range updated {
+		errs = append(errs, root.WriteFile(name, nil, 0o644))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cleaning root: %w", err)
 	}

@@ -3,6 +3,7 @@ package disk
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -73,8 +74,8 @@ func (c Composer) Compose(ctx context.Context) (Result, error) {
 		return r, err
 	}
 	c.sayf("Root directory: %d files, %d MB, sha256:%x", r.Files, r.Bytes/1e6, r.Digest)
-	if err := os.WriteFile(filepath.Join(c.Root, "etc/fstab"), []byte(r.fstab()), 0o644); err != nil {
-		return r, fmt.Errorf("writing fstab: %w", err)
+	if err := c.describe(r.Layout); err != nil {
+		return r, err
 	}
 	extra, err := c.extraArguments()
 	if err != nil {
@@ -88,6 +89,24 @@ func (c Composer) Compose(ctx context.Context) (Result, error) {
 		return r, err
 	}
 	return r, c.assemble(ctx, m, r, esp.file)
+}
+
+// describe tells the root file system about its disk.
+func (c Composer) describe(l Layout) error {
+	root, err := os.OpenRoot(c.Root)
+	if err != nil {
+		return fmt.Errorf("describing the disk: %w", err)
+	}
+	defer root.Close()
+	err = errors.Join(
+		root.WriteFile("etc/fstab", []byte(l.fstab()), 0o644),
+		root.MkdirAll("etc/repart.d", 0o755),
+		root.WriteFile("etc/repart.d/50-root.conf", []byte(growth), 0o644),
+	)
+	if err != nil {
+		return fmt.Errorf("describing the disk: %w", err)
+	}
+	return nil
 }
 
 // assemble writes the partition table and both partitions.

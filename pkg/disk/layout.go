@@ -85,12 +85,12 @@ func Plan(size int64, digest [32]byte) (Layout, error) {
 func (l Layout) table(m machine) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "label: gpt\nlabel-id: %s\nunit: sectors\nsector-size: %d\n\n", upper(l.Disk), sector)
-	bootable := ""
+	attributes := "GUID:63" // not to be mounted by systemd: nothing in a running machine reads it
 	if m.bios {
-		bootable = `, attrs="LegacyBIOSBootable"` // what gptmbr.bin looks for
+		attributes = "LegacyBIOSBootable " + attributes // what gptmbr.bin looks for
 	}
-	fmt.Fprintf(&b, "start=%d, size=%d, type=%s, uuid=%s, name=\"esp\"%s\n",
-		first/sector, espSize/sector, typeESP, upper(l.ESP), bootable)
+	fmt.Fprintf(&b, "start=%d, size=%d, type=%s, uuid=%s, name=\"esp\", attrs=\"%s\"\n",
+		first/sector, espSize/sector, typeESP, upper(l.ESP), attributes)
 	fmt.Fprintf(&b, "start=%d, size=%d, type=%s, uuid=%s, name=\"root\"\n",
 		l.RootStart/sector, l.RootSize/sector, m.rootType, upper(l.Root))
 	return b.String()
@@ -102,6 +102,9 @@ func upper(id uuid.UUID) string { return strings.ToUpper(id.String()) }
 func (l Layout) fstab() string {
 	return fmt.Sprintf("PARTUUID=%s / ext4 defaults,x-systemd.growfs 0 1\n", l.Root)
 }
+
+// growth has systemd-repart grow the root partition where the disk is larger than the image was.
+const growth = "[Partition]\nType=root\n"
 
 // kernelArguments is the whole line. Of the consoles the last one is /dev/console, where systemd writes.
 // rootwait is needed: disks are found at their own pace, and without an initrd nobody else waits.
