@@ -23,9 +23,9 @@ decided() {
 		*" $unit "*) ;;
 		*) echo "$unit" ;;
 		esac
-	done | grep -q . && return 1
+	done | grep . >/dev/null && return 1 # not -q, which would leave early and break the pipe
 	systemctl show --property=Job,ConditionTimestampMonotonic "$@" |
-		awk -v RS= '/(^|\n)Job=/ && /ConditionTimestampMonotonic=0(\n|$)/ { waits = 1 } END { exit waits }'
+		awk -v RS= '/(^|\n)Job=[1-9]/ && /ConditionTimestampMonotonic=0(\n|$)/ { waits = 1 } END { exit waits }'
 }
 
 wait_until_decided() {
