@@ -1,0 +1,158 @@
+package fetch
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+)
+
+// What upstream's Dockerfile gives the pause image: its name without the tag, and its user, which is
+// nobody in particular.
+const (
+	pauseImage = "registry.k8s.io/pause"
+	pauseUser  = "65535:65535"
+)
+
+// buildPause compiles the pause program, which the module of Kubernetes carries as one C file, and makes
+// it the one file of an image.
+func (j job) buildPause(ctx context.Context, w workspace) error {
+	module := j.component.Modules.Module
+	inside, ok := strings.CutPrefix(j.program.Package, module+"/")
+	if !ok {
+		return fmt.Errorf("package %s is not below the module %s", j.program.Package, module)
+	}
+	dir, err := j.download(ctx, w, module)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, filepath.FromSlash(inside))
+	if err := j.checkPause(filepath.Join(filepath.Dir(filepath.Dir(file)), "Makefile")); err != nil {
+		return err
+	}
+	code, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading the pause program: %w", err)
+	}
+	// Compiled under its own name in a directory of its own: no path of this machine gets into it.
+	if err := os.WriteFile(filepath.Join(w.dir, path.Base(inside)), code, 0o644); err != nil {
+		return err
+	}
+	program := filepath.Join(w.tmp, "pause")
+	err = run.Run(ctx, run.Command{
+		Name: j.tools.cc(), Dir: w.dir, Env: j.tools.environment(j.program, w),
+		// Upstream's flags, and stripped without a build id, as upstream's strip leaves it.
+		Args: []string{"-Os", "-Wall", "-Werror", "-static", "-s", "-Wl,--build-id=none",
+			"-DVERSION=v" + j.component.Version, "-o", program, path.Base(inside)},
+	})
+	if err != nil {
+		return fmt.Errorf("compiling the pause program: %w", err)
+	}
+	return writePause(w.out, program, j.component.Version, j.arch)
+}
+
+// download returns the directory of the module in Go's module cache, fetching it when it is not there.
+func (j job) download(ctx context.Context, w workspace, module string) (string, error) {
+	var out bytes.Buffer
+	err := run.Run(ctx, run.Command{
+		Name: j.tools.goCommand, Args: []string{"mod", "download", "-json", module},
+		Dir: w.dir, Env: j.tools.environment(j.program, w), Stdout: &out,
+	})
+	var answer struct{ Dir, Error string }
+	if e := json.Unmarshal(out.Bytes(), &answer); err == nil {
+		err = e
+	}
+	// It prints what went wrong as JSON, and only that it did on stderr.
+	if answer.Error != "" {
+		return "", j.tools.explain(&run.Error{Command: "go mod download " + module, Output: answer.Error, Err: errors.New("no module")})
+	}
+	if err != nil {
+		return "", j.tools.explain(err)
+	}
+	return answer.Dir, nil
+}
+
+// checkPause holds the lock's version against the one that upstream's Makefile gives the image.
+func (j job) checkPause(makefile string) error {
+	data, err := os.ReadFile(makefile)
+	if err != nil {
+		return fmt.Errorf("reading the version of the pause image: %w", err)
+	}
+	match := regexp.MustCompile(`(?m)^TAG \?= (\S+)$`).FindSubmatch(data)
+	if match == nil {
+		return fmt.Errorf("%s says no version of the pause image (TAG)", makefile)
+	}
+	if tag := string(match[1]); tag != j.component.Version {
+		return fmt.Errorf("%s %s has the pause image %s, but the lock says %s: change one of them",
+			j.component.Modules.Module, j.source.version(j.component.Modules.Module), tag, j.component.Version)
+	}
+	return nil
+}
+
+// writePause writes the OCI archive of an image whose one file is the program.
+func writePause(archive, program, version, arch string) (err error) {
+	img, err := pauseOf(program, arch)
+	if err != nil {
+		return fmt.Errorf("making the pause image: %w", err)
+	}
+	f, err := os.Create(archive)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return writeOCI(f, img, pauseImage+":"+version, version)
+}
+
+// pauseOf is the image itself. Its times are all zero: the same program gives the same image.
+func pauseOf(program, arch string) (v1.Image, error) {
+	data, err := os.ReadFile(program) // less than a megabyte
+	if err != nil {
+		return nil, err
+	}
+	var files bytes.Buffer
+	t := tar.NewWriter(&files)
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: "pause", Size: int64(len(data)), Mode: 0o755, ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+	if err := t.WriteHeader(header); err != nil {
+		return nil, err
+	}
+	if _, err := t.Write(data); err != nil {
+		return nil, err
+	}
+	if err := t.Close(); err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil }
+	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if img, err = mutate.AppendLayers(img, layer); err != nil {
+		return nil, err
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: time.Unix(0, 0).UTC()}
+	config.Config = v1.Config{User: pauseUser, Entrypoint: []string{"/pause"}, WorkingDir: "/", Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}
+	return mutate.ConfigFile(img, config)
+}
