@@ -213,8 +213,8 @@ func lockVerify(c *cli.Context) error {
 	}
 	failed := group.Wait()
 	progress.finish()
-	if c.Context.Err() != nil {
-		return c.Context.Err()
+	if c.Err() != nil {
+		return c.Err()
 	}
 	if err := printVerdicts(c, verdicts); err != nil || failed == nil {
 		return err
@@ -266,7 +266,7 @@ func lockUpdate(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("lock update: %w", err)
 	}
-	defer os.RemoveAll(cache) //nolint:errcheck // an empty directory in the temporary directory
+	defer os.RemoveAll(cache)
 	f, err := fetch.New(fetch.Options{Cache: cache, Mirror: c.String("mirror"), Log: logger(c)})
 	if err != nil {
 		return usagef("%w", err)

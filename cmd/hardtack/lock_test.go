@@ -2,11 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -20,13 +24,39 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"hardtack": main})
 }
 
+// upstream answers with the files of a directory, keeps count of what was asked in the file requests, and
+// never ends its answers for slow.example.
+func upstream(work string) http.Handler {
+	var mu sync.Mutex
+	files := http.FileServer(http.Dir(filepath.Join(work, "upstream")))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		f, err := os.OpenFile(filepath.Join(work, "requests"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err == nil {
+			_, err = fmt.Fprintln(f, r.URL.Path)
+			err = errors.Join(err, f.Close())
+		}
+		mu.Unlock()
+		switch {
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		case strings.HasPrefix(r.URL.Path, "/slow.example/"):
+			_, _ = fmt.Fprintln(w, "the beginning")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			files.ServeHTTP(w, r)
+		}
+	})
+}
+
 // Every script runs the program as a user does. $UPSTREAM serves the script's directory upstream, in a
 // mirror's layout, and $CACHE is empty.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *updateScripts,
 		Setup: func(env *testscript.Env) error {
-			server := httptest.NewServer(http.FileServer(http.Dir(filepath.Join(env.WorkDir, "upstream"))))
+			server := httptest.NewServer(upstream(env.WorkDir))
 			env.Defer(server.Close)
 			env.Setenv("UPSTREAM", server.URL)
 			env.Setenv("CACHE", filepath.Join(env.WorkDir, "cache"))

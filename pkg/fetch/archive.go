@@ -24,7 +24,7 @@ func (c *cache) extract(ctx context.Context, d component.Download, archive blob)
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read from
+	defer f.Close()
 	members, err := c.members(ctx, bufio.NewReaderSize(f, 256<<10), d.Members)
 	if err != nil {
 		return nil, fmt.Errorf("extracting from %s: %w", d.URL, err)

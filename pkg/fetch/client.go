@@ -200,7 +200,7 @@ func (c *client) small(ctx context.Context, address string, limit int64) ([]byte
 		if err != nil {
 			return err
 		}
-		defer resp.Body.Close() //nolint:errcheck // only read from
+		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			return status(resp)
 		}

@@ -66,7 +66,7 @@ func (t *transfer) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // only read from
+	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusOK:
 		have = 0

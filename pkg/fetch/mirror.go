@@ -115,7 +115,7 @@ func manifestType(resp *http.Response) (*http.Response, error) {
 	if resp.StatusCode != http.StatusOK || resp.Request.Method == http.MethodHead {
 		return resp, nil
 	}
-	defer resp.Body.Close() //nolint:errcheck // replaced by what was read
+	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", resp.Request.URL, err)

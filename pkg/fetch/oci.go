@@ -95,7 +95,7 @@ func (f *Fetcher) pull(ctx context.Context, ref string, d component.Download) (b
 	}
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(writeOCI(w, img, ref, tag.TagStr())) }()
-	defer r.Close() //nolint:errcheck // only ends the writer
+	defer func() { _ = r.Close() }() // ends the writer where the store has failed
 	return f.cache.store(ctx, r)
 }
 
@@ -131,7 +131,7 @@ func (p part) write(t *tar.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer r.Close() //nolint:errcheck // only read from
+	defer func() { _ = r.Close() }() // ends the writer where the store has failed
 	_, err = io.Copy(t, r)
 	return err
 }

@@ -39,18 +39,18 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
+func newKey(tb testing.TB) *ecdsa.PrivateKey {
+	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return key
 }
 
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	a := &authority{t: t, key: newKey(t)}
+func newAuthority(tb testing.TB) *authority {
+	tb.Helper()
+	a := &authority{t: tb, key: newKey(tb)}
 	a.cert = a.issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "test root"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().AddDate(-3, 0, 0), NotAfter: time.Now().AddDate(3, 0, 0),
@@ -106,19 +106,19 @@ func (a *authority) trust() *Trust {
 }
 
 // signatureOf returns a signature over data and the certificate as upstream publishes them.
-func signatureOf(t testing.TB, data []byte, cert *x509.Certificate, key *ecdsa.PrivateKey) (sig, crt []byte) {
-	t.Helper()
+func signatureOf(tb testing.TB, data []byte, cert *x509.Certificate, key *ecdsa.PrivateKey) (sig, crt []byte) {
+	tb.Helper()
 	signer, err := signature.LoadECDSASigner(key, crypto.SHA256)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	raw, err := signer.SignMessage(bytes.NewReader(data))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	text, err := cryptoutils.MarshalCertificateToPEM(cert)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return []byte(base64.StdEncoding.EncodeToString(raw)), []byte(base64.StdEncoding.EncodeToString(text))
 }

@@ -328,7 +328,7 @@ func (c *client) length(ctx context.Context, address string) (int64, error) {
 		if err != nil {
 			return err
 		}
-		defer resp.Body.Close() //nolint:errcheck // nothing is read
+		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			return status(resp)
 		}

@@ -35,11 +35,11 @@ type upstream struct {
 	fault func(w http.ResponseWriter, r *http.Request, n int) bool
 }
 
-func newUpstream(t testing.TB) *upstream {
-	t.Helper()
+func newUpstream(tb testing.TB) *upstream {
+	tb.Helper()
 	u := &upstream{files: map[string][]byte{}}
 	u.Server = httptest.NewServer(u)
-	t.Cleanup(u.Close)
+	tb.Cleanup(u.Close)
 	return u
 }
 
@@ -116,10 +116,10 @@ func tool(name, address string, data []byte) component.Component {
 }
 
 // newFetcher returns a fetcher with a cache of its own that waits a millisecond between tries.
-func newFetcher(t testing.TB, o Options) *Fetcher {
-	t.Helper()
+func newFetcher(tb testing.TB, o Options) *Fetcher {
+	tb.Helper()
 	if o.Cache == "" {
-		o.Cache = t.TempDir()
+		o.Cache = tb.TempDir()
 	}
 	if o.Source == "" {
 		o.Source = Release
@@ -127,7 +127,7 @@ func newFetcher(t testing.TB, o Options) *Fetcher {
 	o.Arch = "amd64"
 	f, err := New(o)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	f.client.wait = time.Millisecond
 	return f
@@ -144,7 +144,7 @@ func content(t *testing.T, r Result, path string) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close() //nolint:errcheck // only read from
+		defer f.Close()
 		data, err := io.ReadAll(f)
 		if err != nil {
 			t.Fatal(err)
@@ -181,8 +181,8 @@ type member struct {
 	kind       byte
 }
 
-func archive(t testing.TB, members ...member) []byte {
-	t.Helper()
+func archive(tb testing.TB, members ...member) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
@@ -198,11 +198,11 @@ func archive(t testing.TB, members ...member) []byte {
 			_, err = io.WriteString(w, m.text)
 		}
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if err := errors.Join(w.Close(), z.Close()); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
