@@ -44,7 +44,7 @@ func testMain(m *testing.M) int {
 
 // build makes the program as the image has it.
 func build(out, arch string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, ".") //nolint:noctx // TestMain has no context, and the test's time limit ends it
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building for %s: %w\n%s", arch, err, text)

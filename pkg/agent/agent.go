@@ -157,17 +157,17 @@ func (a *agent) apply(report *Report, result userdata.Result, before state, foun
 	if a.dryRun {
 		return nil
 	}
-	// In this order a crash at any point leaves no role that is not asked for, and no role whose other
-	// files are not there yet.
+	sum := sha256.Sum256(found.data)
+	record, err := a.stateStep(state{InstanceID: found.instanceID, Machine: a.machine.id, Source: found.source,
+		Digest: hex.EncodeToString(sum[:]), Roles: result.Roles, Files: paths})
+	if err != nil {
+		return err
+	}
+	// In this order no role is there that is not asked for, and none before its other files.
 	if err := a.removeRoles(stale); err != nil {
 		return err
 	}
-	if err := a.write(steps); err != nil {
-		return err
-	}
-	sum := sha256.Sum256(found.data)
-	return a.saveState(state{InstanceID: found.instanceID, Machine: a.machine.id, Source: found.source,
-		Digest: hex.EncodeToString(sum[:]), Roles: result.Roles, Files: paths})
+	return a.write(append(steps, record))
 }
 
 // keep decides whether the machine keeps the roles that it has although its user data cannot be read.

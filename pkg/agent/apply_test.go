@@ -168,20 +168,24 @@ func TestMetadataServiceOut(t *testing.T) {
 		left   tree
 	}{
 		{"the same machine", func(*testing.T, string) {}, down, true, tree{minionsFile: "A=1"}},
-		{"with a role that it was not given", func(t *testing.T, root string) { tree{etcdFile: "x"}.put(t, root) }, down, true, tree{minionsFile: "A=1"}},
+		{"with a role that it was not given", func(t *testing.T, root string) { t.Helper(); tree{etcdFile: "x"}.put(t, root) }, down, true, tree{minionsFile: "A=1"}},
 		{"another machine", func(t *testing.T, root string) {
+			t.Helper()
 			tree{"sys/class/dmi/id/board_asset_tag": "i-0fedcba9876543210"}.put(t, root)
 		}, down, false, tree{}},
 		{"a machine that does not say which", func(t *testing.T, root string) {
+			t.Helper()
 			tree{"sys/class/dmi/id/board_asset_tag": "none"}.put(t, root)
 		}, down, false, tree{}},
 		{"without its role file", func(t *testing.T, root string) {
+			t.Helper()
 			if err := os.Rename(filepath.Join(root, minionsFile), filepath.Join(root, etcdFile)); err != nil {
 				t.Fatal(err)
 			}
 		}, down, false, tree{}},
 		{"the answer is that there is none", func(*testing.T, string) {}, &service{id: "i-0123456789abcdef0"}, false, tree{}},
 		{"given by another source", func(t *testing.T, root string) {
+			t.Helper()
 			tree{fileSource: minions}.put(t, root)
 			mustRun(t, root)
 			if err := os.Remove(filepath.Join(root, fileSource)); err != nil {

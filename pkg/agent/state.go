@@ -46,14 +46,11 @@ func (a *agent) loadState(report *Report) state {
 	return s
 }
 
-func (a *agent) saveState(s state) error {
+// stateStep is the step that writes the state.
+func (a *agent) stateStep(s state) (step, error) {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encoding %s: %w", statePath, err)
+		return step{}, fmt.Errorf("encoding %s: %w", statePath, err)
 	}
-	file, err := a.step(userdata.File{Path: statePath, Content: append(data, '\n'), Mode: 0o600})
-	if err != nil {
-		return err
-	}
-	return a.write([]step{file})
+	return a.step(userdata.File{Path: statePath, Content: append(data, '\n'), Mode: 0o600})
 }

@@ -3,59 +3,69 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// write makes every step true that is not yet.
-func (a *agent) write(steps []step) error {
+// staged is a file that waits beside its place.
+type staged struct{ temp, name string }
+
+// write makes every step true that is not yet: all files beside their places first, with their modes and
+// owners, then all of them to the disk together, and then into their places in order. Whoever looks finds
+// the old file or the whole new one, also after a crash, and a full disk changes nothing.
+//
+// That the renames themselves reach the disk is not waited for, since waiting is what takes long while a
+// machine boots: what a crash undoes, the next boot does again before any role unit starts.
+func (a *agent) write(steps []step) (err error) {
+	var files []staged
+	defer func() {
+		for _, f := range files {
+			_ = os.Remove(f.temp) // those that did not get to their places; the first error is the one to tell
+		}
+	}()
 	for _, s := range steps {
 		if s.action == actionUnchanged {
 			continue
 		}
-		if err := a.writeFile(s); err != nil {
+		f, err := a.stage(s)
+		if f.temp != "" {
+			files = append(files, f)
+		}
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", s.path, err)
+		}
+	}
+	if err := syncAll(files); err != nil {
+		return fmt.Errorf("bringing files to the disk: %w", err)
+	}
+	for len(files) > 0 {
+		if err := os.Rename(files[0].temp, files[0].name); err != nil {
 			return err
 		}
+		files = files[1:]
 	}
 	return nil
 }
 
-// writeFile writes a file beside its place and moves it there when it is whole and on disk, with its
-// mode and owner: whoever looks finds the old file or the new one, also after a crash.
-func (a *agent) writeFile(s step) (err error) {
-	name := a.path(s.path)
-	dir := filepath.Dir(name)
+// stage writes one file beside its place. The result has a temp as soon as there is one, also with an
+// error.
+func (a *agent) stage(s step) (staged, error) {
+	out := staged{name: a.path(s.path)}
+	dir := filepath.Dir(out.name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the directory of %s: %w", s.path, err)
+		return out, err
 	}
 	f, err := os.CreateTemp(dir, ".hardtack-*")
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", s.path, err)
+		return out, err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // the first error is the one to tell
-		}
-	}()
-	err = fill(f, s)
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err == nil {
-		err = syncDir(dir)
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", s.path, err)
-	}
-	return nil
+	out.temp = f.Name()
+	return out, errors.Join(fill(f, s), f.Close())
 }
 
 func fill(f *os.File, s step) error {
@@ -72,15 +82,26 @@ func fill(f *os.File, s step) error {
 	if err := unix.Fchmod(int(f.Fd()), uint32(s.mode)); err != nil {
 		return fmt.Errorf("setting mode %04o: %w", s.mode, err)
 	}
-	return f.Sync()
+	return nil
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
+// syncs is how many files are brought to the disk at a time: enough for a journal to commit them in one
+// go. (syncfs would be one call, and waits for everything else that the boot has written so far.)
+const syncs = 32
+
+func syncAll(files []staged) error {
+	var group errgroup.Group
+	group.SetLimit(syncs)
+	for _, file := range files {
+		group.Go(func() error {
+			f, err := os.OpenFile(file.temp, os.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.Sync(), f.Close())
+		})
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return group.Wait()
 }
 
 // removeRoles removes role files, and whatever stands in their place: any kind of file of that name
@@ -90,12 +111,6 @@ func (a *agent) removeRoles(roles []role.Role) error {
 		if err := os.RemoveAll(a.path(r.File())); err != nil {
 			return fmt.Errorf("removing a role file that must not be there, so its units may start: %w", err)
 		}
-	}
-	if len(roles) == 0 {
-		return nil
-	}
-	if err := syncDir(a.path(role.Dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing role files: %w", err)
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
 		return body, nil
 	}
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
-		return nil, fmt.Errorf("asking %s for %s, %d tries: %w; the last one: %v", c.options.Endpoint, path, tries, err, last)
+		return nil, fmt.Errorf("asking %s for %s, %d tries: %w; the last one: %w", c.options.Endpoint, path, tries, err, last)
 	}
 	return nil, fmt.Errorf("asking %s for %s: %w", c.options.Endpoint, path, err)
 }
