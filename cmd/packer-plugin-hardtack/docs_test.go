@@ -1,0 +1,104 @@
+package main_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/hashicorp/packer-plugin-sdk/packer"
+
+	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/builder"
+	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/datasource"
+	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/provisioner"
+)
+
+// rendered is the documentation as packer-sdc renders it.
+func rendered(t *testing.T) map[string]string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "docs")
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "packer-sdc", "renderdocs", "-src", "docs", "-partials", "docs-partials/", "-dst", dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("rendering: %v\n%s", err, out)
+	}
+	pages := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			pages[strings.TrimPrefix(path, dir+"/")] = read(t, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+func TestDocsNameEveryOption(t *testing.T) {
+	pages := rendered(t)
+	for page, component := range map[string]packer.HCL2Speccer{
+		"builders/disk.mdx": &builder.Builder{}, "provisioners/hardtack.mdx": &provisioner.Provisioner{}, "datasources/lock.mdx": &datasource.Datasource{},
+	} {
+		text := pages[page]
+		if strings.Contains(text, "@include") {
+			t.Errorf("%s: a part was not found", page)
+		}
+		for option := range component.ConfigSpec() {
+			if !strings.HasPrefix(option, "packer_") && !strings.Contains(text, "- `"+option+"`") {
+				t.Errorf("%s does not tell about the option %s", page, option)
+			}
+		}
+	}
+	for output := range (&datasource.Datasource{}).OutputSpec() {
+		if !strings.Contains(pages["datasources/lock.mdx"], "- `"+output+"`") {
+			t.Errorf("the data source's page does not tell about the output %s", output)
+		}
+	}
+}
+
+var fence = regexp.MustCompile("(?s)```hcl\n(.*?)```")
+
+func TestDocsParse(t *testing.T) {
+	found := 0
+	for page, text := range rendered(t) {
+		for _, block := range fence.FindAllStringSubmatch(text, -1) {
+			found++
+			if _, problems := hclparse.NewParser().ParseHCL([]byte(block[1]), page); problems.HasErrors() {
+				t.Errorf("%s: %v", page, problems)
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("found only %d examples", found)
+	}
+}
+
+// The templates are checked by Packer itself, with this plugin.
+func TestTemplatesAreValid(t *testing.T) {
+	packerBinary := os.Getenv("HARDTACK_PACKER")
+	if packerBinary == "" {
+		var err error
+		if packerBinary, err = exec.LookPath("packer"); err != nil {
+			t.Skip("no packer on PATH, and HARDTACK_PACKER names none (scripts/tool packer builds one)")
+		}
+	}
+	env := append(os.Environ(), "CHECKPOINT_DISABLE=1", "PACKER_PLUGIN_PATH="+t.TempDir(), "PACKER_CONFIG_DIR="+t.TempDir())
+	command := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), packerBinary, args...)
+		cmd.Env = env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("packer %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	command("plugins", "install", "--path", binary, "github.com/hardtack/hardtack")
+	templates := []string{"../../images/local.pkr.hcl", "example/ssh.pkr.hcl"}
+	for _, template := range templates {
+		command("validate", "-evaluate-datasources", template)
+		command("fmt", "-check", template)
+	}
+}
