@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -178,7 +179,36 @@ func served(p component.Component, d component.Download) string {
 // verdict is what `lock verify` says about one component.
 type verdict struct {
 	fetch.Result
-	Error string `json:"error,omitempty"`
+	// Skipped says why there was nothing to verify.
+	Skipped string `json:"skipped,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// onlyModules is the reason to skip a component that upstream releases no files of.
+const onlyModules = "no release in the lock; --source modules builds it"
+
+// verifyAll verifies every component, some at once, and does not stop at the first that is wrong.
+func verifyAll(c *cli.Context, f *fetch.Fetcher, l *component.Lock) []verdict {
+	arch, source := cmp.Or(c.String("arch"), runtime.GOARCH), fetch.Source(c.String("source"))
+	verdicts := make([]verdict, len(l.Components))
+	var group errgroup.Group
+	group.SetLimit(4)
+	for i, p := range l.Components {
+		group.Go(func() error {
+			v := verdict{Result: fetch.Result{Component: p.Name, Version: p.Version}}
+			if source == fetch.Release && len(p.Release[arch]) == 0 && p.Modules != nil {
+				v.Skipped = onlyModules
+			} else if r, err := f.Verify(c.Context, p); err != nil {
+				v.Error = err.Error()
+			} else {
+				v.Result = r
+			}
+			verdicts[i] = v
+			return nil
+		})
+	}
+	_ = group.Wait() // what failed is in the verdicts
+	return verdicts
 }
 
 func lockVerify(c *cli.Context) error {
@@ -197,26 +227,12 @@ func lockVerify(c *cli.Context) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	verdicts := make([]verdict, len(l.Components))
-	var group errgroup.Group
-	group.SetLimit(4)
-	for i, p := range l.Components {
-		group.Go(func() error {
-			r, err := f.Verify(c.Context, p)
-			verdicts[i].Result = r
-			if err != nil {
-				verdicts[i].Error = err.Error()
-				verdicts[i].Component, verdicts[i].Version = p.Name, p.Version
-			}
-			return err
-		})
-	}
-	failed := group.Wait()
+	verdicts := verifyAll(c, f, l)
 	progress.finish()
 	if c.Err() != nil {
 		return c.Err()
 	}
-	if err := printVerdicts(c, verdicts); err != nil || failed == nil {
+	if err := printVerdicts(c, verdicts); err != nil {
 		return err
 	}
 	return failures(verdicts)
@@ -230,21 +246,35 @@ func printVerdicts(c *cli.Context, verdicts []verdict) error {
 	fmt.Fprintln(w, "COMPONENT\tVERSION\tVERDICT\tFROM")
 	for _, v := range verdicts {
 		word, from := "ok", fmt.Sprintf("%s %s", v.Source, v.Origin)
-		if v.Error != "" {
-			word, from = "FAILED", "-"
+		switch {
+		case v.Error != "":
+			word, from = "FAILED", "see below"
+		case v.Skipped != "":
+			word, from = "skipped", v.Skipped
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Component, v.Version, word, from)
 	}
 	return w.Flush()
 }
 
-// failures is the error that lists every component that did not verify.
+// failures is the error that lists every component that did not verify; nil where all did. Where there
+// was nothing at all to verify, nothing was verified, and that is no success.
 func failures(verdicts []verdict) error {
 	var lines []string
+	skipped := 0
 	for _, v := range verdicts {
 		if v.Error != "" {
 			lines = append(lines, v.Error)
 		}
+		if v.Skipped != "" {
+			skipped++
+		}
+	}
+	switch {
+	case skipped == len(verdicts):
+		return errors.New("nothing was verified: the lock has no release for this architecture")
+	case len(lines) == 0:
+		return nil
 	}
 	return fmt.Errorf("%d of %d components did not verify:\n%s", len(lines), len(verdicts), strings.Join(lines, "\n"))
 }

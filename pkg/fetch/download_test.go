@@ -351,7 +351,7 @@ func TestSources(t *testing.T) {
 	}{
 		"release":                  {Release, modules(here), Release, "", ""},
 		"release, 404":             {Release, modules(gone), "", "", "404 Not Found"},
-		"release, none":            {Release, modules(unreleased), "", "", "the lock has no amd64 release"},
+		"release, none":            {Release, modules(unreleased), "", "", "the lock has no amd64 release of it (the source auto builds it from modules)"},
 		"modules":                  {Modules, modules(here), Modules, "", ""},
 		"modules, none":            {Modules, here, "", "", "the lock has no modules for it (use the source release)"},
 		"auto":                     {Auto, modules(here), Release, "", ""},

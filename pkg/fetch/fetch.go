@@ -218,7 +218,13 @@ func (f *Fetcher) Get(ctx context.Context, c component.Component) (Result, error
 		}
 		err = fmt.Errorf("fetching %s %s: %w", c.Name, c.Version, err)
 		var missing *unavailableError
-		if f.source == Release || !errors.As(err, &missing) || ctx.Err() != nil {
+		if !errors.As(err, &missing) || ctx.Err() != nil {
+			return Result{}, err
+		}
+		if f.source == Release {
+			if len(c.Release[f.arch]) == 0 && c.Modules != nil {
+				err = fmt.Errorf("%w (the source %s builds it from modules)", err, Auto)
+			}
 			return Result{}, err
 		}
 		if c.Modules == nil {

@@ -105,6 +105,16 @@ func (a *authority) trust() *Trust {
 	return &Trust{Roots: pool, Intermediates: x509.NewCertPool()}
 }
 
+// under returns an authority that a has issued, as Fulcio's intermediate is.
+func (a *authority) under() *authority {
+	key := newKey(a.t)
+	return &authority{t: a.t, key: key, cert: a.issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "test intermediate"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+		NotBefore: time.Now().AddDate(-3, 0, 0), NotAfter: time.Now().AddDate(3, 0, 0),
+	}, key)}
+}
+
 // signatureOf returns a signature over data and the certificate as upstream publishes them.
 func signatureOf(tb testing.TB, data []byte, cert *x509.Certificate, key *ecdsa.PrivateKey) (sig, crt []byte) {
 	tb.Helper()
@@ -149,6 +159,10 @@ func TestSignature(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	middle := a.under()
+	chained, chainedKey := middle.leaf(nil)
+	trust := a.trust()
+	trust.Intermediates.AddCert(middle.cert)
 	other := newAuthority(t)
 	strange, strangeKey := other.leaf(nil)
 	for name, test := range map[string]struct {
@@ -165,6 +179,7 @@ func TestSignature(t *testing.T) {
 		"wrong issuer":           {with(func(c *x509.Certificate) { c.ExtraExtensions[1].Value = []byte("\x0c\x06https:") }), `wrong issuer: the lock says "https://accounts.example", it is "https:"`},
 		"no issuer":              {with(func(c *x509.Certificate) { c.ExtraExtensions = nil }), "says no issuer"},
 		"broken issuer":          {with(func(c *x509.Certificate) { c.ExtraExtensions[1].Value = []byte("text") }), "issuer extension is not a string"},
+		"through another":        {of(data, chained, chainedKey), ""},
 		"another authority":      {of(data, strange, strangeKey), "not issued by a trusted authority"},
 		"not for code":           {with(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), "not issued by a trusted authority"},
 		"signature no base64":    {parts{[]byte("%%%"), fine.crt}, sigURL + " is not base64"},
@@ -176,7 +191,7 @@ func TestSignature(t *testing.T) {
 			u.put(address, data)
 			u.put(sigURL, test.parts.sig)
 			u.put(crtURL, test.parts.crt)
-			f := newFetcher(t, Options{Mirror: u.URL, Trust: a.trust()})
+			f := newFetcher(t, Options{Mirror: u.URL, Trust: trust})
 			_, err := f.Get(t.Context(), signed(data))
 			if (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || !strings.Contains(err.Error(), "signature of "+address)) {
 				t.Fatalf("error is %v, want %q", err, test.err)
