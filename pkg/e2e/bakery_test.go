@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+)
+
+// bakery is a directory in which a test bakes with the real Packer and plugin.
+type bakery struct {
+	dir    string
+	packer string
+	lock   component.Lock
+}
+
+// newBakery prepares a bake of the default lock in which each component's file is a script of a line: what goes
+// wrong with a bake does not depend on what is baked.
+func newBakery(t *testing.T) *bakery {
+	t.Helper()
+	needMachines(t)
+	if os.Geteuid() != 0 {
+		t.Fatal("bakes: a disk needs root (sudo --preserve-env make e2e)")
+	}
+	packer := os.Getenv("HARDTACK_PACKER")
+	if packer == "" {
+		packer = need(t, "packer", "packer, or run make e2e, which builds it")
+	}
+	b := &bakery{dir: t.TempDir(), packer: packer}
+	text, err := fs.ReadFile(images.FS, bake.DefaultLock+".lock.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &b.lock); err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.lock.Components {
+		b.shrink(t, &b.lock.Components[i])
+	}
+	b.writeLock(t)
+	return b
+}
+
+// shrink makes every file of the component a download of its own from a mirror in the bakery.
+func (b *bakery) shrink(t *testing.T, c *component.Component) {
+	t.Helper()
+	c.Modules, c.Release = nil, map[string][]component.Download{}
+	for _, file := range c.Files {
+		content := []byte("#!/bin/sh\necho this stands in for " + file.Name + "\n")
+		c.Release["amd64"] = append(c.Release["amd64"], component.Download{
+			URL: "https://upstream.test/" + c.Name + "/" + file.Name, As: file.Name, Published: "https://upstream.test/",
+			Digest: digest(content),
+		})
+		b.write(t, filepath.Join("mirror", "upstream.test", c.Name, file.Name), content)
+	}
+}
+
+// digest is the digest of content as locks write it.
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func (b *bakery) write(t *testing.T, name string, content []byte) {
+	t.Helper()
+	path := filepath.Join(b.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bakery) writeLock(t *testing.T) {
+	t.Helper()
+	text, err := yaml.Marshal(b.lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.write(t, "lock.yaml", text)
+}
+
+// work is the directory beside whose one entry, output, the bake works.
+func (b *bakery) work() string   { return filepath.Join(b.dir, "work") }
+func (b *bakery) output() string { return filepath.Join(b.work(), "out") }
+
+// packerBuild is "packer build" as a process group of its own, with variables of the template as name=value.
+func (b *bakery) packerBuild(ctx context.Context, variables ...string) *exec.Cmd {
+	args := []string{"build", "-color=false"}
+	for _, v := range append([]string{
+		"lock=" + filepath.Join(b.dir, "lock.yaml"), "mirror=" + filepath.Join(b.dir, "mirror"),
+		"cache=" + filepath.Join(b.dir, "cache"), "output=" + b.output(),
+	}, variables...) {
+		args = append(args, "-var", v)
+	}
+	cmd := exec.CommandContext(ctx, b.packer, append(args, "testdata/bake.pkr.hcl")...)
+	plugins := os.Getenv("PACKER_PLUGIN_PATH")
+	if plugins == "" {
+		plugins = filepath.Join(root, "build", "plugins")
+	}
+	if abs, err := filepath.Abs(plugins); err == nil {
+		plugins = abs
+	}
+	cmd.Env = append(os.Environ(), "PACKER_PLUGIN_PATH="+plugins, "PACKER_CONFIG_DIR="+filepath.Join(b.dir, "packer"),
+		"PACKER_CACHE_DIR="+filepath.Join(b.dir, "packer"), "CHECKPOINT_DISABLE=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	return cmd
+}
+
+// output that a test watches while a command writes it.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// traces lists what a bake has on this computer while it runs: processes, mounts, and loop devices that name its
+// directory or, for processes inside the image, its mark.
+func (b *bakery) traces(t *testing.T, mark string) []string {
+	t.Helper()
+	var found []string
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, b.work()) {
+			found = append(found, "mount "+strings.TrimSpace(line))
+		}
+	}
+	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range loops {
+		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), b.dir) {
+			found = append(found, "loop device "+file)
+		}
+	}
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range commands {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		line := strings.ReplaceAll(string(text), "\x00", " ")
+		if strings.Contains(line, b.dir) || mark != "" && strings.Contains(line, mark) {
+			found = append(found, fmt.Sprintf("process %s: %.200s", filepath.Base(filepath.Dir(file)), line))
+		}
+	}
+	return found
+}
+
+// files lists what is in the directory that the bake works and leaves its image in.
+func (b *bakery) files(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	entries, err := filepath.Glob(filepath.Join(b.work(), "*"))
+	hidden, err2 := filepath.Glob(filepath.Join(b.work(), ".*"))
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	for _, path := range append(entries, hidden...) {
+		if err := filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
+			found = append(found, path)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+// eventually asks until the answer is empty, and returns the last one after the time.
+func eventually(within time.Duration, ask func() []string) []string {
+	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+		answer := ask()
+		if len(answer) == 0 || time.Now().After(end) {
+			return answer
+		}
+	}
+}
