@@ -217,3 +217,17 @@ func encode(v any) ([]byte, error) {
 	err := enc.Encode(v)
 	return out.Bytes(), err
 }
+
+// Files lists the files and links of a tree, each with where it is from.
+func Files(tree *rootfs.Tree) []File {
+	var files []File
+	for e := range tree.All() {
+		if e.Mode.IsDir() {
+			continue
+		}
+		f := newFile(e)
+		f.From = e.Component
+		files = append(files, f)
+	}
+	return files
+}
