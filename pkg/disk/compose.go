@@ -73,6 +73,10 @@ func (c Composer) Compose(ctx context.Context) (Result, error) {
 	if r.Layout, err = c.plan(r.Content); err != nil {
 		return r, err
 	}
+	// The file system is a copy of the root directory, and a converted image may be one more.
+	if err := CheckSpace(c.Work, 2*r.Bytes); err != nil {
+		return r, err
+	}
 	c.sayf("Root directory: %d files, %d MB, sha256:%x", r.Files, r.Bytes/1e6, r.Digest)
 	if err := c.describe(r.Layout); err != nil {
 		return r, err
