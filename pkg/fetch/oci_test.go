@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -65,12 +67,11 @@ func pause(digest string) component.Component {
 // newRegistry is an in-memory registry and a transport that leads registry.example to it.
 func newRegistry(t *testing.T, index v1.ImageIndex) (http.RoundTripper, *[]string) {
 	t.Helper()
-	var paths []string
-	handler := registry.New()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		paths = append(paths, r.URL.Path)
-		handler.ServeHTTP(w, r)
-	}))
+	var (
+		mu    sync.Mutex
+		paths []string
+	)
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	host := strings.TrimPrefix(server.URL, "http://")
 	ref, err := name.ParseReference(host + "/pause:3.10.1")
@@ -80,8 +81,10 @@ func newRegistry(t *testing.T, index v1.ImageIndex) (http.RoundTripper, *[]strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths = nil
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
+		mu.Lock()
+		paths = append(paths, r.URL.Path)
+		mu.Unlock()
 		r = r.Clone(r.Context())
 		r.URL.Scheme, r.URL.Host = "http", host
 		return http.DefaultTransport.RoundTrip(r)
