@@ -44,6 +44,10 @@ func TestAWS(t *testing.T) {
 		c, m := start(t)
 		testBake(t, tools, lock, c, m)
 	})
+	t.Run("wrong digest", func(t *testing.T) {
+		c, m := start(t)
+		testWrongDigest(t, tools, lock, c, m)
+	})
 	t.Run("interrupted", func(t *testing.T) {
 		c, m := start(t)
 		testInterrupted(t, tools, lock, c, m)
@@ -147,6 +151,34 @@ func checkMachine(t *testing.T, m *machine, output string) {
 	}
 	if got := readFile(t, filepath.Join(output, "artifacts.json")); !strings.Contains(got, "ami-") {
 		t.Errorf("artifacts.json names no image: %s", got)
+	}
+}
+
+// testWrongDigest lets the mirror have another kubelet than the lock says: there is no image, and no
+// builder either.
+func testWrongDigest(t *testing.T, tools tools, f fixture, c *cloud, m *machine) {
+	t.Helper()
+	mirror := t.TempDir()
+	if err := os.CopyFS(mirror, os.DirFS(f.mirror)); err != nil {
+		t.Fatal(err)
+	}
+	// Of the same size, so that only the digest tells.
+	writeFile(t, filepath.Join(mirror, "releases.test/kubernetes/kubelet"), strings.ToUpper(fixtureProgram("kubernetes", "kubelet")))
+	out, err := tools.build(t, f.lock, mirror, t.TempDir(), c, m).CombinedOutput()
+	if err == nil {
+		t.Errorf("a build with a wrong digest ended with 0")
+	}
+	for _, want := range []string{
+		"releases.test/kubernetes/kubelet",
+		digest(fixtureProgram("kubernetes", "kubelet")), digest(strings.ToUpper(fixtureProgram("kubernetes", "kubelet"))),
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the error does not name %s:\n%s", want, out)
+		}
+	}
+	c.expectNothingLeft(t)
+	if images := c.ownImages(t); len(images) != 0 {
+		t.Errorf("a failed build left images: %+v", images)
 	}
 }
 

@@ -120,10 +120,9 @@ func makeFixture(t *testing.T) fixture {
 		c.Modules, c.Release = nil, map[string][]component.Download{}
 		for _, file := range c.Files {
 			content := fixtureProgram(c.Name, file.Name)
-			sum := sha256.Sum256([]byte(content))
 			c.Release["amd64"] = append(c.Release["amd64"], component.Download{
 				URL: "https://releases.test/" + c.Name + "/" + file.Name, As: file.Name,
-				Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: int64(len(content)), Published: "https://releases.test/",
+				Digest: "sha256:" + digest(content), Size: int64(len(content)), Published: "https://releases.test/",
 			})
 			// The layout of a mirror: the host, then the path.
 			writeFile(t, filepath.Join(f.mirror, "releases.test", c.Name, file.Name), content)
@@ -135,6 +134,11 @@ func makeFixture(t *testing.T) fixture {
 	writeFile(t, f.lock, string(data))
 	f.fingerprint = fingerprint(t, f.lock)
 	return f
+}
+
+func digest(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return hex.EncodeToString(sum[:])
 }
 
 func fixtureProgram(component, name string) string {
