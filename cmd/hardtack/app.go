@@ -27,6 +27,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			lockCommand(),
 			rolesCommand(),
 			lintCommand(),
+			treeCommand(),
 			completionCommand(),
 		},
 		EnableBashCompletion: true,
