@@ -135,7 +135,7 @@ func TestFullDisk(t *testing.T) {
 			b := newBakery(t)
 			b.write(t, "work/.keep", nil)
 			build := b.packerBuild(t.Context(), "outside=cd "+b.work()+" && "+c.outside)
-			script := `mount -t tmpfs -o size=` + c.size + ` tmpfs "$0" && { "$@"; code=$?; cd "$0"; echo "left: $(find . -mindepth 1 ! -name fill | tr '\n' ' ')"; exit $code; }`
+			script := `mount -t tmpfs -o size=` + c.size + ` tmpfs "$0" && { "$@"; code=$?; cd "$0"; echo "left: $(find * .??* ! -name fill 2>/dev/null | tr '\n' ' ')"; exit $code; }`
 			cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", script, b.work()}, build.Args...)...)
 			cmd.Env, cmd.SysProcAttr = build.Env, build.SysProcAttr
 			cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -147,7 +147,7 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("packer build does not say %q:\n%s", c.says, out)
 			}
 			_, left, _ := strings.Cut(string(out), "left: ")
-			for _, file := range without(strings.Fields(left), "./out") {
+			for _, file := range without(strings.Fields(left), "out") {
 				t.Errorf("%s is left:\n%s", file, out)
 			}
 			if traces := eventually(endWithin, func() []string { return b.traces(t, "") }); len(traces) > 0 {
