@@ -211,6 +211,24 @@ func TestMetadataServiceOut(t *testing.T) {
 	}
 }
 
+// TestKilled runs after a run that was killed before its files were in their places: nothing of it stays.
+func TestKilled(t *testing.T) {
+	root := tree{fileSource: minions}.make(t)
+	a := newAgent(options(root, &service{}))
+	for _, name := range []string{minionsFile, stateFile} {
+		if _, err := a.stage(step{path: "/" + name, content: []byte("half"), mode: 0o600, uid: keepOwner, gid: keepOwner}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := readTree(t, root, tree{fileSource: ""}); len(left) != 2 || left[minionsFile] != "" {
+		t.Fatalf("a killed run leaves %v", left)
+	}
+	mustRun(t, root)
+	if diff := cmp.Diff(tree{minionsFile: "A=1"}, readTree(t, root, tree{fileSource: "", stateFile: ""})); diff != "" {
+		t.Errorf("left -want +got\n%s", diff)
+	}
+}
+
 // TestFullDisk writes to a disk that has no room: no role file and no half of anything is left.
 func TestFullDisk(t *testing.T) {
 	needRoot(t)

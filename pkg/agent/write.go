@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -60,11 +62,17 @@ func (a *agent) stage(s step) (staged, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return out, err
 	}
-	f, err := os.CreateTemp(dir, ".hardtack-*")
+	// The name follows from the path, so that what a killed run left behind is what the next one uses.
+	sum := sha256.Sum256([]byte(s.path))
+	temp := filepath.Join(dir, fmt.Sprintf(".hardtack-%x", sum[:8]))
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return out, err
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return out, err
 	}
-	out.temp = f.Name()
+	out.temp = temp
 	return out, errors.Join(fill(f, s), f.Close())
 }
 

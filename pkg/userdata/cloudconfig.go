@@ -3,6 +3,7 @@ package userdata
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -43,7 +44,7 @@ func (p *parser) cloudConfig(t part) {
 		}
 	}
 	if len(ignored) > 0 {
-		p.warn(t, RuleIgnored, "keys that Hardtack does not act on: "+strings.Join(ignored, ", "), "")
+		p.warn(t, RuleIgnored, "keys that Hardtack does not act on: "+few(ignored), "")
 	}
 	list, ok := lookup(keys, writeFiles)
 	if !ok {
@@ -55,6 +56,10 @@ func (p *parser) cloudConfig(t part) {
 	}
 	p.merge(t, keys, list)
 	for i, item := range list.Content {
+		if len(p.problems) > MaxFindings {
+			p.bad(t, item, writeFiles, "and more: the rest of the list is not looked at")
+			return
+		}
 		p.writeFile(t, i, resolve(item))
 	}
 }
@@ -78,7 +83,7 @@ func (p *parser) merge(t part, keys []pair, list *yaml.Node) {
 			lost = append(lost, e.Path)
 		}
 		p.problems.Add(problem.Problem{File: t.name, Line: list.Line, Field: writeFiles, Severity: problem.Warning,
-			Text: "replaces the write_files of the parts before it, so these are not written: " + strings.Join(lost, ", "),
+			Text: "replaces the write_files of the parts before it, so these are not written: " + few(lost),
 			Hint: "give the part merge_how: list(append)+dict(recurse_array)+str() to keep both"})
 		p.entries = nil
 	case !joins.MatchString(how):
@@ -130,6 +135,15 @@ func decodeYAML(data []byte) (*yaml.Node, error) {
 	return resolve(doc.Content[0]), nil
 }
 
+// few lists names as far as a message can.
+func few(names []string) string {
+	const most = 20
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
 // pair is one key of a mapping with its value.
 type pair struct {
 	name  string
@@ -140,17 +154,20 @@ type pair struct {
 // another mapping are findings.
 func (p *parser) pairs(t part, n *yaml.Node, field string) []pair {
 	var out []pair
+	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := resolve(n.Content[i]), resolve(n.Content[i+1])
-		_, twice := lookup(out, key.Value)
 		switch {
+		case len(p.problems) > MaxFindings:
+			return out
 		case key.ShortTag() == "!!merge":
 			p.bad(t, key, field, "a merge key (<<) is not understood here: write the keys out")
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
 			p.bad(t, key, field, "a key must be text, not %s", describe(key))
-		case twice:
+		case seen[key.Value]:
 			p.bad(t, key, join(field, key.Value), "is given twice")
 		default:
+			seen[key.Value] = true
 			out = append(out, pair{key.Value, value})
 		}
 	}

@@ -26,6 +26,10 @@ const (
 	MaxDecoded = 16 << 20
 	// MaxDepth is how deep parts and encodings may nest.
 	MaxDepth = 8
+	// MaxPath is how long a path may be, in bytes: as long as the kernel takes.
+	MaxPath = 4095
+	// MaxFindings is after how many findings no more are looked for.
+	MaxFindings = 100
 	// MaxParts is how many parts one user data may have, at all depths together.
 	MaxParts = 128
 )

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -137,6 +139,50 @@ func TestParseBounds(t *testing.T) {
 			_, findings := Parse(test.data)
 			if err := findings.Err(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("findings %v do not say %q", findings, test.want)
+			}
+		})
+	}
+}
+
+// TestParseHostile gives inputs of the largest size that cost most: each must be done in seconds, and
+// in memory that a small machine has.
+func TestParseHostile(t *testing.T) {
+	fill := func(begin, repeat, end string) []byte {
+		return []byte(begin + strings.Repeat(repeat, (MaxInput-len(begin)-len(end))/len(repeat)) + end)
+	}
+	keys := []byte("#cloud-config\n")
+	for i := 0; len(keys) < MaxInput-16; i++ {
+		keys = fmt.Appendf(keys, "k%d:\n", i)
+	}
+	if _, findings := Parse(keys); len(findings) != 1 || !strings.HasSuffix(findings[0].Text, "k18, k19 and "+fmt.Sprint(bytes.Count(keys, []byte("\n"))-21)+" more") {
+		t.Errorf("%.200v", findings)
+	}
+	const list = "#cloud-config\nwrite_files:\n"
+	for name, data := range map[string][]byte{
+		"keys":             keys,
+		"open lists":       fill("#cloud-config\na: ", "[", ""),
+		"nested lists":     fill("#cloud-config\na:\n", "- ", ""),
+		"short items":      fill("#cloud-config\na: [", "a,", "]"),
+		"wrong entries":    fill(list, "- x\n", ""),
+		"same entry":       fill(list+"- &a {path: /a, append: true, content: x}\n", "- *a\n", ""),
+		"a deep path":      fill(list+"- {path: ", "/a", "}\n"),
+		"comments":         fill("#cloud-config\n", "#\n", ""),
+		"comments at keys": fill("#cloud-config\n", "a: b #\n", ""),
+		"header lines":     fill("MIME-Version: 1.0\n", "A: b\n", "\n"),
+		"boundaries":       fill("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n", "--b\n\n", ""),
+		"spaces":           fill("", " ", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			_, findings := Parse(data)
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
+			t.Logf("%v, %d MiB in all, %d findings", took, allocated, len(findings))
+			if took > 10*time.Second || allocated > 1<<10 || len(findings) > 2*MaxFindings {
+				t.Errorf("%v, %d MiB in all, %d findings", took, allocated, len(findings))
 			}
 		})
 	}

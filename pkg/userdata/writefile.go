@@ -61,7 +61,7 @@ func (p *parser) writeFile(t part, index int, n *yaml.Node) {
 	failed := len(p.problems) > before
 	if len(unknown) > 0 {
 		p.problems.Add(problem.Problem{File: t.name, Line: n.Line, Field: field, Severity: problem.Warning, Rule: RuleIgnored,
-			Text: "keys that write_files does not have: " + strings.Join(unknown, ", "), Hint: "it has " + strings.Join(entryKeys, ", ")})
+			Text: "keys that write_files does not have: " + few(unknown), Hint: "it has " + strings.Join(entryKeys, ", ")})
 	}
 	if !failed {
 		p.entries = append(p.entries, e)
@@ -93,10 +93,12 @@ func (p *parser) path(t part, item, n *yaml.Node, field string) string {
 	name := p.text(t, n, field)
 	switch {
 	case len(p.problems) > before:
+	case len(name) > MaxPath:
+		p.bad(t, n, field, "is longer than %d bytes", MaxPath)
 	case !strings.HasPrefix(name, "/"):
-		p.bad(t, n, field, "must be absolute, not %q", name)
+		p.bad(t, n, field, "must be absolute, not %q", begin([]byte(name)))
 	case strings.HasSuffix(name, "/") || path.Clean(name) == "/":
-		p.bad(t, n, field, "%q is a directory", name)
+		p.bad(t, n, field, "%q is a directory", begin([]byte(name)))
 	case strings.ContainsRune(name, 0):
 		p.bad(t, n, field, "%q has a zero byte", name)
 	default:
