@@ -45,7 +45,7 @@ func golden(t *testing.T, file, got string) {
 
 // Every finding is listed, with its line and its field.
 func TestParseProblems(t *testing.T) {
-	for _, name := range []string{"unknown-fields", "duplicate-keys", "syntax", "empty", "two-documents", "wrong"} {
+	for _, name := range []string{"unknown-fields", "duplicate-keys", "syntax", "empty", "two-documents", "wrong", "aliases"} {
 		t.Run(name, func(t *testing.T) {
 			data, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
 			if err != nil {

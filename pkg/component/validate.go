@@ -33,15 +33,13 @@ type validator struct {
 	problems *problem.List
 }
 
-// index records the line of every field below n.
+// index records the line of every field below n. What an alias stands for is not followed: it has its
+// own place, and an anchor may hold itself.
 func (v validator) index(field string, n *yaml.Node) {
 	v.lines[field] = n.Line
 	switch n.Kind {
 	case yaml.DocumentNode:
 		v.index(field, n.Content[0])
-	case yaml.AliasNode:
-		v.index(field, n.Alias)
-		v.lines[field] = n.Line
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := join(field, n.Content[i].Value)

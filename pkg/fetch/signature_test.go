@@ -244,6 +244,45 @@ func TestSignatureMissingUpstream(t *testing.T) {
 	}
 }
 
+// A signature that cosign made with the public instance verifies under the embedded roots. It is that of
+// protobuf-specs' sample a.txt (github.com/sigstore/protobuf-specs, Apache-2.0), whose digest is here.
+func TestPublicSignature(t *testing.T) {
+	const digest = "632579b5183d418ff3dc443994fd35e0e1a2a6ce89a1ee22fdca577f8e8bc9c3"
+	sig, err := os.ReadFile("testdata/public.sig")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crt, err := os.ReadFile("testdata/public.cert")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := parseCertificate(crt)
+	if err != nil || time.Now().Before(leaf.NotAfter) {
+		t.Fatalf("the certificate has not expired, so this test would not show what it should: %v", err)
+	}
+	trust, err := PublicTrust()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := component.Signature{
+		URL: "public.sig", Certificate: "public.cert",
+		Identity: leaf.EmailAddresses[0], Issuer: "https://github.com/login/oauth",
+	}
+	if err := trust.verify(want, digest, sig, crt); err != nil {
+		t.Error(err)
+	}
+	if err := trust.verify(want, sha(sig), sig, crt); err == nil || !strings.Contains(err.Error(), "does not match the content") {
+		t.Errorf("for other content: %v", err)
+	}
+	want.Issuer = "https://accounts.google.com"
+	if err := trust.verify(want, digest, sig, crt); err == nil || !strings.Contains(err.Error(), "wrong issuer") {
+		t.Errorf("for another issuer: %v", err)
+	}
+	if err := newAuthority(t).trust().verify(want, digest, sig, crt); err == nil || !strings.Contains(err.Error(), "not issued by a trusted authority") {
+		t.Errorf("under other roots: %v", err)
+	}
+}
+
 // The embedded roots are the public instance's: openssl, which knows nothing of ours, agrees that they
 // are a chain, and how long they last.
 func TestPublicTrust(t *testing.T) {
