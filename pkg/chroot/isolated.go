@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -59,6 +60,10 @@ func (i isolated) run(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	// The parent-death signal is tied to the thread that starts the child: keep that thread until the
+	// child has ended (golang/go#27505).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return 0, startError(err)
 	}
