@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +70,7 @@ func (c *counted) Start(what string, _ int64) Meter {
 func newBuilder(t *testing.T, assets fs.FS) (*builder, *counted) {
 	t.Helper()
 	progress := &counted{}
-	return &builder{assets: assets, cache: t.TempDir(), arch: "amd64", progress: progress, log: slog.New(slog.DiscardHandler)}, progress
+	return &builder{assets: assets, cache: t.TempDir(), arch: runtime.GOARCH, progress: progress, log: slog.New(slog.DiscardHandler)}, progress
 }
 
 func tinyAssets(archive string) fstest.MapFS {
@@ -184,15 +185,19 @@ func TestBuildMissingTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	foreign, cross := "arm64", "gcc-aarch64-linux-gnu"
+	if runtime.GOARCH == foreign {
+		foreign, cross = "amd64", "gcc-x86-64-linux-gnu"
+	}
 	tests := map[string]struct {
 		tools []string
 		arch  string
 		want  string
 	}{
-		"no go":             {nil, "amd64", "install Go (https://go.dev/dl)"},
-		"no gcc":            {[]string{goCommand}, "amd64", "apt-get install gcc)"},
-		"no binutils":       {[]string{goCommand, gcc}, "amd64", "apt-get install binutils)"},
-		"no cross compiler": {[]string{goCommand, gcc}, "arm64", "apt-get install gcc-aarch64-linux-gnu)"},
+		"no go":             {nil, runtime.GOARCH, "install Go (https://go.dev/dl)"},
+		"no gcc":            {[]string{goCommand}, runtime.GOARCH, "apt-get install gcc)"},
+		"no binutils":       {[]string{goCommand, gcc}, runtime.GOARCH, "apt-get install binutils)"},
+		"no cross compiler": {[]string{goCommand, gcc}, foreign, "apt-get install " + cross + ")"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

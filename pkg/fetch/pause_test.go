@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -59,7 +60,7 @@ func newPauseProxy(t *testing.T, makefile string) {
 	t.Setenv("GOMODCACHE", cache)
 	// Go makes its module cache read-only, which would stop the removal of the temporary directory.
 	t.Cleanup(func() {
-		if out, err := exec.Command("chmod", "-R", "u+w", cache).CombinedOutput(); err != nil { //nolint:noctx // the test's context has ended
+		if out, err := exec.Command("chmod", "-R", "u+w", cache).CombinedOutput(); err != nil {
 			t.Errorf("chmod: %v: %s", err, out)
 		}
 	})
@@ -107,7 +108,7 @@ func TestPauseImage(t *testing.T) {
 		}
 	}
 	config := must(img.ConfigFile())
-	if config.Config.User != "65535:65535" || strings.Join(config.Config.Entrypoint, " ") != "/pause" || config.Architecture != "amd64" || config.OS != "linux" {
+	if config.Config.User != "65535:65535" || strings.Join(config.Config.Entrypoint, " ") != "/pause" || config.Architecture != runtime.GOARCH || config.OS != "linux" {
 		t.Errorf("the configuration is %+v", config)
 	}
 	if config.Created.Unix() != 0 {
@@ -177,6 +178,6 @@ func readAll(t *testing.T, e rootfs.Entry) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close() //nolint:errcheck // only read from
+	defer r.Close()
 	return must(io.ReadAll(r))
 }
