@@ -50,12 +50,15 @@ func (m tallyMeter) Done(err error) {
 	m.t.lines[m.what] += fmt.Sprintf("done %v", err)
 }
 
-func TestResumeAfterCut(t *testing.T) {
-	data := noise(1 << 20)
-	for name, test := range map[string]struct {
-		fault func(w http.ResponseWriter, r *http.Request, n int) bool
-		want  []string
-	}{
+// cutCase is a server that cuts the connection, and the Range headers that it must see.
+type cutCase struct {
+	fault func(w http.ResponseWriter, r *http.Request, n int) bool
+	want  []string
+}
+
+// cuts are the ways in which a server of data can be cut off and answer the request for the rest.
+func cuts(data []byte) map[string]cutCase {
+	return map[string]cutCase{
 		"range": {func(w http.ResponseWriter, r *http.Request, n int) bool {
 			if n == 1 {
 				cut(w, data, 600<<10)
@@ -111,7 +114,12 @@ func TestResumeAfterCut(t *testing.T) {
 			}
 			return false
 		}, []string{"all", "bytes=10000-", "bytes=20000-", "bytes=30000-", "bytes=40000-", "bytes=50000-", "bytes=60000-", "bytes=70000-", "bytes=80000-", "bytes=90000-"}},
-	} {
+	}
+}
+
+func TestResumeAfterCut(t *testing.T) {
+	data := noise(1 << 20)
+	for name, test := range cuts(data) {
 		t.Run(name, func(t *testing.T) {
 			u := newUpstream(t)
 			u.fault = test.fault

@@ -139,13 +139,15 @@ func signed(data []byte) component.Component {
 	return c
 }
 
+// parts are a signature and its certificate as upstream publishes them.
+type parts struct {
+	sig, crt []byte
+}
+
 func TestSignature(t *testing.T) {
 	a := newAuthority(t)
 	good, goodKey := a.leaf(nil)
 	data := noise(10 << 10)
-	type parts struct {
-		sig, crt []byte
-	}
 	of := func(signedData []byte, cert *x509.Certificate, key *ecdsa.PrivateKey) parts {
 		sig, crt := signatureOf(t, signedData, cert, key)
 		return parts{sig, crt}
@@ -186,24 +188,28 @@ func TestSignature(t *testing.T) {
 		"certificate no base64":  {parts{fine.sig, []byte("%%%")}, "certificate " + crtURL + ": neither PEM"},
 		"certificate of nothing": {parts{fine.sig, nil}, "certificate " + crtURL + ": holds no certificate"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			u := newUpstream(t)
-			u.put(address, data)
-			u.put(sigURL, test.parts.sig)
-			u.put(crtURL, test.parts.crt)
-			f := newFetcher(t, Options{Mirror: u.URL, Trust: trust})
-			_, err := f.Get(t.Context(), signed(data))
-			if (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || !strings.Contains(err.Error(), "signature of "+address)) {
-				t.Fatalf("error is %v, want %q", err, test.err)
-			}
-			left := listing(t, f.cache.dir)
-			if err != nil && len(left) > 0 {
-				t.Errorf("left behind: %v", left)
-			}
-			if err == nil && len(left) != 4 {
-				t.Errorf("the cache holds %v, want blob, index, signature and certificate", left)
-			}
-		})
+		t.Run(name, func(t *testing.T) { checkSignature(t, trust, data, test.parts, test.err) })
+	}
+}
+
+// checkSignature fetches data with the signature and compares the error, and what is in the cache then.
+func checkSignature(t *testing.T, trust *Trust, data []byte, p parts, want string) {
+	t.Helper()
+	u := newUpstream(t)
+	u.put(address, data)
+	u.put(sigURL, p.sig)
+	u.put(crtURL, p.crt)
+	f := newFetcher(t, Options{Mirror: u.URL, Trust: trust})
+	_, err := f.Get(t.Context(), signed(data))
+	if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "signature of "+address)) {
+		t.Fatalf("error is %v, want %q", err, want)
+	}
+	left := listing(t, f.cache.dir)
+	if err != nil && len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err == nil && len(left) != 4 {
+		t.Errorf("the cache holds %v, want blob, index, signature and certificate", left)
 	}
 }
 
