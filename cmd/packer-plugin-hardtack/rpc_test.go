@@ -36,11 +36,11 @@ func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 func testMain(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "packer-plugin-hardtack-")
 	if err == nil {
-		defer os.RemoveAll(dir) //nolint:errcheck // nothing to do about it
-		defer base.Close()      //nolint:errcheck // nothing to do about it
+		defer os.RemoveAll(dir)
+		defer base.Close() //nolint:errcheck // nothing to do about it
 		binary = filepath.Join(dir, "packer-plugin-hardtack")
 		var out []byte
-		if out, err = exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil { //nolint:noctx // no test yet
+		if out, err = exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 			err = fmt.Errorf("building the plugin: %w\n%s", err, out)
 		}
 	}
@@ -219,7 +219,7 @@ func TestProvisionOverRPC(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(out, "image.json"))), &manifest); err != nil {
 		t.Fatal(err)
 	}
-	if manifest.Components[0].Source.Kind != "release" || manifest.Components[0].Size < 1<<20 {
+	if source := manifest.Components[0].Source; source.Kind != "release" || source.Origin != "https://example.com/kubelet" || manifest.Components[0].Size < 1<<20 {
 		t.Errorf("the manifest says of kubernetes: %+v", manifest.Components[0])
 	}
 	if read(t, filepath.Join(out, "image.json")) != read(t, filepath.Join(root, bake.ManifestPath)) ||
@@ -310,7 +310,7 @@ func TestPrepareReportsEverything(t *testing.T) {
 		t.Fatal("nothing was reported")
 	}
 	for _, want := range []string{`lock "nope"`, `"elsewhere" is not one of`, "units_dir: /etc/passwd is not a directory", "/nowhere:", "/nowhere.service",
-		`"A b" is not the name`, "hold a quote", "either source or content", "not an absolute path", "not octal"} {
+		`"A b" is not the name`, "hold a quote", "either source or content", "is not an absolute path", "not octal"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the report lacks %q:\n%v", want, err)
 		}

@@ -40,7 +40,7 @@ type Image struct {
 // Source says where one component came from.
 type Source struct {
 	Component string `json:"-"`
-	// Kind is "release" or "modules", Origin the host, mirror or module.
+	// Kind is "release" or "modules", Origin the first upstream file or the module.
 	Kind   string `json:"kind"`
 	Origin string `json:"origin"`
 }
@@ -129,7 +129,7 @@ func newManifest(job Job, system System, packages []Package) Manifest {
 	byName := map[string]int{}
 	for i, c := range image.Lock.Components {
 		byName[c.Name] = i
-		m.Components = append(m.Components, ManifestComponent{Name: c.Name, Version: c.Version, Licence: c.Licence, Source: image.source(c.Name)})
+		m.Components = append(m.Components, ManifestComponent{Name: c.Name, Version: c.Version, Licence: c.Licence, Source: image.source(c, job.Architecture)})
 	}
 	for e := range job.Tree.All() {
 		file := newFile(e)
@@ -144,11 +144,17 @@ func newManifest(job Job, system System, packages []Package) Manifest {
 	return m
 }
 
-func (i Image) source(name string) Source {
+// source says where a component came from. Of a release that is its upstream, also where a mirror gave
+// it: the digest says that it is the same, and which mirror it was must not make another image.
+func (i Image) source(c component.Component, arch string) Source {
 	for _, s := range i.Sources {
-		if s.Component == name {
-			return s
+		if s.Component != c.Name {
+			continue
 		}
+		if downloads := c.Release[arch]; s.Kind == component.FromRelease && len(downloads) > 0 {
+			s.Origin = downloads[0].URL
+		}
+		return s
 	}
 	return Source{}
 }

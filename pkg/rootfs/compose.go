@@ -118,7 +118,8 @@ func merge(entries []Entry, problems *problem.List) *Tree {
 	byPath := make(map[string]Entry, len(entries))
 	for _, e := range entries {
 		old, taken := byPath[e.Path]
-		if taken && !(old.Mode == e.Mode && e.Mode.IsDir()) {
+		sameDir := old.Mode == e.Mode && e.Mode.IsDir()
+		if taken && !sameDir {
 			problems.Add(problem.Problem{File: e.Path, Text: fmt.Sprintf("both %s and %s put it there", old.Component, e.Component)})
 			continue
 		}

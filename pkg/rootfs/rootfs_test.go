@@ -50,11 +50,11 @@ func inputs() rootfs.Inputs {
 	}
 }
 
-func compose(t testing.TB, in rootfs.Inputs) *rootfs.Tree {
-	t.Helper()
+func compose(tb testing.TB, in rootfs.Inputs) *rootfs.Tree {
+	tb.Helper()
 	tree, err := rootfs.Compose(in)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return tree
 }

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-systemd/v22/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
 )
 
 // Bytes is the entry of a small regular file whose content is at hand.
@@ -68,9 +68,9 @@ func enable(component, name string, content []byte) ([]Entry, error) {
 	if strings.Contains(name, "/") { // a drop-in, which systemctl does not enable
 		return nil, nil
 	}
-	options, err := unit.Deserialize(bytes.NewReader(content))
-	if err != nil {
-		return nil, fmt.Errorf("parsing the unit %s: %w", name, err)
+	options, problems := unit.Parse(name, content)
+	if err := problems.Err(); err != nil {
+		return nil, fmt.Errorf("parsing the unit: %w", err)
 	}
 	as := instance(name, options)
 	var links []Entry
@@ -97,7 +97,7 @@ func enable(component, name string, content []byte) ([]Entry, error) {
 }
 
 // instance is the name that a link gives the unit: a template is enabled as its default instance.
-func instance(name string, options []*unit.UnitOption) string {
+func instance(name string, options []unit.Option) string {
 	prefix, suffix, template := strings.Cut(name, "@.")
 	for _, o := range options {
 		if template && o.Section == "Install" && o.Name == "DefaultInstance" {

@@ -14,7 +14,7 @@ type Config struct {
 }
 
 // DatasourceOutput is what a template gets.
-type DatasourceOutput struct {
+type DatasourceOutput struct { //nolint:revive // packer-sdc documents only a struct of this name as output
 	// The name of the lock, such as `kubernetes-1.36`.
 	Name string `mapstructure:"name"`
 	// The version of Kubernetes in it, such as `v1.36.3`.

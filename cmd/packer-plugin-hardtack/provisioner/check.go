@@ -102,7 +102,7 @@ func (f File) check() error {
 	}
 	problems = append(problems, exists("source", f.Source, false))
 	if f.Destination != unknown && (!path.IsAbs(f.Destination) || path.Clean(f.Destination) != f.Destination) {
-		problems = append(problems, fmt.Errorf("destination: %q is not an absolute path without . and ..", f.Destination))
+		problems = append(problems, fmt.Errorf("destination: %q is not an absolute path, or has . or .. in it", f.Destination))
 	}
 	if _, err := f.mode(); err != nil {
 		problems = append(problems, err)

@@ -143,7 +143,7 @@ func replace(file string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // after the rename there is nothing to remove
+	defer os.Remove(f.Name()) // after the rename there is nothing to remove
 	_, err = f.Write(content)
 	err = cmp.Or(err, f.Chmod(0o644), f.Close())
 	if err != nil {
