@@ -2,6 +2,7 @@ package unit_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
@@ -157,6 +159,71 @@ func TestCyclesAreSystemds(t *testing.T) {
 	if cycles < 3 {
 		t.Errorf("%d cycles were compared, want 3 or more", cycles)
 	}
+}
+
+// TestStartsIsSystemds asks systemd for every verdict, of the cases and of the real units, with role
+// files in a directory of the test's in place of the machine's.
+func TestStartsIsSystemds(t *testing.T) {
+	needSystemd(t)
+	texts := map[string]string{}
+	for i, v := range verdicts() {
+		texts[fmt.Sprintf("case-%d.service", i)] = v.unit()
+	}
+	names, err := fs.Glob(units.FS, "*.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		data, err := fs.ReadFile(units.FS, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[name] = string(data)
+	}
+	for _, set := range role.Combinations() {
+		t.Run(set.String(), func(t *testing.T) {
+			t.Parallel()
+			root, etc := t.TempDir(), t.TempDir()
+			dir := filepath.Join(root, "etc/systemd/system")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range set {
+				if err := os.WriteFile(filepath.Join(etc, filepath.Base(r.File())), nil, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name, text := range texts {
+				elsewhere := strings.NewReplacer(role.Dir+"/", etc+"/", "/etc//sysconfig/./", etc+"//./").Replace(text)
+				// systemd says nothing about a unit without conditions; this one always holds.
+				elsewhere += "\n[Unit]\nConditionPathExists=/\n"
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(elsewhere), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name, text := range texts {
+				if ours, theirs := parse(t, text).Starts(set), systemdStarts(t, root, name); ours != theirs {
+					t.Errorf("%s starts: %v, says systemd %v:\n%s", name, ours, theirs, text)
+				}
+			}
+		})
+	}
+}
+
+// systemdStarts evaluates the conditions of a unit below root.
+func systemdStarts(t *testing.T, root, name string) bool {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "systemd-analyze", "condition", "--root="+root, "--unit="+name)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	failed, succeeded := strings.Contains(string(out), "Conditions failed."), strings.Contains(string(out), "Conditions succeeded.")
+	if failed == succeeded {
+		t.Fatalf("systemd says neither or both of %s:\n%s", name, out)
+	}
+	return succeeded
 }
 
 // exposed is the upper bound of each unit's exposure (0 is best, 10 worst) as systemd 252 computes it;

@@ -109,13 +109,16 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestStarts(t *testing.T) {
+// verdict is a unit's conditions, and the combinations in which it starts.
+type verdict struct {
+	name       string
+	conditions []string
+	want       string
+}
+
+func verdicts() []verdict {
 	const masters, minions = "/etc/sysconfig/kubernetes-masters", "/etc/sysconfig/kubernetes-minions"
-	tests := []struct {
-		name       string
-		conditions []string
-		want       string // the combinations in which it starts
-	}{
+	return []verdict{
 		{"none", nil, "none masters minions masters+minions etcd masters+etcd minions+etcd masters+minions+etcd"},
 		{"one", []string{"PathExists=" + masters}, "masters masters+minions masters+etcd masters+minions+etcd"},
 		{"not", []string{"PathExists=!" + minions}, "none masters etcd masters+etcd"},
@@ -137,15 +140,23 @@ func TestStarts(t *testing.T) {
 		{"any role", []string{"PathExistsGlob=/etc/sysconfig/kubernetes-*"},
 			"masters minions masters+minions etcd masters+etcd minions+etcd masters+minions+etcd"},
 		{"no role", []string{"PathExistsGlob=!/etc/sysconfig/kubernetes-*"}, "none"},
-		{"something else", []string{"PathExists=/run/elsewhere", "PathExists=" + masters}, "masters masters+minions masters+etcd masters+minions+etcd"},
+		{"something else", []string{"PathExists=/", "PathExists=" + masters}, "masters masters+minions masters+etcd masters+minions+etcd"},
 	}
-	for _, tt := range tests {
+}
+
+// unit is the unit that has the conditions.
+func (v verdict) unit() string {
+	text := "[Unit]\n"
+	for _, c := range v.conditions {
+		text += "Condition" + c + "\n"
+	}
+	return text + "[Service]\nExecStart=/bin/true\n"
+}
+
+func TestStarts(t *testing.T) {
+	for _, tt := range verdicts() {
 		t.Run(tt.name, func(t *testing.T) {
-			text := "[Unit]\n"
-			for _, c := range tt.conditions {
-				text += "Condition" + c + "\n"
-			}
-			u := parse(t, text)
+			u := parse(t, tt.unit())
 			var got []string
 			for _, s := range role.Combinations() {
 				if u.Starts(s) {
