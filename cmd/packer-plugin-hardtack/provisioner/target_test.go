@@ -59,7 +59,7 @@ func TestBecome(t *testing.T) {
 
 func TestScriptsAreQuotedForAnyShell(t *testing.T) {
 	var out strings.Builder
-	exit, err := (&target{comm: &local{uid: "0"}}).Run(t.Context(), `printf '%s' "it's $((1+1))"; exit 3`, nil, &out, nil)
+	exit, err := (&target{comm: &local{uid: "0", sudo: "true"}}).Run(t.Context(), `printf '%s' "it's $((1+1))"; exit 3`, nil, &out, nil)
 	if err != nil || exit != 3 || out.String() != "it's 2" {
 		t.Errorf("the script printed %q and ended with %d, %v", out.String(), exit, err)
 	}
