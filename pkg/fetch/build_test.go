@@ -194,7 +194,7 @@ func TestBuildMissingTools(t *testing.T) {
 		arch  string
 		want  string
 	}{
-		"no go":             {nil, runtime.GOARCH, "install Go (https://go.dev/dl)"},
+		"no go":             {nil, runtime.GOARCH, "install Go (https://go.dev/dl) or put it on PATH"},
 		"no gcc":            {[]string{goCommand}, runtime.GOARCH, "apt-get install gcc)"},
 		"no binutils":       {[]string{goCommand, gcc}, runtime.GOARCH, "apt-get install binutils)"},
 		"no cross compiler": {[]string{goCommand, gcc}, foreign, "apt-get install " + cross + ")"},

@@ -49,7 +49,7 @@ func findToolchain(ctx context.Context, arch string) (toolchain, error) {
 		Dir: os.TempDir(), Env: append(os.Environ(), "GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS="), Stdout: &out,
 	})
 	if errors.Is(err, exec.ErrNotFound) {
-		return t, fmt.Errorf("%w: install Go (https://go.dev/dl) to build from modules, or use the source %s", err, Release)
+		return t, fmt.Errorf("%w: to build from modules, install Go (https://go.dev/dl) or put it on PATH, which sudo resets; or use the source %s", err, Release)
 	}
 	if err != nil {
 		return t, fmt.Errorf("asking Go for its settings: %w", err)
