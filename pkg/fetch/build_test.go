@@ -115,6 +115,14 @@ func TestBuildServesEveryName(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	// What is planned from the lock alone is what building gives.
+	for _, place := range tinyComponent().Placements(component.FromModules) {
+		if !slices.ContainsFunc(entries, func(e rootfs.Entry) bool {
+			return e.Path == place.Path && e.Link == place.Link && e.Mode.Perm() == fs.FileMode(place.Mode) && e.Component == place.Component
+		}) {
+			t.Errorf("the lock places %+v, which was not built", place)
+		}
+	}
 	root := t.TempDir()
 	install(t, root, entries)
 	for _, name := range []string{"one", "two"} {
