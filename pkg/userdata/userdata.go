@@ -3,7 +3,9 @@
 //
 // Its rule: Parse is a pure function of the bytes. It runs nothing, fetches nothing and writes
 // nothing; it says which files the user data asks for, and everything that is wrong or left out. What
-// it accepts means to it what it means to cloud-init, so that the same user data works with either.
+// cloud-init makes of a write_files that it accepts, Parse makes of it too, so that the same user data
+// works with either; what cloud-init would guess at (an unknown encoding, a mode that is no number) is an
+// error here.
 package userdata
 
 import (
