@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -79,59 +78,8 @@ func printTable(w io.Writer, table unit.Table, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, table)
 	}
-	// Every row keeps its empty cells for the alignment, and loses the blanks that they become.
-	var aligned bytes.Buffer
-	tw := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
-	header := []string{"unit"}
-	for _, r := range table.Roles {
-		header = append(header, string(r.Role))
-	}
-	fmt.Fprintln(tw, strings.Join(header, "\t"))
-	var every []string
-	for _, row := range table.Units {
-		if row.Role == "" {
-			every = append(every, short(row.Unit))
-			continue
-		}
-		cells := []string{short(row.Unit)}
-		for _, r := range table.Roles {
-			cells = append(cells, mark(r.Role == row.Role))
-		}
-		fmt.Fprintln(tw, strings.Join(cells, "\t"))
-	}
-	for _, name := range table.NoUnit {
-		fmt.Fprintln(tw, name+" (no unit)")
-	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	for line := range strings.Lines(aligned.String()) {
-		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
-	}
-	if len(every) > 0 {
-		fmt.Fprintf(w, "\nEvery machine runs %s.\n", strings.Join(every, ", "))
-	}
-	if none := table.Combination(nil); len(none.Fails) > 0 {
-		fmt.Fprintf(w, "With no role, or one that is not known, %s fails and no other unit starts.\n", shorts(none.Fails))
-	}
-	return nil
-}
-
-func mark(yes bool) string {
-	if yes {
-		return "✔"
-	}
-	return ""
-}
-
-func short(name string) string { return unit.Unit{Name: name}.Short() }
-
-func shorts(names []string) string {
-	out := slices.Clone(names)
-	for i := range out {
-		out[i] = short(out[i])
-	}
-	return strings.Join(out, ", ")
+	_, err := io.WriteString(w, table.Text())
+	return err
 }
 
 // printCombination prints what one machine does with each unit, a line each.

@@ -106,6 +106,7 @@ func mustBake(t *testing.T, target bake.Target, job bake.Job) bake.Result {
 }
 
 func TestBakeThenAgain(t *testing.T) {
+	t.Parallel()
 	target, root := newTarget(t, 200)
 	for _, file := range []string{"etc/machine-id", "etc/ssh/ssh_host_ed25519_key", "var/lib/systemd/random-seed"} {
 		write(t, filepath.Join(root, file), "this machine's own\n")
@@ -143,6 +144,7 @@ func TestBakeThenAgain(t *testing.T) {
 }
 
 func TestBakeRemovesWhatEarlierBakesWrote(t *testing.T) {
+	t.Parallel()
 	target, root := newTarget(t, 200)
 	extra := rootfs.Bytes(rootfs.FromExtra, "/opt/mine/deep/file", 0o644, []byte("x\n"))
 	mustBake(t, target, job(t, plan(t, extra)))
@@ -162,6 +164,7 @@ func TestBakeRemovesWhatEarlierBakesWrote(t *testing.T) {
 // A link must not lead a write out, a directory that is a link stays one, modes of directories that
 // are there stay, and what is half written or has the wrong mode or owner is written again.
 func TestBakeRepairs(t *testing.T) {
+	t.Parallel()
 	target, root := newTarget(t, 200)
 	write(t, filepath.Join(root, "victim"), "precious\n")
 	for path, link := range map[string]string{"etc/hardtack-test.conf": "/victim", "usr/bin/kubelet": "/victim", "srv/real": "/opt"} {
@@ -198,6 +201,7 @@ func TestBakeRepairs(t *testing.T) {
 }
 
 func TestBakeRefusesObstacle(t *testing.T) {
+	t.Parallel()
 	target, root := newTarget(t, 200)
 	write(t, filepath.Join(root, "etc/hardtack-test.conf/inside"), "x")
 	_, err := bake.Run(t.Context(), target, job(t, plan(t)))

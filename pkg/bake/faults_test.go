@@ -32,6 +32,7 @@ func (flattering) Run(_ context.Context, script string, _ io.Reader, stdout, _ i
 }
 
 func TestBakeRefusesTargetsThatDoNotTellTheTruth(t *testing.T) {
+	t.Parallel()
 	_, err := bake.Run(t.Context(), silent{}, job(t, plan(t)))
 	wantError(t, err, "probing the target", "does not run commands", `communicator = "none"`)
 	_, err = bake.Run(t.Context(), flattering{}, job(t, plan(t)))
@@ -39,6 +40,7 @@ func TestBakeRefusesTargetsThatDoNotTellTheTruth(t *testing.T) {
 }
 
 func TestBakeRefusesAnotherArchitecture(t *testing.T) {
+	t.Parallel()
 	target, _ := newTarget(t, 200)
 	j := job(t, plan(t))
 	j.Architecture = "riscv64"
@@ -49,6 +51,7 @@ func TestBakeRefusesAnotherArchitecture(t *testing.T) {
 // What Packer's RPC does to a stream whose reader fails: the target sees an early end, and nobody an
 // error. GNU tar complains within a file, and says nothing between two.
 func TestBakeFindsALostEnd(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		bytes int64
 		want  string
@@ -86,6 +89,7 @@ func cut(target bake.Target, bytes int64) bake.Target {
 }
 
 func TestBakeFindsAWrongDigest(t *testing.T) {
+	t.Parallel()
 	target, _ := newTarget(t, 200)
 	damage := wrapped{Target: target, stdin: func(script string, r io.Reader) io.Reader {
 		if !strings.Contains(script, "tar --extract") {
@@ -113,6 +117,7 @@ func (f *flip) Read(p []byte) (int, error) {
 }
 
 func TestBakeSaysAFullDiskPlainly(t *testing.T) {
+	t.Parallel()
 	target, _ := newTarget(t, 1)
 	_, err := bake.Run(t.Context(), target, job(t, plan(t)))
 	wantError(t, err, "the disk of the target is full", "needs 3 MB", "MB are free", "larger", "usr/lib/hardtack/bin/kubernetes")
@@ -121,6 +126,7 @@ func TestBakeSaysAFullDiskPlainly(t *testing.T) {
 // A bake that is killed right before any of its scripts leaves what the next one repairs, also where
 // the next one is to bake something else.
 func TestBakeAfterAKill(t *testing.T) {
+	t.Parallel()
 	errKilled := errors.New("killed")
 	extra := rootfs.Bytes(rootfs.FromExtra, "/opt/only/first", 0o644, []byte("x\n"))
 	var scripts int
@@ -147,6 +153,7 @@ func TestBakeAfterAKill(t *testing.T) {
 }
 
 func TestBakeEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	target, _ := newTarget(t, 50)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := bake.Run(ctx, wrapped{Target: target, before: func(script string) error {
@@ -162,6 +169,7 @@ func TestBakeEndsWithItsContext(t *testing.T) {
 }
 
 func TestBakeFindsWhatNoImageMayHold(t *testing.T) {
+	t.Parallel()
 	target, root := newTarget(t, 50)
 	pem := "-----BEGIN EC PRIVATE KEY-----\nMHc=\n-----END EC PRIVATE KEY-----\n" //nolint:gosec // not a key
 	write(t, filepath.Join(root, "home/admin/.ssh/id"), pem)
@@ -176,6 +184,7 @@ func TestBakeFindsWhatNoImageMayHold(t *testing.T) {
 }
 
 func TestBakeFindsWhatSystemdSays(t *testing.T) {
+	t.Parallel()
 	unit := func(name, text string) []rootfs.Entry {
 		entries, err := rootfs.Unit(rootfs.FromExtra, name, []byte(text))
 		if err != nil {
@@ -209,6 +218,7 @@ cd /repo && dpkg-deb --root-owner-group --build /tmp/p hello.deb >/dev/null
 rm -rf /tmp/p /etc/apt/sources.list.d/* && echo "deb [trusted=yes] file:/repo ./" >/etc/apt/sources.list`
 
 func TestBakeInstallsMissingPackages(t *testing.T) {
+	t.Parallel()
 	target, root := newTarget(t, 100)
 	if exit, err := target.Run(t.Context(), repository, nil, os.Stderr, os.Stderr); err != nil || exit != 0 {
 		t.Fatalf("making the archive: %d, %v", exit, err)

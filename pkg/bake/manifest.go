@@ -187,7 +187,7 @@ func (b *baker) writeManifest(ctx context.Context) error {
 	if b.result.SBOM, err = sbom(b.result.Manifest, b.job.Image.Lock); err != nil {
 		return fmt.Errorf("encoding the SBOM: %w", err)
 	}
-	b.result.Roles = rolesText(b.job.Image.Roles)
+	b.result.Roles = []byte(b.job.Image.Roles.Text())
 	files := []rootfs.Entry{
 		rootfs.Bytes(rootfs.FromExtra, ManifestPath, 0o644, b.result.ManifestJSON),
 		rootfs.Bytes(rootfs.FromExtra, SBOMPath, 0o644, b.result.SBOM),
