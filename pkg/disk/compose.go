@@ -77,6 +77,10 @@ func (c Composer) Compose(ctx context.Context) (Result, error) {
 	if err := CheckSpace(c.Work, 2*r.Bytes); err != nil {
 		return r, err
 	}
+	// The raw disk, and a second time for what it is converted to; compression only makes that less.
+	if err := CheckSpace(c.Work, 2*r.Bytes+espSize); err != nil {
+		return r, err
+	}
 	c.sayf("Root directory: %d files, %d MB, sha256:%x", r.Files, r.Bytes/1e6, r.Digest)
 	if err := c.describe(r.Layout); err != nil {
 		return r, err

@@ -1,0 +1,214 @@
+package debian
+
+import (
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write golden files instead of comparing")
+
+func TestCommand(t *testing.T) {
+	for name, o := range map[string]Options{
+		"default": {Suite: "trixie", Arch: "amd64"},
+		"all": {
+			Suite: "bookworm", Arch: "arm64", Mirror: "http://mirror.invalid/debian", Components: []string{"main", "contrib"},
+			Keyring: "/keys.gpg", Packages: []string{"zstd", "acl", "systemd"}, Documentation: true, Initrd: true,
+		},
+	} {
+		o, err := o.complete()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(o.command("ROOT"), "\n") + "\n"
+		golden := filepath.Join("testdata", name+".golden")
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if _, err := (Options{Arch: "riscv64"}).complete(); err == nil {
+		t.Error("riscv64 was taken")
+	}
+}
+
+func TestReadPackages(t *testing.T) {
+	files := fstest.MapFS{"packages": {Data: []byte("# all\nudev\n\n  mount # for volumes\nnftables")}}
+	got, err := ReadPackages(files, "packages")
+	if want := []string{"udev", "mount", "nftables"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v %v, want %v", got, err, want)
+	}
+	if _, err := ReadPackages(files, "none"); err == nil {
+		t.Error("a list that is not there was read")
+	}
+}
+
+func TestReadRelease(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := readRelease(dir); err == nil {
+		t.Error("no release file, and no error")
+	}
+	write("a_InRelease", "Origin: Debian\nDate: Fri, 20 Nov 2026 00:12:42 UTC\n")
+	write("b_InRelease", "Date: Sat, 11 Jul 2026 09:32:57 UTC\n")
+	r, err := readRelease(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := time.Date(2026, 11, 20, 0, 12, 42, 0, time.UTC); !r.Date.Equal(want) || len(r.Digests) != 2 {
+		t.Errorf("got %+v, want the newer date %v and two digests", r, want)
+	}
+	for _, bad := range []string{"Origin: Debian\n", "Date: yesterday\n"} {
+		write("a_InRelease", bad)
+		if _, err := readRelease(dir); err == nil || !strings.Contains(err.Error(), "a_InRelease") {
+			t.Errorf("%q: got %v, want an error with the file's name", bad, err)
+		}
+	}
+}
+
+func TestClean(t *testing.T) {
+	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "precious")
+	for name, text := range map[string]string{
+		"usr/sbin/kept": "k", "etc/machine-id": "0123\n", "etc/hostname": "builder", "etc/passwd-": "old",
+		"etc/resolv.conf": "nameserver 192.0.2.1", "etc/ssh/ssh_host_rsa_key": "secret", "etc/ssh/sshd_config": "kept",
+		"var/lib/apt/lists/x_InRelease": "x", "var/log/dpkg.log": "x", "run/left": "x", "tmp/a/b": "x",
+		"usr/lib/udev/hwdb.bin": "x",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(outside, []byte("kept"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{"vmlinuz": "boot/gone", "tmp/out": filepath.Dir(outside)} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Prepare(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, policy)); err != nil {
+		t.Errorf("services may start: %v", err)
+	}
+	if err := Clean(dir, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"etc/.updated", "etc/hosts", "etc/machine-id", "etc/ssh/sshd_config", "usr/sbin/kept", "var/.updated"}
+	if got := files(t, dir); !slices.Equal(got, want) {
+		t.Errorf("left: %v, want %v", got, want)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "etc/machine-id")); err != nil || len(data) != 0 {
+		t.Errorf("machine-id: %q %v, want it empty", data, err)
+	}
+	if data, _ := os.ReadFile(outside); string(data) != "kept" {
+		t.Error("cleaning followed a link out of the root")
+	}
+}
+
+func TestCleanKeepsTheImagesOwnResolver(t *testing.T) {
+	dir := t.TempDir()
+	for _, sub := range []string{"etc", "var"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(dir, "etc/resolv.conf")
+	if err := os.Symlink("../run/systemd/resolve/stub-resolv.conf", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Clean(dir, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(link); err != nil {
+		t.Error(err)
+	}
+}
+
+// files lists everything below dir that is not a directory.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	var names []string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestCache(t *testing.T) {
+	o, err := Options{Suite: "trixie", Arch: "amd64"}.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Maker{Cache: t.TempDir(), Work: t.TempDir(), Offline: true}
+	if _, err := m.Make(t.Context(), o, filepath.Join(m.Work, "none")); err == nil || !strings.Contains(err.Error(), "offline") {
+		t.Fatalf("got %v, want an error that says offline", err)
+	}
+	source := t.TempDir()
+	for n, day := range []int{1, 2} {
+		if err := os.WriteFile(filepath.Join(source, "made"), []byte{byte('0' + day)}, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		r := Result{Release: Release{Date: time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC)}, Epoch: int64(day)}
+		e, err := m.entry(t.Context(), o, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.exists() {
+			t.Fatal("found before it was kept")
+		}
+		if err := e.store(t.Context(), source, r); err != nil {
+			t.Fatal(err)
+		}
+		if !e.exists() {
+			t.Errorf("result %d: not found after it was kept", n)
+		}
+	}
+	if kept := files(t, m.Cache); len(kept) != 2 {
+		t.Errorf("kept %v, want the newer result alone", kept)
+	}
+	target := filepath.Join(m.Work, "root")
+	r, err := m.Make(t.Context(), o, target)
+	if err != nil || !r.Cached || r.Epoch != 2 {
+		t.Fatalf("got %+v %v, want the newer result", r, err)
+	}
+	if data, err := os.ReadFile(filepath.Join(target, "made")); err != nil || string(data) != "2" {
+		t.Errorf("unpacked %q %v", data, err)
+	}
+	o.Packages = append(o.Packages, "zstd")
+	if _, err := m.Make(t.Context(), o, filepath.Join(m.Work, "other")); err == nil {
+		t.Error("other packages found this result")
+	}
+}
