@@ -44,7 +44,7 @@ func checkRoot() error {
 
 // checkTools names every missing program at once, and what to install.
 func checkTools(arch string) error {
-	tools := maps.Collect(maps.All(debian.Tools()))
+	tools := debian.Tools()
 	maps.Insert(tools, maps.All(disk.Tools(arch)))
 	var missing, packages []string
 	for _, tool := range slices.Sorted(maps.Keys(tools)) {

@@ -1,0 +1,165 @@
+package builder
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+)
+
+func prepare(t *testing.T, config map[string]any) (*Builder, error) {
+	t.Helper()
+	b := New(fstest.MapFS{"packages": {Data: []byte("udev\n")}})
+	config["packer_build_name"] = "unit"
+	_, _, err := b.Prepare(config)
+	return b, err
+}
+
+func TestDefaults(t *testing.T) {
+	b, err := prepare(t, map[string]any{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.config.image(disk.QCOW2); got != "output-unit/hardtack.qcow2" {
+		t.Errorf("image: %s", got)
+	}
+	if size, err := b.config.size(); size != 8<<30 || err != nil {
+		t.Errorf("size: %d %v", size, err)
+	}
+	if b.config.Suite != "trixie" || !slices.Equal(b.config.Formats, []string{"qcow2"}) || !filepath.IsAbs(b.config.BaseCache) {
+		t.Errorf("got %+v", b.config)
+	}
+}
+
+func TestPrepareReportsEverything(t *testing.T) {
+	_, err := prepare(t, map[string]any{
+		"suite": "--evil", "arch": "vax", "packages": []string{"Bad Name", "good"}, "formats": []string{"vmdk"},
+		"image_name": "../x", "kernel_arguments": []string{"a\nb"}, "disk_size": "many", "source_date_epoch": -1,
+		"offline": true, "base_cache": "off",
+	})
+	if err == nil {
+		t.Fatal("everything is wrong, and it was taken")
+	}
+	for _, want := range []string{
+		`suite "--evil"`, `"vax"`, `"Bad Name"`, `"vmdk"`, `"../x"`, "line break", `disk_size "many"`, "source_date_epoch -1", "offline",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("does not mention %s:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), `"good"`) {
+		t.Errorf("mentions a package that is right:\n%v", err)
+	}
+}
+
+func TestPrepareWaitsForUnknownValues(t *testing.T) {
+	if _, err := prepare(t, map[string]any{
+		"suite": unknown, "arch": unknown, "disk_size": unknown, "packages": []string{unknown}, "formats": []string{unknown},
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPrepareRefusesUnknownNames(t *testing.T) {
+	if _, err := prepare(t, map[string]any{"siute": "trixie"}); err == nil || !strings.Contains(err.Error(), "siute") {
+		t.Errorf("got %v, want the name that is not known", err)
+	}
+}
+
+func TestMissingTools(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	err := checkTools("amd64")
+	if err == nil {
+		t.Fatal("an empty PATH has every tool")
+	}
+	for _, want := range []string{"mmdebstrap", "sfdisk", "apt-get install dash dosfstools fdisk", "qemu-utils"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("does not mention %s: %v", want, err)
+		}
+	}
+}
+
+func TestOutputIsNotReplaced(t *testing.T) {
+	out := t.TempDir()
+	b, err := prepare(t, map[string]any{"output_directory": out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := &stepPreflight{&job{config: &b.config}}
+	if err := step.checkOutput(); err != nil {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if err := os.WriteFile(b.config.image(disk.QCOW2), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := step.checkOutput(); err == nil || !strings.Contains(err.Error(), "-force") {
+		t.Errorf("got %v, want a refusal that names -force", err)
+	}
+	b.config.PackerForce = true
+	if err := step.checkOutput(); err != nil {
+		t.Errorf("forced: %v", err)
+	}
+}
+
+func TestPublish(t *testing.T) {
+	work, out := t.TempDir(), filepath.Join(t.TempDir(), "new", "out")
+	b, err := prepare(t, map[string]any{"output_directory": out, "formats": []string{"raw", "qcow2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(work, "disk"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(work, "disk/disk.raw"), []byte("raw"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	j := &job{config: &b.config, work: work, ui: &packersdk.BasicUi{Reader: strings.NewReader(""), Writer: &said, ErrorWriter: &said}}
+	if err := (&stepPublish{j}).publish(); err == nil {
+		t.Fatal("a missing qcow2 was published")
+	}
+	if _, err := os.Stat(b.config.image(disk.Raw)); err == nil {
+		t.Error("half of the images are in place after an error")
+	}
+}
+
+func TestArchiveAndExtract(t *testing.T) {
+	src, dst := t.TempDir(), t.TempDir()
+	for name, mode := range map[string]os.FileMode{"tool": 0o755, "sub/data": 0o640, "skipped/x": 0o644} {
+		file := filepath.Join(src, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("tool", filepath.Join(src, "link")); err != nil {
+		t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(archive(w, src, []string{"skipped"})) }()
+	if err := extract(r, dst, nil); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dst, "tool")); err != nil || info.Mode() != 0o755 {
+		t.Errorf("tool: %v %v", info, err)
+	}
+	if data, err := os.ReadFile(filepath.Join(dst, "sub/data")); err != nil || string(data) != "sub/data" {
+		t.Errorf("sub/data: %q %v", data, err)
+	}
+	if target, err := os.Readlink(filepath.Join(dst, "link")); err != nil || target != "tool" {
+		t.Errorf("link: %q %v", target, err)
+	}
+	if _, err := os.Stat(filepath.Join(dst, "skipped")); err == nil {
+		t.Error("an excluded directory was copied")
+	}
+}
