@@ -1,8 +1,6 @@
 package main_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,11 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
 )
 
 // packerTool is Packer with this plugin installed; the test is skipped where there is none.
@@ -41,47 +37,17 @@ func packerTool(t *testing.T) func(args ...string) (string, error) {
 	return packer
 }
 
-// smallRelease is a lock with the components and paths of the plugin's own, and a mirror that has a few
-// bytes for each: everything of a build but the weight.
-func smallRelease(t *testing.T) (lock, mirror string) {
-	t.Helper()
-	full, err := bake.LoadLock(images.FS, bake.DefaultLock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	small := *full
-	small.Components = nil
-	for _, c := range full.Components {
-		var downloads []component.Download
-		for _, f := range c.Files {
-			content := "#!/bin/sh\n# " + f.Name + "\n"
-			sum := sha256.Sum256([]byte(content))
-			path := c.Name + "/" + f.Name
-			put(t, filepath.Join(dir, "example.com", path), content)
-			downloads = append(downloads, component.Download{URL: "https://example.com/" + path, As: f.Name, Size: int64(len(content)),
-				Digest: "sha256:" + hex.EncodeToString(sum[:]), Published: "https://example.com/"})
-		}
-		c.Modules = nil
-		c.Release = map[string][]component.Download{"amd64": downloads, "arm64": downloads}
-		small.Components = append(small.Components, c)
-	}
-	data, err := yaml.Marshal(small)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock = filepath.Join(dir, "small.lock.yaml")
-	put(t, lock, string(data))
-	return lock, dir
-}
-
 // The whole way: Packer, the builder, the provisioner, the disk; with the image's own units and files.
 func TestPackerBuildsTheLocalTemplate(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("the builder needs root")
 	}
 	packer := packerTool(t)
-	lock, mirror := smallRelease(t)
+	full, err := bake.LoadLock(images.FS, bake.DefaultLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, mirror := baketest.SmallRelease(t, full)
 	put(t, filepath.Join(mirror, "agent"), "#!/bin/sh\n")
 	digests := map[string]bool{}
 	for i := range 2 {

@@ -215,9 +215,21 @@ func TestProvisionOverRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := config["output"].(string)
+	client, _ := start(t, "datasource", "lock")
+	d := client.Datasource()
+	if err := d.Configure(map[string]any{"lock": config["lock"], "units_dir": config["units_dir"]}); err != nil {
+		t.Fatal(err)
+	}
+	value, err := d.Execute()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var manifest bake.Manifest
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(out, "image.json"))), &manifest); err != nil {
 		t.Fatal(err)
+	}
+	if want := value.AsValueMap()["fingerprint"].AsString(); manifest.Lock.Image != want {
+		t.Errorf("the fingerprint is %s in the image and %s in the data source", manifest.Lock.Image, want)
 	}
 	if source := manifest.Components[0].Source; source.Kind != "release" || source.Origin != "https://example.com/kubelet" || manifest.Components[0].Size < 1<<20 {
 		t.Errorf("the manifest says of kubernetes: %+v", manifest.Components[0])

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/version"
 )
 
 // Target is a machine, or a root directory, that commands can run in.
@@ -119,11 +120,12 @@ func (b *baker) step(format string, args ...any) {
 	}
 }
 
-// Fingerprint is twelve hex digits over what decides the content of an image beside Debian: the lock,
-// the units, the plain files and the package list.
+// Fingerprint is twelve hex digits over what decides the content of an image beside Debian and what a
+// template adds: Hardtack's version (and with it the agent), the lock, the package list, and the trees
+// of units and plain files.
 func Fingerprint(lock string, packages []string, trees ...fs.FS) (string, error) {
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s\x00%s\x00", lock, strings.Join(packages, "\n"))
+	fmt.Fprintf(hash, "%s\x00%s\x00%s\x00", version.String(), lock, strings.Join(packages, "\n"))
 	for _, tree := range trees {
 		err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {

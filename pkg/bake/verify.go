@@ -21,6 +21,7 @@ set -e
 if [ -s /etc/machine-id ] || ! [ -e /etc/machine-id ]; then : >/etc/machine-id; fi
 if [ -e /var/lib/dbus/machine-id ] && ! [ -L /var/lib/dbus/machine-id ]; then rm -f /var/lib/dbus/machine-id; fi
 rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub
+rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
 rm -f /var/lib/systemd/random-seed /var/lib/systemd/credential.secret
 if command -v cloud-init >/dev/null; then cloud-init clean --logs >&2; fi`, nil)
 	return err

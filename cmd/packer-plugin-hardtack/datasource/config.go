@@ -19,8 +19,9 @@ type DatasourceOutput struct { //nolint:revive // packer-sdc documents only a st
 	Name string `mapstructure:"name"`
 	// The version of Kubernetes in it, such as `v1.36.3`.
 	Kubernetes string `mapstructure:"kubernetes"`
-	// Twelve hexadecimal digits that stand for everything that decides an image's content beside
-	// Debian: the lock, the units, the plain files and the list of packages. Use it in names of images.
+	// Twelve hexadecimal digits that stand for everything that decides an image's content beside Debian
+	// and what the template adds: Hardtack's version, the lock, the units, the plain files and the list
+	// of packages. Use it in names of images.
 	Fingerprint string `mapstructure:"fingerprint"`
 	// The version of each component by its name.
 	Versions map[string]string `mapstructure:"versions"`

@@ -106,3 +106,10 @@ func TestCancelDoesNotWaitForACommandThatNeverEnds(t *testing.T) {
 		t.Error("output arrived after the command was given up")
 	}
 }
+
+func TestPluginWithoutAnAgentSaysSo(t *testing.T) {
+	_, err := (&Provisioner{}).agent("riscv64") // which no Makefile builds
+	if err == nil || !strings.Contains(err.Error(), "make plugin") || !strings.Contains(err.Error(), "agent_path") {
+		t.Errorf("no agent: %v", err)
+	}
+}

@@ -1,0 +1,53 @@
+package baketest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+)
+
+// SmallRelease is a lock with the components and paths of a full one, and a mirror that has a few bytes
+// for each: everything of a build but the weight. Both are files of this machine, gone with the test.
+func SmallRelease(t *testing.T, full *component.Lock) (lock, mirror string) {
+	t.Helper()
+	mirror = t.TempDir()
+	small := *full
+	small.Components = nil
+	for _, c := range full.Components {
+		var downloads []component.Download
+		for _, f := range c.Files {
+			content := []byte("#!/bin/sh\n# " + f.Name + "\n")
+			sum := sha256.Sum256(content)
+			path := c.Name + "/" + f.Name
+			write(t, filepath.Join(mirror, "example.com", path), content)
+			downloads = append(downloads, component.Download{URL: "https://example.com/" + path, As: f.Name, Size: int64(len(content)),
+				Digest: "sha256:" + hex.EncodeToString(sum[:]), Published: "https://example.com/"})
+		}
+		c.Modules = nil
+		c.Release = map[string][]component.Download{"amd64": downloads, "arm64": downloads}
+		small.Components = append(small.Components, c)
+	}
+	data, err := yaml.Marshal(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock = filepath.Join(mirror, "small.lock.yaml")
+	write(t, lock, data)
+	return lock, mirror
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
