@@ -121,7 +121,7 @@ func TestStdinThatFailsIsNotAnEnd(t *testing.T) {
 func TestStdinThatNeverEnds(t *testing.T) {
 	root := newRoot(t)
 	r, w := io.Pipe()
-	defer w.Close()
+	defer func() { _ = w.Close() }()
 	begun := time.Now()
 	if exit, err := root.Run(t.Context(), "exit 3", r, nil, nil); exit != 3 || err != nil {
 		t.Errorf("got %d, %v", exit, err)

@@ -43,6 +43,7 @@ func Host(ctx context.Context, dir string, env []string, stdout, stderr io.Write
 func (i isolated) run(ctx context.Context) (int, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	//nolint:forbidigo // pkg/run knows no namespaces, and a status that is not 0 is an answer here
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", i.script, "sh"}, i.args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = i.dir, i.env, i.stdout, i.stderr
 	cmd.WaitDelay = flush

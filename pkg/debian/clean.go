@@ -22,7 +22,7 @@ func Prepare(dir string) error {
 	if err != nil {
 		return fmt.Errorf("preparing root: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // a handle on a directory
 	if err := root.WriteFile(policy, []byte("#!/bin/sh\nexit 101\n"), 0o755); err != nil {
 		return fmt.Errorf("preparing root: %w", err)
 	}
@@ -70,7 +70,7 @@ func Clean(dir string, o Options) error {
 	if err != nil {
 		return fmt.Errorf("cleaning root: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // a handle on a directory
 	patterns := removed
 	if !o.Documentation {
 		patterns = append(patterns[:len(patterns):len(patterns)], hardware...)

@@ -59,6 +59,18 @@ func TestReadPackages(t *testing.T) {
 	}
 }
 
+func TestReasons(t *testing.T) {
+	const output = "Get:1 x\nErr:2 http://mirror.invalid trixy Release\n  404\nE: The repository has no Release file.\n" +
+		"E: command failed: set -e\nexit 1\nE: mmdebstrap failed to run\n"
+	want := "Err:2 http://mirror.invalid trixy Release\nE: The repository has no Release file."
+	if got := reasons(output); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := reasons("killed\n"); got != "killed" {
+		t.Errorf("got %q: without a reason, everything counts", got)
+	}
+}
+
 func TestReadRelease(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

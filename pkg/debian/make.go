@@ -94,9 +94,26 @@ func mmdebstrap(ctx context.Context, dir string, env []string, say func(string),
 		return fmt.Errorf("mmdebstrap: %w", err)
 	}
 	if exit != 0 {
-		return fmt.Errorf("mmdebstrap: exit status %d\n%s", exit, strings.TrimSpace(string(said)))
+		return fmt.Errorf("mmdebstrap: exit status %d\n%s", exit, reasons(string(said)))
 	}
 	return nil
+}
+
+// reasons leaves what apt, dpkg and mmdebstrap call errors, where there is any; the command that failed is
+// not a reason.
+func reasons(output string) string {
+	var found []string
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		reason := strings.HasPrefix(line, "E: ") || strings.HasPrefix(line, "Err:") || strings.HasPrefix(line, "dpkg: error")
+		if reason && !strings.HasPrefix(line, "E: command failed") && !strings.HasPrefix(line, "E: mmdebstrap failed") {
+			found = append(found, line)
+		}
+	}
+	if len(found) == 0 {
+		return strings.TrimSpace(output)
+	}
+	return strings.Join(found, "\n")
 }
 
 // environment is what mmdebstrap sees: the host's proxies and nothing else of its environment.

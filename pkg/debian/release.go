@@ -47,7 +47,7 @@ func Pin(ctx context.Context, o Options, work string) (Release, error) {
 		return Release{}, ctx.Err()
 	}
 	if _, missing := os.Stat(filepath.Join(dir, "fetched")); missing != nil {
-		return Release{}, fmt.Errorf("reading release files of suite %s: %w", o.Suite, errors.Join(err, ErrArchive))
+		return Release{}, fmt.Errorf("reading release files of suite %s: %w", o.Suite, errors.Join(ErrArchive, err))
 	}
 	return readRelease(dir)
 }

@@ -105,7 +105,7 @@ func (c Composer) describe(l Layout) error {
 	if err != nil {
 		return fmt.Errorf("describing the disk: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // a handle on a directory
 	err = errors.Join(
 		root.WriteFile("etc/fstab", []byte(l.fstab()), 0o644),
 		root.MkdirAll("etc/repart.d", 0o755),

@@ -19,13 +19,13 @@ type Artifact struct {
 }
 
 // BuilderId returns BuilderID.
-func (a *Artifact) BuilderId() string { return BuilderID } //nolint:revive // the SDK's spelling
+func (a *Artifact) BuilderId() string { return BuilderID }
 
 // Files returns the image files.
 func (a *Artifact) Files() []string { return a.files }
 
 // Id returns the digest of the image's root directory: builds of the same content have the same.
-func (a *Artifact) Id() string { //nolint:revive // the SDK's spelling
+func (a *Artifact) Id() string {
 	id, _ := a.state["root_digest"].(string)
 	return id
 }

@@ -173,7 +173,7 @@ func extract(r io.Reader, dst string, exclude []string) error {
 	if err != nil {
 		return fmt.Errorf("download directory: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // a handle on a directory
 	in := tar.NewReader(r)
 	for {
 		header, err := in.Next()

@@ -180,7 +180,7 @@ func (c *Config) size() (int64, error) { return units.RAMInBytes(c.DiskSize) }
 // options says what to ask of the archive; listed are the packages that every image gets.
 func (c *Config) options(listed []string) debian.Options {
 	return debian.Options{
-		Suite: c.Suite, Mirror: c.Mirror, Components: c.Base.Components, Arch: c.Arch, Keyring: c.Keyring,
+		Suite: c.Suite, Mirror: c.Mirror, Components: c.Components, Arch: c.Arch, Keyring: c.Keyring,
 		Packages: slices.Concat(listed, c.Packages), Documentation: c.Documentation, Initrd: c.Initrd,
 	}
 }
