@@ -23,7 +23,7 @@ func TestKilledBake(t *testing.T) {
 			// A number of seconds that no other process on this computer sleeps for.
 			mark := "9" + strconv.FormatInt(time.Now().UnixNano()%1e9, 10)
 			var out output
-			cmd := b.packerBuild(t.Context(), "inside=sleep "+mark)
+			cmd := b.packerBuild("inside=sleep " + mark)
 			cmd.Stdout, cmd.Stderr = &out, &out
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -108,7 +108,7 @@ func TestWrongDigest(t *testing.T) {
 			}
 		}
 	}
-	out, err := b.packerBuild(t.Context()).CombinedOutput()
+	out, err := b.packerBuild().CombinedOutput()
 	if err == nil {
 		t.Errorf("packer build ended well:\n%s", out)
 	}
@@ -134,11 +134,12 @@ func TestFullDisk(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBakery(t)
 			b.write(t, "work/.keep", nil)
-			build := b.packerBuild(t.Context(), "outside=cd "+b.work()+" && "+c.outside)
+			build := b.packerBuild("outside=cd " + b.work() + " && " + c.outside)
 			script := `mount -t tmpfs -o size=` + c.size + ` tmpfs "$0" && { "$@"; code=$?; cd "$0"; echo "left: $(find * .??* ! -name fill 2>/dev/null | tr '\n' ' ')"; exit $code; }`
-			cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", script, b.work()}, build.Args...)...)
+			cmd := exec.CommandContext(interrupted, "unshare", append([]string{"--mount", "sh", "-c", script, b.work()}, build.Args...)...)
 			cmd.Env, cmd.SysProcAttr = build.Env, build.SysProcAttr
-			cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+			cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+			cmd.WaitDelay = endWithin
 			out, err := cmd.CombinedOutput()
 			if err == nil {
 				t.Errorf("packer build ended well:\n%s", out)

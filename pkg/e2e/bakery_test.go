@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -105,7 +104,7 @@ func (b *bakery) work() string   { return filepath.Join(b.dir, "work") }
 func (b *bakery) output() string { return filepath.Join(b.work(), "out") }
 
 // packerBuild is "packer build" as a process group of its own, with variables of the template as name=value.
-func (b *bakery) packerBuild(ctx context.Context, variables ...string) *exec.Cmd {
+func (b *bakery) packerBuild(variables ...string) *exec.Cmd {
 	args := []string{"build", "-color=false"}
 	for _, v := range append([]string{
 		"lock=" + filepath.Join(b.dir, "lock.yaml"), "mirror=" + filepath.Join(b.dir, "mirror"),
@@ -113,7 +112,7 @@ func (b *bakery) packerBuild(ctx context.Context, variables ...string) *exec.Cmd
 	}, variables...) {
 		args = append(args, "-var", v)
 	}
-	cmd := exec.CommandContext(ctx, b.packer, append(args, "testdata/bake.pkr.hcl")...)
+	cmd := exec.CommandContext(interrupted, b.packer, append(args, "testdata/bake.pkr.hcl")...)
 	plugins := os.Getenv("PACKER_PLUGIN_PATH")
 	if plugins == "" {
 		plugins = filepath.Join(root, "build", "plugins")
@@ -124,7 +123,8 @@ func (b *bakery) packerBuild(ctx context.Context, variables ...string) *exec.Cmd
 	cmd.Env = append(os.Environ(), "PACKER_PLUGIN_PATH="+plugins, "PACKER_CONFIG_DIR="+filepath.Join(b.dir, "packer"),
 		"PACKER_CACHE_DIR="+filepath.Join(b.dir, "packer"), "CHECKPOINT_DISABLE=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = endWithin
 	return cmd
 }
 

@@ -58,7 +58,7 @@ func boot(t *testing.T, a Asked) *Booted {
 	}
 	slots <- struct{}{}
 	defer func() { <-slots }()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	ctx, cancel := context.WithTimeout(interrupted, bound)
 	defer cancel()
 	b, err := ask(ctx, c)
 	if err != nil {

@@ -134,8 +134,7 @@ func TestMetadataService(t *testing.T) {
 		userData: cloudConfig(files), instanceID: "i-0123456789abcdef0",
 		faults: []string{"500", "half", "401", "slow"},
 	}
-	// Not t.TempDir: a socket's path has at most 107 bytes.
-	dir, err := os.MkdirTemp("", "hardtack-e2e-")
+	dir, err := os.MkdirTemp("", "hardtack-e2e-") //nolint:usetesting // a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

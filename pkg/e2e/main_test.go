@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -22,12 +25,22 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	os.Exit(interruptible(m))
+}
+
+// interrupted ends with the first Ctrl-C: machines and bakes end with it, in order, and their tests fail.
+var interrupted = context.Background()
+
+func interruptible(m *testing.M) int {
+	var stop context.CancelFunc
+	interrupted, stop = signal.NotifyContext(interrupted, os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	code := m.Run()
 	if err := figures.write(filepath.Join(root, "build", "e2e.json")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	os.Exit(code)
+	return code
 }
 
 func pipe(socket string) error {

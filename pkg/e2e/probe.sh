@@ -56,8 +56,8 @@ show() {
 	systemctl show --property="$properties" "$@"
 }
 
-properties=Id,LoadState,ActiveState,SubState,Result,UnitFileState,NRestarts,Job
-properties=$properties,ConditionResult,ConditionTimestampMonotonic,AssertResult,AssertTimestampMonotonic
+properties=Id,LoadState,ActiveState,Result,UnitFileState,NRestarts,Job
+properties=$properties,ConditionResult,ConditionTimestampMonotonic,AssertResult
 properties=$properties,InactiveExitTimestampMonotonic,ExecMainStartTimestampMonotonic,ExecMainExitTimestampMonotonic
 
 frame uptime cat /proc/uptime

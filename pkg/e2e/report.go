@@ -32,11 +32,11 @@ type Report struct {
 
 // Unit is one unit as systemd tells of it. Times count from the start of the kernel; zero means never.
 type Unit struct {
-	Load, Active, Sub, Result, FileState string
-	// Conditioned is when the conditions were last looked at, and Condition how that ended; Asserted and
-	// Assert are the same for its assertions.
-	Conditioned, Asserted time.Duration
-	Condition, Assert     bool
+	Load, Active, Result, FileState string
+	// Conditioned is when the conditions were last looked at, and Condition how that ended; Assert is how its
+	// assertions ended.
+	Conditioned       time.Duration
+	Condition, Assert bool
 	// Activated is when it left the inactive state, Started and Exited are of its main process.
 	Activated, Started, Exited time.Duration
 	Restarts                   int
@@ -132,17 +132,16 @@ func parseShow(text string) (map[string]Unit, error) {
 			return nil, fmt.Errorf("unit without Id:\n%s", block)
 		}
 		u := Unit{
-			Load: p["LoadState"], Active: p["ActiveState"], Sub: p["SubState"], Result: p["Result"], FileState: p["UnitFileState"],
+			Load: p["LoadState"], Active: p["ActiveState"], Result: p["Result"], FileState: p["UnitFileState"],
 			Condition: p["ConditionResult"] == "yes", Assert: p["AssertResult"] == "yes",
 		}
-		var errs [6]error
+		var errs [5]error
 		u.Conditioned, errs[0] = micros(p, "ConditionTimestampMonotonic")
-		u.Asserted, errs[1] = micros(p, "AssertTimestampMonotonic")
-		u.Activated, errs[2] = micros(p, "InactiveExitTimestampMonotonic")
-		u.Started, errs[3] = micros(p, "ExecMainStartTimestampMonotonic")
-		u.Exited, errs[4] = micros(p, "ExecMainExitTimestampMonotonic")
+		u.Activated, errs[1] = micros(p, "InactiveExitTimestampMonotonic")
+		u.Started, errs[2] = micros(p, "ExecMainStartTimestampMonotonic")
+		u.Exited, errs[3] = micros(p, "ExecMainExitTimestampMonotonic")
 		restarts, err := number(p, "NRestarts")
-		u.Restarts, errs[5] = int(restarts), err
+		u.Restarts, errs[4] = int(restarts), err
 		if err := errors.Join(errs[:]...); err != nil {
 			return nil, fmt.Errorf("unit %s: %w", p["Id"], err)
 		}

@@ -36,8 +36,8 @@ func TestParseReport(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	want := Unit{
-		Load: "loaded", Active: "activating", Sub: "start-pre", Result: "success", FileState: "enabled",
-		Conditioned: 57049198 * time.Microsecond, Asserted: 57049359 * time.Microsecond, Condition: true, Assert: true,
+		Load: "loaded", Active: "activating", Result: "success", FileState: "enabled",
+		Conditioned: 57049198 * time.Microsecond, Condition: true, Assert: true,
 		Activated: 61669466 * time.Microsecond, Restarts: 1,
 		Jobs: []Job{{"start", "failed", "Failed to start kubelet.service - Kubernetes node agent."}},
 	}
