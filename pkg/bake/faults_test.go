@@ -176,8 +176,9 @@ func TestBakeFindsWhatNoImageMayHold(t *testing.T) {
 	write(t, filepath.Join(root, "usr/share/talks-about-keys.py"), "if line == '-----BEGIN PRIVATE KEY-----':\n")
 	write(t, filepath.Join(root, "etc/sysconfig/kubernetes-masters"), "")
 	write(t, filepath.Join(root, "var/lib/docker/overlay2/x"), "")
+	write(t, filepath.Join(root, "etc/ssh/ssh_host_old"), "") // of a name that the cleanup does not know
 	_, err := bake.Run(t.Context(), target, job(t, plan(t)))
-	wantError(t, err, "verifying the target", "/home/admin/.ssh/id: a private key", "kubernetes-masters: a role file", "/var/lib/docker/overlay2: state of a container engine")
+	wantError(t, err, "verifying the target", "/home/admin/.ssh/id: a private key", "kubernetes-masters: a role file", "ssh_host_old: a host key", "/var/lib/docker/overlay2: state of a container engine")
 	if strings.Contains(err.Error(), "talks-about-keys") {
 		t.Errorf("a program that names the header is taken for a key: %v", err)
 	}

@@ -63,28 +63,39 @@ func (b *baker) verifyTree(ctx context.Context, findings *problem.List) error {
 	return nil
 }
 
-// verifyClean looks for what belongs to one machine, or to the build.
-func (b *baker) verifyClean(ctx context.Context, findings *problem.List) error {
-	checks := []struct{ rule, text, hint, find string }{
-		{"machine-id", "the machine id is not empty", "every machine of the image would have the same one",
-			"find /etc/machine-id /var/lib/dbus/machine-id -type f -size +0 2>/dev/null"},
-		{"host-key", "a host key of ssh is in the image", "every machine of the image would have the same one",
-			"find /etc/ssh -name 'ssh_host_*' 2>/dev/null"},
+// leftover is something that no image may hold; find is the command that prints its paths.
+type leftover struct{ rule, text, hint, find string }
+
+func leftovers() []leftover {
+	const same = "every machine of the image would have the same one"
+	return []leftover{
+		{"machine-id", "the machine id is not empty", same, "find /etc/machine-id /var/lib/dbus/machine-id -type f -size +0"},
+		{"host-key", "a host key of ssh is in the image", same, "find /etc/ssh -name 'ssh_host_*'"},
 		{"role-file", "a role file is in the image", "a machine takes its role from its user data",
-			"find " + role.Dir + " -name '" + role.Prefix + "*' 2>/dev/null"},
+			"find " + role.Dir + " -name '" + role.Prefix + "*'"},
 		{"containers", "state of a container engine is in the image", "bake on a machine that has run no containers",
-			"find /var/lib/docker /var/lib/containerd /var/lib/containers /var/lib/kubelet /var/lib/etcd -mindepth 1 -maxdepth 1 2>/dev/null"},
-		{"package-lists", "package lists are in the image", "run `apt-get clean` and remove /var/lib/apt/lists/*",
-			"find /var/lib/apt/lists -type f -name '*_Packages*' 2>/dev/null | head -n 1"},
+			"find /var/lib/docker /var/lib/containerd /var/lib/containers /var/lib/kubelet /var/lib/etcd -mindepth 1 -maxdepth 1"},
+		{"package-lists", "package lists are in the image", "remove /var/lib/apt/lists/*",
+			"find /var/lib/apt/lists -type f -name '*_Packages*'"},
 	}
-	for _, c := range checks {
-		out, err := b.script(ctx, c.find+" || :", nil)
-		if err != nil {
-			return fmt.Errorf("looking for what no image may hold: %w", err)
-		}
-		for line := range strings.Lines(out) {
-			findings.Add(problem.Problem{File: strings.TrimSpace(line), Rule: c.rule, Text: c.text, Hint: c.hint})
-		}
+}
+
+// verifyClean looks for what belongs to one machine, or to the build, in one script: each is a round
+// trip to the target.
+func (b *baker) verifyClean(ctx context.Context, findings *problem.List) error {
+	var script strings.Builder
+	rules := map[string]leftover{}
+	for _, l := range leftovers() {
+		rules[l.rule] = l
+		fmt.Fprintf(&script, "%s -printf '%s %%p\\n' 2>/dev/null\n", l.find, l.rule)
+	}
+	out, err := b.script(ctx, script.String()+":", nil) // find fails for directories that are not there
+	if err != nil {
+		return fmt.Errorf("looking for what no image may hold: %w", err)
+	}
+	for line := range strings.Lines(out) {
+		rule, file, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		findings.Add(problem.Problem{File: file, Rule: rule, Text: rules[rule].text, Hint: rules[rule].hint})
 	}
 	return nil
 }
