@@ -53,6 +53,12 @@ var excluded = []string{
 	"/usr/share/gcc/*",
 	"/usr/share/gdb/*",
 	"/usr/lib/udev/hwdb.d/*",
+	// Character sets other than UTF-8.
+	"/usr/lib/*/gconv/*",
+	// Drivers of laboratory hardware, and file systems that neither a node nor a volume of Kubernetes has.
+	"/usr/lib/modules/*/kernel/drivers/comedi/*",
+	"/usr/lib/modules/*/kernel/drivers/md/dm-vdo/*",
+	"/usr/lib/modules/*/kernel/fs/bcachefs/*",
 	// Stubs to build unified kernel images with; only the boot loader itself is used.
 	"/usr/lib/systemd/boot/efi/*.stub",
 }

@@ -28,13 +28,17 @@ const (
 func Convert(ctx context.Context, raw, out string, compress bool) error {
 	args := []string{"convert", "-f", "raw", "-O", "qcow2", "-m", strconv.Itoa(converters)}
 	if compress {
-		args = append(args, "-c", "-o", "compression_type=zstd")
+		args = append(args, "-c", "-o", "compression_type=zstd,cluster_size="+cluster)
 	}
 	if err := run.Run(ctx, run.Command{Name: "qemu-img", Args: append(args, raw, out)}); err != nil {
 		return fmt.Errorf("converting to qcow2: %w", err)
 	}
 	return nil
 }
+
+// cluster is what is compressed as one. A full image took 206 MB with the default of 64k, 195 MB with this,
+// and 194 MB with 1M, of which a reader would have to unpack all for any byte.
+const cluster = "256k"
 
 // converters is how many blocks qemu-img works on at a time; its limit is 16.
 const converters = 16
