@@ -16,7 +16,8 @@ IMAGE      := $(BUILD)/hardtack.qcow2
 export CHECKPOINT_DISABLE := 1
 export PACKER_PLUGIN_PATH := $(CURDIR)/$(BUILD)/plugins
 PACKER  = $(or $(shell command -v packer),$(shell scripts/tool packer))
-ROOT   := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,HOME,GOPROXY,GOFLAGS,PACKER_PLUGIN_PATH,CHECKPOINT_DISABLE)
+# Root keeps caches of its own (-H), so that nothing in the user's becomes root's; sudo resets PATH.
+ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -H --preserve-env=GOPROXY,GOFLAGS,PACKER_PLUGIN_PATH,CHECKPOINT_DISABLE env "PATH=$(PATH)")
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build agent plugin image test test-race lint generate verify e2e bench clean
@@ -43,13 +44,14 @@ plugin: agent ## Build the Packer plugin and install it into build/plugins
 image: setup build plugin ## Bake build/hardtack.qcow2 with image.json, SBOM and role table (root)
 	$(PACKER) validate -var lock=kubernetes-$(KUBERNETES) images/local.pkr.hcl
 	$(ROOT) $(PACKER) build -force -var lock=kubernetes-$(KUBERNETES) -var source=$(SOURCE) -var output=$(BUILD) images/local.pkr.hcl
+	@$(if $(ROOT),sudo chown -R $(shell id -u):$(shell id -g) $(BUILD))
 	@$(BIN)/hardtack roles && ls -lh $(IMAGE) $(BUILD)/image.json $(BUILD)/sbom.cdx.json
 
 test: setup lint ## Lint and run every test that needs no machine
-	scripts/test ./...
+	HARDTACK_PACKER=$(PACKER) scripts/test ./...
 
 test-race: setup ## The same tests with the race detector
-	scripts/test -race ./...
+	HARDTACK_PACKER=$(PACKER) scripts/test -race ./...
 
 lint: ## gofmt, vet, golangci-lint, shellcheck, and Hardtack's own lint of the units
 	scripts/lint

@@ -1,6 +1,6 @@
 module github.com/hardtack/packer-plugin-hardtack
 
-go 1.26.0
+go 1.26.8
 
 // packer-plugin-sdk's RPC compiles only with a go-cty whose values still gob-encode;
 // every plugin and Packer itself carry this replacement (packer-sdc fix writes it).
