@@ -55,10 +55,20 @@ var excluded = []string{
 	"/usr/lib/udev/hwdb.d/*",
 	// Character sets other than UTF-8.
 	"/usr/lib/*/gconv/*",
-	// Drivers of laboratory hardware, and file systems that neither a node nor a volume of Kubernetes has.
+	// Drivers of laboratory hardware, replicated disks, modems, USB input devices and storage targets; file systems and
+	// protocols that neither a node nor a volume of Kubernetes has. They are xz already, so that each
+	// byte counts whole in the compressed image.
+	"/usr/lib/modules/*/kernel/drivers/block/drbd/*",
 	"/usr/lib/modules/*/kernel/drivers/comedi/*",
+	"/usr/lib/modules/*/kernel/drivers/hid/*",
 	"/usr/lib/modules/*/kernel/drivers/md/dm-vdo/*",
+	"/usr/lib/modules/*/kernel/drivers/net/wwan/*",
+	"/usr/lib/modules/*/kernel/drivers/nvme/target/*",
+	"/usr/lib/modules/*/kernel/drivers/target/*",
 	"/usr/lib/modules/*/kernel/fs/bcachefs/*",
+	"/usr/lib/modules/*/kernel/fs/ntfs3/*",
+	"/usr/lib/modules/*/kernel/fs/smb/server/*",
+	"/usr/lib/modules/*/kernel/net/tipc/*",
 	// Stubs to build unified kernel images with; only the boot loader itself is used.
 	"/usr/lib/systemd/boot/efi/*.stub",
 }
