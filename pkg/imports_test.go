@@ -18,9 +18,9 @@ var layers = []struct {
 	packages []string
 }{
 	{"leaf", "every package may use a leaf, so a leaf uses none of ours", []string{"pkg/role", "pkg/problem", "pkg/run", "pkg/version"}},
-	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs"}},
-	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent"}},
-	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu"}},
+	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs", "pkg/record"}},
+	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent", "pkg/dnssync"}},
+	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/fleet", "pkg/zone", "pkg/awsfake"}},
 	{"assets", "plain files, embedded", []string{"images", "units"}},
 	{"top", "translation only", []string{"cmd/", "lambda", "pkg/e2e"}},
 }
@@ -41,8 +41,10 @@ var outside = []struct {
 	{"github.com/hashicorp/packer-plugin-sdk", []string{"cmd/packer-plugin-hardtack"}, "Packer's types stay at its edge"},
 	{"github.com/hashicorp/packer/", nil, "Packer is a tool to run, never a library (BUSL-1.1)"},
 	{"github.com/coreos/go-systemd", []string{"pkg/unit", "pkg/rootfs"}, "units are parsed in one place"},
+	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/fleet", "pkg/zone", "cmd/hardtack", "lambda"}, "AWS's types stay in the adapters"},
+	{"github.com/miekg/dns", []string{"pkg/zone", "cmd/hardtack"}, "v1 is in maintenance: kept behind the packages that use it"},
 	{"github.com/sigstore/", []string{"pkg/fetch"}, "signatures are verified where files arrive"},
-	{"net/http", []string{"pkg/fetch", "pkg/imds", "pkg/e2e", "cmd/hardtack"}, "pure packages and use cases open no connection"},
+	{"net/http", []string{"pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
 }
 
 func TestImportsGoDown(t *testing.T) {
