@@ -107,7 +107,6 @@ build {
     source           = var.source
     mirror           = var.mirror
     agent_path       = var.agent_path
-    output           = var.output
     kernel_arguments = var.kernel_arguments
   }
 }

@@ -17,8 +17,12 @@ import (
 const (
 	ManifestPath = rootfs.Home + "/image.json"
 	SBOMPath     = rootfs.Home + "/sbom.cdx.json"
+	RolesPath    = rootfs.Home + "/roles.txt"
 	SumsPath     = rootfs.Home + "/SHA256SUMS"
 )
+
+// Descriptions are the files that belong beside an image: the same bytes that are in it.
+func Descriptions() []string { return []string{ManifestPath, SBOMPath, RolesPath} }
 
 // ManifestSchema is the version of the manifest's format.
 const ManifestSchema = 1
@@ -191,6 +195,7 @@ func (b *baker) writeManifest(ctx context.Context) error {
 	files := []rootfs.Entry{
 		rootfs.Bytes(rootfs.FromExtra, ManifestPath, 0o644, b.result.ManifestJSON),
 		rootfs.Bytes(rootfs.FromExtra, SBOMPath, 0o644, b.result.SBOM),
+		rootfs.Bytes(rootfs.FromExtra, RolesPath, 0o644, b.result.Roles),
 	}
 	described, err := rootfs.Compose(rootfs.Inputs{Files: files})
 	if err != nil {

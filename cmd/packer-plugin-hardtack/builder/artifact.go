@@ -12,7 +12,7 @@ import (
 
 var _ packersdk.Artifact = (*Artifact)(nil)
 
-// Artifact is the finished disk image, in one file for each format.
+// Artifact is the finished disk image, one file for each format, and what describes it.
 type Artifact struct {
 	files []string
 	state map[string]any
@@ -21,7 +21,7 @@ type Artifact struct {
 // BuilderId returns BuilderID.
 func (a *Artifact) BuilderId() string { return BuilderID }
 
-// Files returns the image files.
+// Files returns the image files, then image.json, the SBOM and the role table where there are any.
 func (a *Artifact) Files() []string { return a.files }
 
 // Id returns the digest of the image's root directory: builds of the same content have the same.
@@ -36,7 +36,7 @@ func (a *Artifact) String() string { return "Disk image: " + strings.Join(a.file
 // State returns generated_data, root_digest (of the root directory, without times) or kernel_command.
 func (a *Artifact) State(name string) any { return a.state[name] }
 
-// Destroy removes the image files.
+// Destroy removes the files.
 func (a *Artifact) Destroy() error { return remove(a.files) }
 
 // occupied says what a file takes, in words.

@@ -54,7 +54,7 @@ func (b *Builder) Run(ctx context.Context, ui packersdk.Ui, hook packersdk.Hook)
 	state.Put("debug", b.config.PackerDebug)
 	steps := []multistep.Step{
 		&stepPreflight{j},
-		&stepWork{j},
+		&stepWork{job: j},
 		&stepBase{j},
 		&StepProvision{job: j},
 		&stepCompose{j},

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/hashicorp/packer-plugin-sdk/multistep"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/debian"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 )
@@ -90,6 +92,30 @@ func (s *stepPublish) publish() error {
 		}
 		s.images = append(s.images, target)
 		s.ui.Sayf("%s: %s", target, occupied(target))
+	}
+	return s.describe()
+}
+
+// describe puts what the bake says of the image beside it, only now: a description without its image,
+// or beside an older one, would be a lie. An image that Hardtack was not baked into has none.
+func (s *stepPublish) describe() error {
+	for _, path := range bake.Descriptions() {
+		content, err := os.ReadFile(filepath.Join(s.root.Dir(), path))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		target := filepath.Join(s.config.OutputDirectory, filepath.Base(path))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(s.work, filepath.Base(path)), content, 0o644)
+		}
+		if err == nil {
+			err = os.Rename(filepath.Join(s.work, filepath.Base(path)), target)
+		}
+		if err != nil {
+			return fmt.Errorf("bringing back %s: %w", path, err)
+		}
+		s.beside = append(s.beside, target)
+		s.ui.Say(target)
 	}
 	return nil
 }

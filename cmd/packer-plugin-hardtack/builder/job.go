@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/hashicorp/packer-plugin-sdk/multistep"
 	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
@@ -25,6 +26,7 @@ type job struct {
 	root    *chroot.Root   // stepBase
 	disk    disk.Result    // stepCompose
 	images  []string       // stepCompose: finished images in work; stepPublish: in the output directory
+	beside  []string       // stepPublish: what describes the images, in the output directory
 }
 
 // halt tells the user what went wrong, once, and stops the build.
@@ -45,7 +47,7 @@ func (j *job) say(line string) { j.ui.Say(line) }
 func (j *job) artifact(state multistep.StateBag) *Artifact {
 	generated, _ := state.Get("generated_data").(map[string]any)
 	return &Artifact{
-		files: j.images,
+		files: slices.Concat(j.images, j.beside),
 		state: map[string]any{
 			"generated_data": generated,
 			"root_digest":    fmt.Sprintf("sha256:%x", j.disk.Digest),

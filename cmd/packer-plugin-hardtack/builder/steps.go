@@ -82,7 +82,10 @@ func (s *stepPreflight) checkOutput() error {
 }
 
 // stepWork makes the directory that holds everything until it is finished, and removes it whatever happens.
-type stepWork struct{ *job }
+type stepWork struct {
+	*job
+	held *os.File
+}
 
 func (s *stepWork) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
 	parent := filepath.Dir(filepath.Clean(s.config.OutputDirectory))
@@ -92,13 +95,15 @@ func (s *stepWork) Run(ctx context.Context, state multistep.StateBag) multistep.
 	if err := disk.CheckSpace(parent, atLeast); err != nil {
 		return s.halt(ctx, state, err)
 	}
-	// Beside the output, so that a rename finishes the work.
-	work, err := os.MkdirTemp(parent, ".hardtack-disk-")
+	swept, err := sweep(parent)
 	if err != nil {
-		return s.halt(ctx, state, fmt.Errorf("working directory: %w", err))
+		return s.halt(ctx, state, err)
 	}
-	if s.work, err = filepath.Abs(work); err != nil {
-		return s.halt(ctx, state, fmt.Errorf("working directory: %w", err))
+	for _, dir := range swept {
+		s.ui.Sayf("Removed %s, which a build that was killed had left", dir)
+	}
+	if s.work, s.held, err = claim(parent); err != nil {
+		return s.halt(ctx, state, err)
 	}
 	return multistep.ActionContinue
 }
@@ -110,6 +115,7 @@ func (s *stepWork) Cleanup(multistep.StateBag) {
 	if err := os.RemoveAll(s.work); err != nil {
 		s.ui.Errorf("removing the working directory: %v", err)
 	}
+	s.held.Close()
 }
 
 // stepBase makes the root directory.

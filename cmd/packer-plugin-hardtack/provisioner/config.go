@@ -16,7 +16,8 @@ type Config struct {
 
 	// The directory on the machine that runs Packer for what the bake brings back: `image.json` (the
 	// manifest), `sbom.cdx.json` (CycloneDX) and `roles.txt` (which units each role starts). It is made
-	// when it is not there. The default is `build`.
+	// when it is not there. The default is `build`; under the builder `hardtack-disk`, which puts them
+	// beside the finished disk itself, nothing is brought back unless this is set.
 	Output string `mapstructure:"output"`
 
 	ctx interpolate.Context

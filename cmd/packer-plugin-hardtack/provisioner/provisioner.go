@@ -17,15 +17,11 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
 )
 
-// The names of what is brought back.
+// defaultOutput is the default of Config.Output, and diskBuilder the builder under which there is none.
 const (
-	manifestName = "image.json"
-	sbomName     = "sbom.cdx.json"
-	rolesName    = "roles.txt"
+	defaultOutput = "build"
+	diskBuilder   = "hardtack-disk"
 )
-
-// defaultOutput is the default of Config.Output.
-const defaultOutput = "build"
 
 // Provisioner bakes Hardtack into a machine.
 type Provisioner struct {
@@ -53,7 +49,9 @@ func (p *Provisioner) Prepare(raws ...any) error {
 		return err
 	}
 	p.config.Lock = cmp.Or(p.config.Lock, bake.DefaultLock)
-	p.config.Output = cmp.Or(p.config.Output, defaultOutput)
+	if p.config.PackerBuilderType != diskBuilder {
+		p.config.Output = cmp.Or(p.config.Output, defaultOutput)
+	}
 	return p.check()
 }
 
@@ -117,23 +115,34 @@ func (p *Provisioner) plan(ctx context.Context, ui packer.Ui, log *slog.Logger, 
 		KernelArguments: p.config.KernelArguments, Sysctls: p.config.Sysctls, Packages: p.config.Packages}.Job(brought)
 }
 
-// bringBack puts manifest, SBOM and role table beside the artifact. The bytes are those whose digests
-// have been read on the target.
+// bringBack says what was baked, and puts manifest, SBOM and role table beside the artifact. The bytes
+// are those whose digests have been read on the target.
 func (p *Provisioner) bringBack(ui packer.Ui, result bake.Result) error {
 	for _, w := range result.Warnings {
 		ui.Say("hardtack: warning: " + w)
 	}
+	if err := p.describe(result); err != nil {
+		return err
+	}
+	w := result.Written
+	ui.Say(fmt.Sprintf("hardtack: baked tree %.12s: %d paths written (%.1f MB), %d removed",
+		result.Manifest.Tree.Digest, w.Paths, float64(w.Bytes)/1e6, w.Removed))
+	return nil
+}
+
+// describe writes what belongs beside the image, where the builder does not do so itself.
+func (p *Provisioner) describe(result bake.Result) error {
+	if p.config.Output == "" {
+		return nil
+	}
 	if err := os.MkdirAll(p.config.Output, 0o755); err != nil {
 		return fmt.Errorf("making the output directory: %w", err)
 	}
-	for name, content := range map[string][]byte{manifestName: result.ManifestJSON, sbomName: result.SBOM, rolesName: result.Roles} {
-		if err := replace(filepath.Join(p.config.Output, name), content); err != nil {
-			return fmt.Errorf("bringing back %s: %w", name, err)
+	for from, content := range map[string][]byte{bake.ManifestPath: result.ManifestJSON, bake.SBOMPath: result.SBOM, bake.RolesPath: result.Roles} {
+		if err := replace(filepath.Join(p.config.Output, filepath.Base(from)), content); err != nil {
+			return fmt.Errorf("bringing back %s: %w", from, err)
 		}
 	}
-	w := result.Written
-	ui.Say(fmt.Sprintf("hardtack: baked tree %.12s: %d paths written (%.1f MB), %d removed; %s, %s and %s are in %s",
-		result.Manifest.Tree.Digest, w.Paths, float64(w.Bytes)/1e6, w.Removed, manifestName, sbomName, rolesName, p.config.Output))
 	return nil
 }
 

@@ -1,0 +1,71 @@
+package builder
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// workPrefix begins the name of every working directory.
+const workPrefix = ".hardtack-disk-"
+
+// claim makes a working directory in parent, so that a rename into the output finishes the work. The
+// directory is locked for as long as held is open: a process that is killed lets go of it.
+func claim(parent string) (dir string, held *os.File, err error) {
+	dir, err = os.MkdirTemp(parent, workPrefix)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err == nil {
+		held, err = os.Open(dir)
+	}
+	if err == nil {
+		err = unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("working directory: %w", err)
+	}
+	return dir, held, nil
+}
+
+// sweep removes the working directories in parent that nobody holds and returns their names: what a
+// build that was killed could not remove itself.
+func sweep(parent string) ([]string, error) {
+	left, err := filepath.Glob(filepath.Join(parent, workPrefix+"*"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for what killed builds left: %w", err)
+	}
+	var swept []string
+	for _, dir := range left {
+		removed, err := removeUnheld(dir)
+		if err != nil {
+			return swept, fmt.Errorf("removing what a killed build left (remove %s by hand): %w", dir, err)
+		}
+		if removed {
+			swept = append(swept, dir)
+		}
+	}
+	return swept, nil
+}
+
+func removeUnheld(dir string) (bool, error) {
+	f, err := os.Open(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil // its build has just ended
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, os.RemoveAll(dir)
+}
