@@ -96,9 +96,9 @@ func name(c *cli.Context) string {
 	return c.Command.HelpName
 }
 
-// logger writes to stderr: warnings, and everything with --verbose.
+// logger writes to stderr: what takes long and warnings, and everything with --verbose.
 func logger(c *cli.Context) *slog.Logger {
-	level := slog.LevelWarn
+	level := slog.LevelInfo
 	if c.Bool("verbose") {
 		level = slog.LevelDebug
 	}
