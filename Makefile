@@ -63,7 +63,7 @@ verify: generate lint ## Check that nothing generated is stale
 	go mod tidy
 	git diff --exit-code
 
-e2e: setup $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in every role (build/hardtack.qcow2; baked if missing)
+e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in every role (build/hardtack.qcow2; baked if missing)
 	HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_PACKER=$(PACKER) scripts/test -timeout 60m -p 1 ./pkg/e2e/... ./pkg/fetch/... ./cmd/packer-plugin-hardtack/...
 
 bench: setup ## Go benchmarks, and the bake against its floor and against mkosi
