@@ -1,0 +1,102 @@
+package awsfake
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Clock is the account's time. Rates, propagation and timeouts are measured with it.
+type Clock interface {
+	Now() time.Time
+	// Sleep waits for d, or until ctx ends, whose error it then returns.
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
+// WallClock is the machine's time.
+type WallClock struct{}
+
+// Now is time.Now.
+func (WallClock) Now() time.Time { return time.Now() }
+
+// Sleep waits for d of real time.
+func (WallClock) Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// VirtualClock only moves when it is told to. It may be used by several goroutines.
+type VirtualClock struct {
+	mu       sync.Mutex
+	now      time.Time
+	sleepers map[*sleeper]struct{}
+}
+
+type sleeper struct {
+	until time.Time
+	woken chan struct{}
+}
+
+// NewVirtualClock returns a clock that shows start.
+func NewVirtualClock(start time.Time) *VirtualClock {
+	return &VirtualClock{now: start, sleepers: map[*sleeper]struct{}{}}
+}
+
+// Now is the time that the clock shows.
+func (c *VirtualClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Advance moves the clock by d and wakes who has slept long enough.
+func (c *VirtualClock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	for s := range c.sleepers {
+		if !s.until.After(c.now) {
+			close(s.woken)
+			delete(c.sleepers, s)
+		}
+	}
+}
+
+// Next is when the first sleeper wakes; false when nobody sleeps.
+func (c *VirtualClock) Next() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var first time.Time
+	for s := range c.sleepers {
+		if first.IsZero() || s.until.Before(first) {
+			first = s.until
+		}
+	}
+	return first, !first.IsZero()
+}
+
+// Sleep waits until the clock has been moved by d.
+func (c *VirtualClock) Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	c.mu.Lock()
+	s := &sleeper{until: c.now.Add(d), woken: make(chan struct{})}
+	c.sleepers[s] = struct{}{}
+	c.mu.Unlock()
+	select {
+	case <-s.woken:
+		return nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		delete(c.sleepers, s)
+		c.mu.Unlock()
+		return ctx.Err()
+	}
+}

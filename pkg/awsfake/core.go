@@ -1,0 +1,176 @@
+package awsfake
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"sync"
+	"time"
+)
+
+// Options are the account's surroundings; every zero field has a use.
+type Options struct {
+	// Clock is the account's time; nil is the machine's.
+	Clock Clock
+	// Faults decides what befalls calls; nil is nothing.
+	Faults Faults
+	// Rates are calls a second by service, in place of the defaults (route53: 5). Zero or less is no limit.
+	Rates map[string]float64
+	// Propagation is how long a committed change takes to reach every name server. AWS says that it
+	// is generally within 60 s; zero is at once.
+	Propagation time.Duration
+}
+
+// Account is one AWS account in one region. Its methods may be called by several goroutines.
+type Account struct {
+	clock    Clock
+	faults   Faults
+	services map[string]endpoint
+	route53  *Route53
+
+	// mu is held while a call is carried out: all services' state is behind it.
+	mu       sync.Mutex
+	buckets  map[string]*bucket
+	policies map[string]Policy
+	counts   map[string]int
+	refused  map[string]int
+	serial   uint64
+}
+
+// New returns an empty account.
+func New(o Options) *Account {
+	a := &Account{
+		clock: o.Clock, faults: o.Faults,
+		buckets: map[string]*bucket{}, policies: map[string]Policy{},
+		counts: map[string]int{}, refused: map[string]int{},
+	}
+	if a.clock == nil {
+		a.clock = WallClock{}
+	}
+	if a.faults == nil {
+		a.faults = &Script{}
+	}
+	rates := map[string]float64{"route53": route53Rate}
+	maps.Copy(rates, o.Rates)
+	for service, rate := range rates {
+		if rate > 0 {
+			a.buckets[service] = newBucket(rate, a.clock.Now())
+		}
+	}
+	a.services = a.endpoints(o)
+	return a
+}
+
+// Clock is the account's time.
+func (a *Account) Clock() Clock { return a.clock }
+
+// SetFaults replaces what befalls calls from now on; nil is nothing.
+func (a *Account) SetFaults(f Faults) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f == nil {
+		f = &Script{}
+	}
+	a.faults = f
+}
+
+// SetPolicy restricts the principal with this access key to what p allows. A key without a policy may
+// do everything.
+func (a *Account) SetPolicy(accessKey string, p Policy) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.policies[accessKey] = p
+}
+
+// Calls is how often each action was called ("route53:ChangeResourceRecordSets"), the refused calls
+// included.
+func (a *Account) Calls() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.counts)
+}
+
+// Refused is how often calls were answered with an error, by its code.
+func (a *Account) Refused() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.refused)
+}
+
+// do passes one call through the gate and carries it out with fn, which runs with the account locked
+// and is given the time. It is the only way to a service's state from outside.
+func (a *Account) do(ctx context.Context, service, action string, fn func(now time.Time) error) error {
+	fault := a.enter(service, action)
+	if fault.Delay > 0 {
+		if err := a.clock.Sleep(ctx, fault.Delay); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := a.carryOut(service, fault, fn)
+	if err == nil && fault.LoseReply {
+		return ErrReplyLost
+	}
+	return err
+}
+
+// enter counts the call and asks what befalls it.
+func (a *Account) enter(service, action string) Fault {
+	name := service + ":" + action
+	a.mu.Lock()
+	a.counts[name]++
+	c := Call{Service: service, Action: action, Number: a.counts[name], At: a.clock.Now()}
+	faults := a.faults
+	a.mu.Unlock()
+	return faults.Fault(c)
+}
+
+func (a *Account) carryOut(service string, fault Fault, fn func(now time.Time) error) (err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	defer func() {
+		if refusal, ok := err.(*Error); ok { //nolint:errorlint // services return it bare
+			a.refused[refusal.Code]++
+		}
+	}()
+	now := a.clock.Now()
+	if fault.Refuse != nil {
+		return fault.Refuse
+	}
+	if b := a.buckets[service]; b != nil && !b.take(now) {
+		return Throttled()
+	}
+	return fn(now)
+}
+
+// id makes an identifier that the account has not used: prefix and 17 hex digits, as EC2's are.
+func (a *Account) id(prefix string) string {
+	a.serial++
+	return fmt.Sprintf("%s%017x", prefix, a.serial)
+}
+
+// bucket allows rate calls a second, and one second's worth at once.
+type bucket struct {
+	rate, tokens float64
+	at           time.Time
+}
+
+func newBucket(rate float64, now time.Time) *bucket {
+	return &bucket{rate: rate, tokens: math.Max(rate, 1), at: now}
+}
+
+func (b *bucket) take(now time.Time) bool {
+	if d := now.Sub(b.at); d > 0 {
+		b.tokens = math.Min(b.tokens+d.Seconds()*b.rate, math.Max(b.rate, 1))
+		b.at = now
+	}
+	// Sums of fractions fall short of 1 by rounding.
+	if b.tokens < 1-1e-9 {
+		return false
+	}
+	b.tokens--
+	return true
+}

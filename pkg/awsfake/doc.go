@@ -1,0 +1,12 @@
+// Package awsfake is a very small AWS account: strict stand-ins for the few APIs that Hardtack calls,
+// over the real wire protocols, with state, limits, a clock of its own and faults on demand.
+//
+// Its rule: refuse what AWS documents that it refuses. Where the documentation leaves room, the fake
+// takes the reading that is hardest on the caller; what it does not model it answers with an error,
+// never with an invention.
+//
+// An [Account] holds everything; [Account.Handler] is one HTTP handler for every API, meant for
+// AWS_ENDPOINT_URL, and the same calls exist as Go methods for simulators that make millions of them.
+// Both pass the same gate: the call is counted, delayed, denied, throttled, carried out and answered
+// in that order, and calls are carried out one after another.
+package awsfake

@@ -1,0 +1,97 @@
+package awsfake
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrReplyLost is what a Go caller gets when the call was carried out and its answer lost. Over HTTP
+// the connection is closed without an answer.
+var ErrReplyLost = errors.New("the connection was closed before the answer came")
+
+// Error is an API's answer that a call was refused; nothing was changed.
+type Error struct {
+	// Status is the HTTP status: 400, 403, 404, 500 …
+	Status int
+	// Code is AWS's: "InvalidChangeBatch", "Throttling".
+	Code    string
+	Message string
+}
+
+// Error is written as the AWS tools write it.
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
+
+// refuse makes an Error of the caller's doing.
+func refuse(code, format string, args ...any) *Error {
+	return &Error{Status: 400, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Throttled is the refusal of a call beyond the account's rate.
+func Throttled() *Error { return refuse("Throttling", "Rate exceeded") }
+
+// Unavailable is a refusal that is the service's own doing.
+func Unavailable() *Error {
+	return &Error{Status: 503, Code: "ServiceUnavailable", Message: "The request has failed due to a temporary failure of the server."}
+}
+
+// Call names one call for faults and counts.
+type Call struct {
+	Service string // "route53", "autoscaling", "ec2", "sqs"
+	Action  string // "ChangeResourceRecordSets"
+	// Number counts the account's calls of this action from 1.
+	Number int
+	At     time.Time
+}
+
+// Fault is what befalls a call. The zero Fault is none.
+type Fault struct {
+	// Delay passes before the call is carried out.
+	Delay time.Duration
+	// Refuse is answered instead of carrying the call out.
+	Refuse *Error
+	// LoseReply carries the call out and closes the connection without an answer.
+	LoseReply bool
+}
+
+// Faults decides what befalls each call. It is asked before the account is locked, so it may call the
+// account itself, and by several goroutines at once.
+type Faults interface {
+	Fault(Call) Fault
+}
+
+// FaultFunc is a function that decides.
+type FaultFunc func(Call) Fault
+
+// Fault calls f.
+func (f FaultFunc) Fault(c Call) Fault { return f(c) }
+
+// Script lets faults befall the next calls of an action, one after another; calls beyond its end are
+// left alone. The zero Script is ready.
+type Script struct {
+	mu   sync.Mutex
+	next map[string][]Fault
+}
+
+// Add appends faults for the next calls of action; a zero Fault lets one call pass.
+func (s *Script) Add(action string, faults ...Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		s.next = map[string][]Fault{}
+	}
+	s.next[action] = append(s.next[action], faults...)
+}
+
+// Fault takes the first fault that is left for the action.
+func (s *Script) Fault(c Call) Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.next[c.Action]
+	if len(left) == 0 {
+		return Fault{}
+	}
+	s.next[c.Action] = left[1:]
+	return left[0]
+}

@@ -1,0 +1,142 @@
+package awsfake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxBody is more than any call of ours: Route 53's 32,000 characters in XML, SQS's 1 MiB.
+const maxBody = 4 << 20
+
+// service carries out the calls of one API.
+type service interface {
+	// serve carries out one call with the account locked, and returns what the protocol encodes. The
+	// error of a call that changed nothing is an *Error; another kind is a bug and answered with 500.
+	serve(c *call) (any, error)
+}
+
+// resourced is a service that knows the ARN that a call acts on, for policies. Others act on "*".
+type resourced interface {
+	// resource runs with the account locked; attributes are condition keys with their values.
+	resource(c *call) (arn string, attributes map[string][]string)
+}
+
+// protocol is how an API's calls and answers look on the wire.
+type protocol interface {
+	// read fills in the call's action and what it was given.
+	read(r *http.Request, body []byte, c *call) error
+	write(w http.ResponseWriter, c *call, answer any)
+	refuse(w http.ResponseWriter, c *call, e *Error)
+}
+
+// endpoint is one API: its protocol and who carries it out.
+type endpoint struct {
+	protocol protocol
+	service  service
+}
+
+// call is one request as its protocol was read.
+type call struct {
+	Service, Action string
+	// Key is the access key that signed, Region where it was signed for.
+	Key, Region string
+	// ID is the request's own, in every answer.
+	ID  string
+	Now time.Time
+	// Form are the parameters of the Query and EC2 protocols.
+	Form url.Values
+	// Method, Path and Query are a REST call's.
+	Method, Path string
+	Query        url.Values
+	// Body is the JSON or XML document.
+	Body []byte
+}
+
+// endpoints lists the APIs by the name that signatures carry.
+func (a *Account) endpoints(o Options) map[string]endpoint {
+	a.route53 = newRoute53(a, o.Propagation)
+	return map[string]endpoint{
+		"route53": {restXML{namespace: route53Namespace}, a.route53},
+	}
+}
+
+// Handler answers every API of the account at one address. Calls are told apart by the service in
+// their signature; the signature itself is not checked.
+func (a *Account) Handler() http.Handler { return http.HandlerFunc(a.serveHTTP) }
+
+func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, fmt.Sprintf("reading the request: %v", err), http.StatusBadRequest)
+		return
+	}
+	c := &call{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Body: body}
+	c.Key, c.Region, c.Service = scope(r)
+	e, ok := a.services[c.Service]
+	if !ok {
+		http.Error(w, fmt.Sprintf("awsfake has no service %q (known by the signature's scope)", c.Service), http.StatusNotImplemented)
+		return
+	}
+	c.ID = a.requestID()
+	w.Header().Set("X-Amzn-Requestid", c.ID)
+	if err := e.protocol.read(r, body, c); err != nil {
+		e.protocol.refuse(w, c, refusal(err))
+		return
+	}
+	answer, err := a.answer(r.Context(), e.service, c)
+	switch {
+	case errors.Is(err, ErrReplyLost), r.Context().Err() != nil:
+		// The server closes the connection without an answer.
+		panic(http.ErrAbortHandler)
+	case err != nil:
+		e.protocol.refuse(w, c, refusal(err))
+	default:
+		e.protocol.write(w, c, answer)
+	}
+}
+
+func (a *Account) answer(ctx context.Context, s service, c *call) (answer any, err error) {
+	err = a.do(ctx, c.Service, c.Action, func(now time.Time) (err error) {
+		c.Now = now
+		if err := a.authorize(s, c); err != nil {
+			return err
+		}
+		answer, err = s.serve(c)
+		return err
+	})
+	return answer, err
+}
+
+func (a *Account) requestID() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.serial++
+	return fmt.Sprintf("00000000-0000-4000-8000-%012x", a.serial)
+}
+
+// refusal is err as an API's answer; what is no *Error is a bug of ours.
+func refusal(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Status: http.StatusInternalServerError, Code: "InternalFailure", Message: err.Error()}
+}
+
+// scope reads the signature's credential scope: <key>/<date>/<region>/<service>/aws4_request.
+func scope(r *http.Request) (key, region, service string) {
+	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	credential, _, _ := strings.Cut(rest, ",")
+	parts := strings.Split(strings.TrimSpace(credential), "/")
+	if len(parts) < 5 {
+		return "", "", ""
+	}
+	n := len(parts)
+	return strings.Join(parts[:n-4], "/"), parts[n-3], parts[n-2]
+}
