@@ -1,0 +1,189 @@
+package dnssync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
+)
+
+// Waiting between tries: the first wait, doubled each time up to the last, and spread by half.
+const (
+	firstWait = 200 * time.Millisecond
+	lastWait  = 8 * time.Second
+)
+
+var errBudget = errors.New("this call has used up its budget of DNS requests; the next one goes on")
+
+// call is one call of Sync.
+type call struct {
+	*Syncer
+	cluster  string
+	deadline time.Time // zero: none
+	log      *slog.Logger
+	report   Report
+}
+
+// view is one reading: the records first, the fleet after, and what follows from the two.
+type view struct {
+	have  []record.Set
+	fleet record.Fleet
+	want  []record.Set
+	// at is the generation that was read. known is false when there is a record that cannot be read:
+	// then nothing can be said about when an address left.
+	at    generation
+	known bool
+}
+
+// reconcile reads and writes until the records are as they should be, and returns the view in which
+// they are.
+func (r *call) reconcile(ctx context.Context) (view, error) {
+	sent := "" // the generation of a write whose outcome is not known
+	for {
+		v, err := r.read(ctx)
+		if err != nil {
+			return v, err
+		}
+		if sent != "" && v.at.String() == sent {
+			r.report.Changed = true // it had been committed after all
+		}
+		v, err = r.write(ctx, v)
+		switch {
+		case err == nil:
+			return v, nil
+		case errors.Is(err, ErrConflict):
+			r.report.Conflicts++
+			if r.report.Conflicts > MaxConflicts {
+				return v, err
+			}
+		case errors.Is(err, ErrUnknownOutcome):
+			r.report.Unknown++
+			sent = v.at.String()
+		default:
+			return v, err
+		}
+		r.log.DebugContext(ctx, "reading again", "cause", err)
+		if err := r.wait(ctx, r.report.Conflicts+r.report.Unknown, err); err != nil {
+			return v, err
+		}
+	}
+}
+
+// read reads the records and then the fleet. The order is what makes a write of this view safe: the
+// fleet is at least as new as the generation that the write will replace.
+func (r *call) read(ctx context.Context) (view, error) {
+	have, err := retry(ctx, r, func() ([]record.Set, error) {
+		if err := r.spend(&r.report.Calls.ZoneReads); err != nil {
+			return nil, err
+		}
+		return r.c.Zone.Read(ctx, r.cluster)
+	})
+	if err != nil {
+		return view{}, fmt.Errorf("reading the records: %w", err)
+	}
+	fleet, err := retry(ctx, r, func() (record.Fleet, error) {
+		r.report.Calls.FleetReads++
+		return r.c.Fleet.Read(ctx, r.cluster)
+	})
+	if err != nil {
+		return view{}, fmt.Errorf("reading the groups (nothing is changed from a partial reading): %w", err)
+	}
+	have = slices.DeleteFunc(have, func(s record.Set) bool { return !record.Keeps(s, r.cluster, r.c.Policy) })
+	v := view{have: have, fleet: fleet, known: true}
+	if text, ok := record.Generation(have, r.cluster); ok {
+		if v.at, err = parseGeneration(text); err != nil {
+			v.at, v.known = unread(r.c.Clock.Now()), false
+			r.log.WarnContext(ctx, "hooks wait until the next change has replaced the generation record", "error", err)
+		}
+	}
+	desired, problems := record.Desired(fleet, r.c.Policy, r.c.Zone.Limits())
+	want, more := record.Guard(desired, have, fleet, r.c.Policy)
+	v.want = want
+	r.report.Problems = append(problems, more...)
+	if err := r.report.Problems.Err(); err != nil {
+		return view{}, fmt.Errorf("computing the records (nothing was changed): %w", err)
+	}
+	return v, nil
+}
+
+// change is the next batch on the way from have to want, and the generation that it commits.
+func (r *call) change(v view) (record.Change, generation) {
+	want := nextStep(v.have, v.want, r.c.Zone.Limits())
+	next := v.at.next(r.c.Clock.Now(), r.c.Nonce(), gone(v.have, want))
+	return record.Diff(v.have, want, next.String()), next
+}
+
+// write commits the view's change, if there is one, in as few batches as the service takes. The view
+// that it returns holds the generation that was sent last, and the records as committed.
+func (r *call) write(ctx context.Context, v view) (view, error) {
+	addresses := moved(v.have, v.want)
+	for {
+		if change, _ := r.change(v); change.Empty() {
+			return v, nil
+		}
+		r.report.Unannounced = addresses
+		change, err := retry(ctx, r, func() (record.Change, error) {
+			if err := r.spend(&r.report.Calls.ZoneWrites); err != nil {
+				return record.Change{}, err
+			}
+			change, next := r.change(v) // again, for the present time
+			v.at, v.known = next, true
+			return change, r.c.Zone.CompareAndSwap(ctx, r.cluster, change.Remove, change.Create)
+		})
+		if err != nil {
+			return v, fmt.Errorf("writing the records: %w", err)
+		}
+		r.report.Changed = true
+		v.have = replace(v.have, change.Remove, change.Create)
+		r.log.InfoContext(ctx, "records changed", "removed", len(change.Remove), "created", len(change.Create))
+	}
+}
+
+// summarize fills the report from the view in which the records are right.
+func (r *call) summarize(v view, sweep bool) {
+	r.report.Values = values(v.want)
+	if !r.report.Changed || !sweep {
+		r.report.Unannounced = 0
+	}
+	if !v.at.committed.IsZero() {
+		r.report.AgeSeconds = max(0, r.c.Clock.Now().Sub(v.at.committed).Seconds())
+	}
+}
+
+// spend counts one request of the zone, or refuses it.
+func (r *call) spend(count *int) error {
+	if r.report.Calls.ZoneReads+r.report.Calls.ZoneWrites >= r.c.Budget {
+		return errBudget
+	}
+	*count++
+	return nil
+}
+
+// retry does it again, with longer and longer waits, for as long as the service asks to slow down.
+func retry[T any](ctx context.Context, r *call, do func() (T, error)) (T, error) {
+	for n := 1; ; n++ {
+		v, err := do()
+		if !errors.Is(err, ErrThrottled) {
+			return v, err
+		}
+		r.report.Throttled++
+		if err := r.wait(ctx, n, err); err != nil {
+			return v, err
+		}
+	}
+}
+
+// wait sleeps before the n-th repetition (from 1), unless the deadline would pass: then it returns the
+// cause at once, so that the caller can still tell about it.
+func (r *call) wait(ctx context.Context, n int, cause error) error {
+	d := min(lastWait, firstWait<<min(n-1, 10))
+	d = time.Duration(float64(d) * (0.5 + r.c.Jitter()/2))
+	if !r.deadline.IsZero() && r.c.Clock.Now().Add(d).After(r.deadline) {
+		return fmt.Errorf("no time is left to try again: %w", cause)
+	}
+	return r.c.Clock.Sleep(ctx, d)
+}

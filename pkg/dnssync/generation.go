@@ -1,0 +1,135 @@
+package dnssync
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
+)
+
+// generationVersion begins every generation; another one was written by something newer or by hand.
+const generationVersion = "1"
+
+// departureBuckets is how many times of departure a generation carries. Addresses share a bucket by
+// hash, so an address can only seem to have left later than it did. A time takes seven characters in
+// base 36 (six would end in 2038), and a TXT string holds 255.
+const (
+	departureBuckets = 30
+	timeDigits       = 7
+)
+
+// generationLength is that of the longest generation: a version, two dots, a time, a nonce and the times
+// of departure.
+const generationLength = 2 + timeDigits + 1 + 13 + 1 + timeDigits*departureBuckets
+
+// generation is the value of the generation record. It is unique to one commit, which is what makes
+// the compare-and-swap safe against records that change and change back; and it is the only memory
+// that the reconcile has: when the records last changed, and when an address last left them.
+type generation struct {
+	committed time.Time // whole seconds
+	nonce     string
+	left      [departureBuckets]int64 // Unix seconds; 0 for never
+}
+
+var errGeneration = errors.New("the generation record is not one that this version writes")
+
+// parseGeneration reads what generation.String writes.
+func parseGeneration(text string) (generation, error) {
+	var g generation
+	fields := strings.Split(text, ".")
+	if len(fields) != 4 || fields[0] != generationVersion || len(fields[3]) != timeDigits*departureBuckets {
+		return g, fmt.Errorf("reading %q: %w", text, errGeneration)
+	}
+	committed, err := strconv.ParseInt(fields[1], 36, 64)
+	if err != nil {
+		return g, fmt.Errorf("reading the time in %q: %w", text, errGeneration)
+	}
+	g.committed, g.nonce = time.Unix(committed, 0).UTC(), fields[2]
+	for i := range g.left {
+		if g.left[i], err = strconv.ParseInt(fields[3][timeDigits*i:timeDigits*(i+1)], 36, 64); err != nil {
+			return generation{}, fmt.Errorf("reading the departures in %q: %w", text, errGeneration)
+		}
+	}
+	return g, nil
+}
+
+// String is one TXT string, without characters that a zone file would escape.
+func (g generation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s.%s.%s.", generationVersion, strconv.FormatInt(g.committed.Unix(), 36), g.nonce)
+	for _, at := range g.left {
+		digits := strconv.FormatInt(at, 36)
+		b.WriteString(strings.Repeat("0", timeDigits-len(digits)) + digits)
+	}
+	return b.String()
+}
+
+// next is the generation of a commit at now that removes these addresses from every record.
+func (g generation) next(now time.Time, nonce string, gone []string) generation {
+	up := now.UTC().Add(time.Second - 1).Truncate(time.Second) // an address never seems to have left early
+	n := generation{committed: up, nonce: nonce, left: g.left}
+	for _, address := range gone {
+		b := bucket(address)
+		n.left[b] = max(n.left[b], up.Unix())
+	}
+	return n
+}
+
+// unread is the generation to go on from where there is one that cannot be read: anything may have
+// left just now.
+func unread(now time.Time) generation {
+	var g generation
+	for i := range g.left {
+		g.left[i] = now.Unix()
+	}
+	return g
+}
+
+// leftBy is a time at which the address had left the records, if it is not in them now. It may be
+// later than the truth, never earlier.
+func (g generation) leftBy(address string) time.Time {
+	if at := g.left[bucket(address)]; at != 0 {
+		return time.Unix(at, 0).UTC()
+	}
+	return time.Time{}
+}
+
+func bucket(address string) int {
+	h := fnv.New32a()
+	h.Write([]byte(address)) // never fails
+	return int(h.Sum32() % departureBuckets)
+}
+
+// newNonce is 64 random bits: two commits that replace the same generation must not look the same.
+func newNonce() string { return strings.ToLower(rand.Text()[:13]) }
+
+// addresses is every address that any of the sets publishes, with the number of sets that do.
+func addresses(sets []record.Set) map[string]int {
+	in := map[string]int{}
+	for _, set := range sets {
+		if set.Type == "A" || set.Type == "AAAA" {
+			for _, v := range set.Values {
+				in[v]++
+			}
+		}
+	}
+	return in
+}
+
+// gone lists the addresses that some set of have publishes and that fewer sets of want do. One that
+// only moves between sets counts when it leaves one of them, since a client may hold that set.
+func gone(have, want []record.Set) []string {
+	after := addresses(want)
+	var out []string
+	for address, n := range addresses(have) {
+		if after[address] < n {
+			out = append(out, address)
+		}
+	}
+	return out
+}
