@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// owner is the account's number.
+const owner = "123456789012"
+
 // Options are the account's surroundings; every zero field has a use.
 type Options struct {
 	// Clock is the account's time; nil is the machine's.
@@ -20,6 +23,8 @@ type Options struct {
 	// Propagation is how long a committed change takes to reach every name server. AWS says that it
 	// is generally within 60 s; zero is at once.
 	Propagation time.Duration
+	// Processing is how long after a batch its zone answers another with PriorRequestNotComplete.
+	Processing time.Duration
 }
 
 // Account is one AWS account in one region. Its methods may be called by several goroutines.

@@ -41,7 +41,7 @@ func (a *Account) authorize(s service, c *call) error {
 		return nil
 	}
 	return &Error{Status: 403, Code: "AccessDenied", Message: fmt.Sprintf(
-		"User: arn:aws:iam::123456789012:user/%s is not authorized to perform: %s on resource: %s because no identity-based policy allows the %s action", c.Key, action, arn, action)}
+		"User: arn:aws:iam::%s:user/%s is not authorized to perform: %s on resource: %s because no identity-based policy allows the %s action", owner, c.Key, action, arn, action)}
 }
 
 func (p Policy) allows(action, arn string, attributes map[string][]string) bool {

@@ -1,23 +1,244 @@
 package awsfake
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
 
-// route53Rate is Route 53's limit for all calls of an account (Developer Guide, "Quotas", API requests).
-const route53Rate = 5
+// Route 53's figures, from its Developer Guide, "Quotas".
+const (
+	route53Rate = 5 // requests a second, for all calls of an account
 
-// Route53 is the account's DNS service. Its methods may be called by several goroutines.
+	maxBatchValues     = 1000  // ResourceRecord elements a request; those of an UPSERT count twice
+	maxBatchCharacters = 32000 // characters of all Values a request; those of an UPSERT count twice
+	maxSetValues       = 400   // values a record set
+
+	maxListedSets  = 300 // API reference, ListResourceRecordSets
+	maxListedZones = 100 // API reference, ListHostedZonesByName
+
+	// keptVersions bounds what a zone remembers of its past for Resolve and History.
+	keptVersions = 10_000
+)
+
+// vpcID is the form of a VPC's identifier.
+var vpcID = regexp.MustCompile(`^vpc-([0-9a-f]{8}|[0-9a-f]{17})$`)
+
+// Route53 is the account's DNS service. Its methods may be called by several goroutines; those with a
+// context are API calls and pass the account's gate, the others look behind it.
 type Route53 struct {
 	account     *Account
 	propagation time.Duration
+	processing  time.Duration
+	zones       map[string]*zone
+	changes     map[string]ChangeInfo
 }
 
-func newRoute53(a *Account, propagation time.Duration) *Route53 {
-	return &Route53{account: a, propagation: propagation}
+// VPC is where a private zone is seen.
+type VPC struct{ ID, Region string }
+
+// HostedZone is one zone.
+type HostedZone struct {
+	ID      string // "Z0000000000001", without "/hostedzone/"
+	Name    string // "demo.k8s.", as Route 53 spells it
+	Comment string
+	// CallerReference is the creator's own and unique in the account.
+	CallerReference string
+	// VPCs are empty for a public zone.
+	VPCs []VPC
+	// Sets is how many record sets the zone has.
+	Sets int
+}
+
+// Private reports whether only the zone's VPCs see it.
+func (z HostedZone) Private() bool { return len(z.VPCs) > 0 }
+
+// RecordSet is one resource record set. Alias targets and the routing policies beyond simple and
+// weighted are not modelled.
+type RecordSet struct {
+	Name string // "masters.demo.k8s."
+	Type string
+	// Identifier tells weighted sets of one name and type apart; empty is a simple set.
+	Identifier string
+	// Weight is 0 to 255, for weighted sets.
+	Weight int64
+	TTL    int64 // seconds
+	// Values are in presentation format, TXT with its quotes.
+	Values []string
+}
+
+// ChangeInfo is a batch on its way to the name servers.
+type ChangeInfo struct {
+	ID          string // "C0000000000001", without "/change/"
+	SubmittedAt time.Time
+	// InSync is false while the status is PENDING.
+	InSync bool
+}
+
+// zone is a HostedZone with what it holds now and held before.
+type zone struct {
+	HostedZone
+	// versions are the zone's contents after each batch, the newest last; their sets are sorted and
+	// never changed.
+	versions []Version
+	// busy is until when another batch is refused with PriorRequestNotComplete.
+	busy time.Time
+}
+
+// Version is what a zone held after one batch.
+type Version struct {
+	Committed time.Time
+	// Sets are in Route 53's order and must not be changed.
+	Sets []RecordSet
+}
+
+func (z *zone) sets() []RecordSet { return z.versions[len(z.versions)-1].Sets }
+
+func newRoute53(a *Account, o Options) *Route53 {
+	return &Route53{
+		account: a, propagation: o.Propagation, processing: o.Processing,
+		zones: map[string]*zone{}, changes: map[string]ChangeInfo{},
+	}
 }
 
 // Route53 is the account's DNS service.
 func (a *Account) Route53() *Route53 { return a.route53 }
 
-func (r *Route53) serve(c *call) (any, error) {
-	return nil, refuse("InvalidInput", "awsfake does not model %s", c.Action)
+// CreateHostedZone creates a zone from its name, comment, caller reference and, for a private zone,
+// one VPC.
+func (r *Route53) CreateHostedZone(ctx context.Context, in HostedZone) (created HostedZone, err error) {
+	err = r.account.do(ctx, "route53", "CreateHostedZone", func(now time.Time) error {
+		created, _, err = r.create(in, now)
+		return err
+	})
+	return created, err
+}
+
+func (r *Route53) create(in HostedZone, now time.Time) (HostedZone, ChangeInfo, error) {
+	name, problem := normalName(in.Name)
+	if problem != "" || name == "." {
+		return HostedZone{}, ChangeInfo{}, refuse("InvalidDomainName", "%s is not a valid domain name", in.Name)
+	}
+	if in.CallerReference == "" {
+		return HostedZone{}, ChangeInfo{}, refuse("InvalidInput", "1 validation error detected: Value '' at 'callerReference' failed to satisfy constraint: Member must have length greater than or equal to 1")
+	}
+	for _, vpc := range in.VPCs {
+		if !vpcID.MatchString(vpc.ID) {
+			return HostedZone{}, ChangeInfo{}, refuse("InvalidVPCId", "The VPC ID is invalid.")
+		}
+	}
+	if err := r.taken(name, in); err != nil {
+		return HostedZone{}, ChangeInfo{}, err
+	}
+	id := r.account.serialID("Z")
+	z := &zone{HostedZone: HostedZone{ID: id, Name: name, Comment: in.Comment, CallerReference: in.CallerReference, VPCs: slices.Clone(in.VPCs)}}
+	z.versions = []Version{{Committed: now, Sets: apex(name)}}
+	r.zones[id] = z
+	return z.view(), r.submitted(now), nil
+}
+
+// taken refuses a caller reference used before and a second zone of one name in one VPC.
+func (r *Route53) taken(name string, in HostedZone) error {
+	for _, z := range r.zones {
+		if z.CallerReference == in.CallerReference {
+			return &Error{Status: 409, Code: "HostedZoneAlreadyExists", Message: "A hosted zone has already been created with the specified caller reference."}
+		}
+		for _, vpc := range in.VPCs {
+			if z.Name == name && slices.Contains(z.VPCs, vpc) {
+				return refuse("ConflictingDomainExists", "The VPC %s in region %s has already been associated with the hosted zone %s with the same domain name.", vpc.ID, vpc.Region, z.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// apex is what Route 53 puts into a new zone (Developer Guide, "NS and SOA records that Amazon Route
+// 53 creates"). The name servers are those of a private zone.
+func apex(name string) []RecordSet {
+	servers := nameServers()
+	return []RecordSet{
+		{Name: name, Type: "NS", TTL: 172800, Values: servers},
+		{Name: name, Type: "SOA", TTL: 900, Values: []string{servers[0] + " awsdns-hostmaster.amazon.com. 1 7200 900 1209600 86400"}},
+	}
+}
+
+func nameServers() []string {
+	return []string{"ns-1536.awsdns-00.co.uk.", "ns-0.awsdns-00.com.", "ns-1024.awsdns-00.org.", "ns-512.awsdns-00.net."}
+}
+
+// view is the zone for callers.
+func (z *zone) view() HostedZone {
+	v := z.HostedZone
+	v.VPCs = slices.Clone(z.VPCs)
+	v.Sets = len(z.sets())
+	return v
+}
+
+// submitted makes and remembers a change that is PENDING.
+func (r *Route53) submitted(now time.Time) ChangeInfo {
+	change := ChangeInfo{ID: r.account.serialID("C"), SubmittedAt: now}
+	r.changes[change.ID] = change
+	change.InSync = false
+	return change
+}
+
+// GetChange says whether a change has reached every name server.
+func (r *Route53) GetChange(ctx context.Context, id string) (change ChangeInfo, err error) {
+	err = r.account.do(ctx, "route53", "GetChange", func(now time.Time) error {
+		change, err = r.change(id, now)
+		return err
+	})
+	return change, err
+}
+
+func (r *Route53) change(id string, now time.Time) (ChangeInfo, error) {
+	change, ok := r.changes[id]
+	if !ok {
+		return ChangeInfo{}, &Error{Status: 404, Code: "NoSuchChange", Message: "Could not find resource with ID: " + id}
+	}
+	change.InSync = !now.Before(change.SubmittedAt.Add(r.propagation))
+	return change, nil
+}
+
+// find is the zone, or the refusal of one that does not exist.
+func (r *Route53) find(id string) (*zone, error) {
+	z, ok := r.zones[strings.TrimPrefix(id, "/hostedzone/")]
+	if !ok {
+		return nil, &Error{Status: 404, Code: "NoSuchHostedZone", Message: "No hosted zone found with ID: " + id}
+	}
+	return z, nil
+}
+
+// remove deletes a zone that only has its own NS and SOA.
+func (r *Route53) remove(id string, now time.Time) (ChangeInfo, error) {
+	z, err := r.find(id)
+	if err != nil {
+		return ChangeInfo{}, err
+	}
+	if len(z.sets()) > 2 {
+		return ChangeInfo{}, refuse("HostedZoneNotEmpty", "The specified hosted zone contains non-required resource record sets and so cannot be deleted.")
+	}
+	delete(r.zones, z.ID)
+	return r.submitted(now), nil
+}
+
+// History is what the zone held after each of its latest 10,000 batches, the creation included, the
+// newest last. It is no API call.
+func (r *Route53) History(zoneID string) ([]Version, error) {
+	r.account.mu.Lock()
+	defer r.account.mu.Unlock()
+	z, err := r.find(zoneID)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(z.versions), nil
+}
+
+// serialID makes an identifier in Route 53's style.
+func (a *Account) serialID(prefix string) string {
+	a.serial++
+	return fmt.Sprintf("%s%013X", prefix, a.serial)
 }

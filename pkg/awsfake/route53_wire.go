@@ -70,3 +70,129 @@ func (c *call) readXML(v any) error {
 	}
 	return nil
 }
+
+// wireSet is a ResourceRecordSet on the wire. What is not modelled is read so that it can be refused.
+type wireSet struct {
+	Name             string
+	Type             string
+	SetIdentifier    string      `xml:",omitempty"`
+	Weight           *int64      `xml:",omitempty"`
+	Region           *string     `xml:",omitempty"`
+	GeoLocation      *struct{}   `xml:",omitempty"`
+	Failover         *string     `xml:",omitempty"`
+	MultiValueAnswer *bool       `xml:",omitempty"`
+	TTL              *int64      `xml:",omitempty"`
+	ResourceRecords  []wireValue `xml:"ResourceRecords>ResourceRecord"`
+	AliasTarget      *struct{}   `xml:",omitempty"`
+	HealthCheckID    *string     `xml:"HealthCheckId,omitempty"`
+}
+
+type wireValue struct{ Value string }
+
+type wireChange struct {
+	Action            string
+	ResourceRecordSet wireSet
+}
+
+func (c wireChange) change() (Change, error) {
+	s := c.ResourceRecordSet
+	switch {
+	case s.AliasTarget != nil, s.Region != nil, s.GeoLocation != nil, s.Failover != nil, s.MultiValueAnswer != nil, s.HealthCheckID != nil:
+		return Change{}, refuse("InvalidInput", "awsfake models simple and weighted record sets only: %s %s", s.Type, s.Name)
+	case s.TTL == nil || len(s.ResourceRecords) == 0:
+		return Change{}, refuse("InvalidInput", "Invalid request: Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=%s, Name=%s, Type=%s, SetIdentifier=%s]",
+			c.Action, s.Name, s.Type, orNull(s.SetIdentifier))
+	case (s.Weight == nil) != (s.SetIdentifier == ""):
+		return Change{}, refuse("InvalidInput", "Invalid request: Expected exactly one of [Weight, Region, Failover, GeoLocation, or MultiValueAnswer], with a SetIdentifier, in Change with [Action=%s, Name=%s, Type=%s, SetIdentifier=%s]",
+			c.Action, s.Name, s.Type, orNull(s.SetIdentifier))
+	}
+	set := RecordSet{Name: s.Name, Type: s.Type, Identifier: s.SetIdentifier, TTL: *s.TTL}
+	if s.Weight != nil {
+		set.Weight = *s.Weight
+	}
+	for _, v := range s.ResourceRecords {
+		set.Values = append(set.Values, v.Value)
+	}
+	return Change{Action: c.Action, Set: set}, nil
+}
+
+func orNull(s string) string {
+	if s == "" {
+		return "null"
+	}
+	return s
+}
+
+func toWireSet(s RecordSet) wireSet {
+	w := wireSet{Name: s.Name, Type: s.Type, SetIdentifier: s.Identifier, TTL: &s.TTL}
+	if s.Identifier != "" {
+		w.Weight = &s.Weight
+	}
+	for _, v := range s.Values {
+		w.ResourceRecords = append(w.ResourceRecords, wireValue{v})
+	}
+	return w
+}
+
+type wireChangeInfo struct {
+	ID          string `xml:"Id"`
+	Status      string
+	SubmittedAt string
+}
+
+func toWireChangeInfo(c ChangeInfo) wireChangeInfo {
+	status := "PENDING"
+	if c.InSync {
+		status = "INSYNC"
+	}
+	return wireChangeInfo{"/change/" + c.ID, status, c.SubmittedAt.UTC().Format("2006-01-02T15:04:05.000Z")}
+}
+
+type wireZone struct {
+	ID                     string `xml:"Id"`
+	Name                   string
+	CallerReference        string
+	Config                 wireZoneConfig
+	ResourceRecordSetCount int
+}
+
+type wireZoneConfig struct {
+	Comment     string `xml:",omitempty"`
+	PrivateZone bool
+}
+
+func toWireZone(z HostedZone) wireZone {
+	return wireZone{"/hostedzone/" + z.ID, z.Name, z.CallerReference, wireZoneConfig{z.Comment, z.Private()}, z.Sets}
+}
+
+type wireVPC struct {
+	VPCRegion string
+	VPCID     string `xml:"VPCId"`
+}
+
+type wireVPCs struct {
+	VPC []wireVPC
+}
+
+func toWireVPCs(vpcs []VPC) *wireVPCs {
+	if len(vpcs) == 0 {
+		return nil
+	}
+	w := &wireVPCs{}
+	for _, v := range vpcs {
+		w.VPC = append(w.VPC, wireVPC{v.Region, v.ID})
+	}
+	return w
+}
+
+// wireDelegation names a public zone's servers; private zones have none.
+type wireDelegation struct {
+	NameServers []string `xml:"NameServers>NameServer"`
+}
+
+func toWireDelegation(z HostedZone) *wireDelegation {
+	if z.Private() {
+		return nil
+	}
+	return &wireDelegation{nameServers()}
+}

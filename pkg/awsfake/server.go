@@ -60,7 +60,7 @@ type call struct {
 
 // endpoints lists the APIs by the name that signatures carry.
 func (a *Account) endpoints(o Options) map[string]endpoint {
-	a.route53 = newRoute53(a, o.Propagation)
+	a.route53 = newRoute53(a, o)
 	return map[string]endpoint{
 		"route53": {restXML{namespace: route53Namespace}, a.route53},
 	}

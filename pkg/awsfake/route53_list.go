@@ -1,0 +1,75 @@
+package awsfake
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Start is where a page of record sets begins; the zero Start is the zone's first set.
+type Start struct{ Name, Type, Identifier string }
+
+// Page is one page of record sets.
+type Page struct {
+	Sets []RecordSet
+	// Next is where the following page begins; nil after the last one.
+	Next *Start
+}
+
+// ListResourceRecordSets lists up to limit sets (300 at most; 0 is 300) in Route 53's order. Sets of
+// changes that are PENDING are listed; pages are read each for itself, so a batch between two pages
+// shows in the second only.
+func (r *Route53) ListResourceRecordSets(ctx context.Context, zoneID string, from Start, limit int) (page Page, err error) {
+	err = r.account.do(ctx, "route53", "ListResourceRecordSets", func(time.Time) error {
+		page, err = r.list(zoneID, from, limit)
+		return err
+	})
+	return page, err
+}
+
+func (r *Route53) list(zoneID string, from Start, limit int) (Page, error) {
+	z, err := r.find(zoneID)
+	if err != nil {
+		return Page{}, err
+	}
+	if from.Name == "" && from.Type != "" {
+		return Page{}, refuse("InvalidInput", "The request must specify a name when it specifies a type.")
+	}
+	if from.Type == "" && from.Identifier != "" {
+		return Page{}, refuse("InvalidInput", "The request must specify a type when it specifies an identifier.")
+	}
+	sets := z.sets()
+	first := 0
+	if from.Name != "" {
+		name, problem := normalName(from.Name)
+		if problem != "" {
+			return Page{}, refuse("InvalidInput", "%s", problem)
+		}
+		start := RecordSet{Name: name, Type: from.Type, Identifier: from.Identifier}
+		first, _ = slices.BinarySearchFunc(sets, start, compareSets)
+	}
+	if limit <= 0 || limit > maxListedSets {
+		limit = maxListedSets
+	}
+	end := min(first+limit, len(sets))
+	page := Page{Sets: slices.Clone(sets[first:end])}
+	if end < len(sets) {
+		next := sets[end]
+		page.Next = &Start{next.Name, next.Type, next.Identifier}
+	}
+	return page, nil
+}
+
+// byName are the zones in the order of ListHostedZonesByName: reversed name, then identifier.
+func (r *Route53) byName() []*zone {
+	zones := make([]*zone, 0, len(r.zones))
+	for _, z := range r.zones {
+		zones = append(zones, z)
+	}
+	slices.SortFunc(zones, func(a, b *zone) int {
+		return cmp.Or(strings.Compare(reversed(a.Name), reversed(b.Name)), strings.Compare(a.ID, b.ID))
+	})
+	return zones
+}
