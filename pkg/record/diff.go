@@ -22,8 +22,9 @@ func (s Set) Equal(o Set) bool {
 }
 
 // Diff returns the change from have to want, in the order of names. A change that is not empty also
-// replaces the control record, exactly as it was read, by one with the new generation. want is what
-// Guard returned: without its control record nothing changes. Sets of have that are not kept
+// replaces the control record, exactly as it was read, by one with the new generation, a value that no
+// other change ever has: else a base from before this change could match after it. want is what Guard
+// returned: without its control record nothing changes. Sets of have that are not kept
 // (see Keeps) stay out of it.
 func Diff(have, want []Set, generation string) Change {
 	i := slices.IndexFunc(want, isControl)
@@ -39,12 +40,9 @@ func Diff(have, want []Set, generation string) Change {
 	}
 	c := changes(old, want)
 	before, known := old[[2]string{want[i].Name, TXT}]
-	last, stamped := before.generation()
+	_, stamped := before.generation()
 	if c.Empty() && stamped && before.TTL == want[i].TTL && slices.Equal(before.withoutGeneration(), want[i].withoutGeneration()) {
 		return Change{}
-	}
-	if stamped && last == generation {
-		generation += "+" // the same value would let a base from before this change match after it
 	}
 	after := want[i]
 	after.Values = slices.Sorted(slices.Values(append(after.withoutGeneration(), generationPrefix+generation)))
