@@ -2,6 +2,7 @@ package awsfake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -137,7 +138,8 @@ func (a *Account) carryOut(service string, fault Fault, fn func(now time.Time) e
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	defer func() {
-		if refusal, ok := err.(*Error); ok { //nolint:errorlint // services return it bare
+		var refusal *Error
+		if errors.As(err, &refusal) {
 			a.refused[refusal.Code]++
 		}
 	}()

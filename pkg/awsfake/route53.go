@@ -195,7 +195,7 @@ func (r *Route53) GetChange(ctx context.Context, id string) (change ChangeInfo, 
 }
 
 func (r *Route53) change(id string, now time.Time) (ChangeInfo, error) {
-	change, ok := r.changes[id]
+	change, ok := r.changes[strings.TrimPrefix(id, "/change/")]
 	if !ok {
 		return ChangeInfo{}, &Error{Status: 404, Code: "NoSuchChange", Message: "Could not find resource with ID: " + id}
 	}

@@ -69,7 +69,7 @@ func (r *Route53) byName() []*zone {
 		zones = append(zones, z)
 	}
 	slices.SortFunc(zones, func(a, b *zone) int {
-		return cmp.Or(strings.Compare(reversed(a.Name), reversed(b.Name)), strings.Compare(a.ID, b.ID))
+		return cmp.Or(compareNames(a.Name, b.Name), strings.Compare(a.ID, b.ID))
 	})
 	return zones
 }

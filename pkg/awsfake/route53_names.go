@@ -2,7 +2,6 @@ package awsfake
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -97,17 +96,36 @@ func octal(s string) (byte, bool) {
 	return byte(n), n < 256
 }
 
-// reversed is the name in the order in which Route 53 lists: "k8s.demo.masters.".
-func reversed(name string) string {
-	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
-	slices.Reverse(labels)
-	return strings.Join(labels, ".") + "."
+// compareNames is Route 53's order of names: by the labels reversed, "k8s.demo.masters.", with the
+// final dot, which sorts after a hyphen.
+func compareNames(a, b string) int {
+	for a != b {
+		var x, y string
+		a, x = cutLast(a)
+		b, y = cutLast(b)
+		if x != y {
+			return strings.Compare(x+".", y+".")
+		}
+		if a == "" || b == "" {
+			return len(a) - len(b)
+		}
+	}
+	return 0
+}
+
+// cutLast cuts the last label off.
+func cutLast(name string) (rest, label string) {
+	name = strings.TrimSuffix(name, ".")
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		return name[:i], name[i+1:]
+	}
+	return "", name
 }
 
 // compareSets is Route 53's order of listing: reversed name, type, identifier.
 func compareSets(a, b RecordSet) int {
 	if a.Name != b.Name {
-		return strings.Compare(reversed(a.Name), reversed(b.Name))
+		return compareNames(a.Name, b.Name)
 	}
 	if a.Type != b.Type {
 		return strings.Compare(a.Type, b.Type)

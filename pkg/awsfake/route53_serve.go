@@ -187,7 +187,7 @@ func beforeName(name, id string) (func(*zone) bool, error) {
 	}
 	id = strings.TrimPrefix(id, "/hostedzone/")
 	return func(z *zone) bool {
-		order := strings.Compare(reversed(z.Name), reversed(normal))
+		order := compareNames(z.Name, normal)
 		return order < 0 || order == 0 && z.ID < id
 	}, nil
 }
