@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
@@ -15,6 +15,7 @@ import (
 const (
 	firstWait = 200 * time.Millisecond
 	lastWait  = 8 * time.Second
+	maxPaced  = 4
 )
 
 var errBudget = errors.New("this call has used up its budget of DNS requests; the next one goes on")
@@ -26,6 +27,7 @@ type call struct {
 	deadline time.Time // zero: none
 	log      *slog.Logger
 	report   Report
+	paced    int // how often it has let changes gather
 }
 
 // view is one reading: the records first, the fleet after, and what follows from the two.
@@ -76,14 +78,9 @@ func (r *call) reconcile(ctx context.Context) (view, error) {
 // read reads the records and then the fleet. The order is what makes a write of this view safe: the
 // fleet is at least as new as the generation that the write will replace.
 func (r *call) read(ctx context.Context) (view, error) {
-	have, err := retry(ctx, r, func() ([]record.Set, error) {
-		if err := r.spend(&r.report.Calls.ZoneReads); err != nil {
-			return nil, err
-		}
-		return r.c.Zone.Read(ctx, r.cluster)
-	})
+	v, err := r.readZone(ctx)
 	if err != nil {
-		return view{}, fmt.Errorf("reading the records: %w", err)
+		return v, fmt.Errorf("reading the records: %w", err)
 	}
 	fleet, err := retry(ctx, r, func() (record.Fleet, error) {
 		r.report.Calls.FleetReads++
@@ -92,16 +89,9 @@ func (r *call) read(ctx context.Context) (view, error) {
 	if err != nil {
 		return view{}, fmt.Errorf("reading the groups (nothing is changed from a partial reading): %w", err)
 	}
-	have = slices.DeleteFunc(have, func(s record.Set) bool { return !record.Keeps(s, r.cluster, r.c.Policy) })
-	v := view{have: have, fleet: fleet, known: true}
-	if text, ok := record.Generation(have, r.cluster); ok {
-		if v.at, err = parseGeneration(text); err != nil {
-			v.at, v.known = unread(r.c.Clock.Now()), false
-			r.log.WarnContext(ctx, "hooks wait until the next change has replaced the generation record", "error", err)
-		}
-	}
+	v.fleet = fleet
 	desired, problems := record.Desired(fleet, r.c.Policy, r.c.Zone.Limits())
-	want, more := record.Guard(desired, have, fleet, r.c.Policy)
+	want, more := record.Guard(desired, v.have, fleet, r.c.Policy)
 	v.want = want
 	r.report.Problems = append(problems, more...)
 	if err := r.report.Problems.Err(); err != nil {
@@ -110,37 +100,113 @@ func (r *call) read(ctx context.Context) (view, error) {
 	return v, nil
 }
 
-// change is the next batch on the way from have to want, and the generation that it commits.
-func (r *call) change(v view) (record.Change, generation) {
-	want := nextStep(v.have, v.want, r.c.Zone.Limits())
-	next := v.at.next(r.c.Clock.Now(), r.c.Nonce(), gone(v.have, want))
-	return record.Diff(v.have, want, next.String()), next
+// readZone reads the records when they have not been written a moment ago. Where they have, more changes
+// are likely to come at once: it lets them gather, and then reads again.
+func (r *call) readZone(ctx context.Context) (view, error) {
+	for {
+		have, err := retry(ctx, r, func() ([]record.Set, error) {
+			if err := r.spend(&r.report.Calls.ZoneReads); err != nil {
+				return nil, err
+			}
+			return r.c.Zone.Read(ctx, r.cluster)
+		})
+		if err != nil {
+			return view{}, err
+		}
+		v := r.parse(ctx, have)
+		d := r.pace(v.at)
+		if d <= 0 {
+			return v, nil
+		}
+		r.paced++
+		if err := r.c.Clock.Sleep(ctx, d); err != nil {
+			return v, err
+		}
+	}
+}
+
+// parse takes the generation out of the sets that were read.
+func (r *call) parse(ctx context.Context, have []record.Set) view {
+	v := view{have: have, known: true}
+	if text, ok := record.Generation(v.have, r.cluster); ok {
+		var err error
+		if v.at, err = parseGeneration(text); err != nil {
+			v.at, v.known = unread(r.c.Clock.Now()), false
+			r.log.WarnContext(ctx, "hooks wait until the next change has replaced the generation record", "error", err)
+		}
+	}
+	return v
+}
+
+// pace is how long to wait before the fleet is read; 0 is not at all. Nobody waits more than maxPaced
+// times, nor past half of the time that is left.
+func (r *call) pace(at generation) time.Duration {
+	d := at.committed.Add(r.c.Pace).Sub(r.c.Clock.Now())
+	if r.c.Pace < 0 || at.committed.IsZero() || d <= 0 || d > 2*r.c.Pace || r.paced >= maxPaced {
+		return 0
+	}
+	d += time.Duration(r.jitter() * float64(r.c.Pace) / 5)
+	if !r.deadline.IsZero() && d > r.deadline.Sub(r.c.Clock.Now())/2 {
+		return 0
+	}
+	return d
+}
+
+// change is the next batch on the way from have to want, and the generation that it commits; an empty
+// one is that the records are as they should be.
+func (r *call) change(v view) (record.Change, generation, error) {
+	next := v.at.next(r.c.Clock.Now(), strconv.FormatUint(r.c.Random(), 36), nil)
+	whole := record.Diff(v.have, v.want, next.String())
+	if whole.Empty() {
+		return whole, v.at, nil
+	}
+	part, _, err := whole.Fit(r.c.Zone.Limits())
+	if err != nil {
+		return whole, v.at, err
+	}
+	next = next.next(r.c.Clock.Now(), next.nonce, gone(r.ours(v.have), r.ours(part.Apply(v.have))))
+	part, _, err = record.Diff(v.have, v.want, next.String()).Fit(r.c.Zone.Limits())
+	return part, next, err
 }
 
 // write commits the view's change, if there is one, in as few batches as the service takes. The view
 // that it returns holds the generation that was sent last, and the records as committed.
 func (r *call) write(ctx context.Context, v view) (view, error) {
-	addresses := moved(v.have, v.want)
+	addresses := moved(r.ours(v.have), r.ours(v.want))
 	for {
-		if change, _ := r.change(v); change.Empty() {
-			return v, nil
-		}
-		r.report.Unannounced = addresses
 		change, err := retry(ctx, r, func() (record.Change, error) {
-			if err := r.spend(&r.report.Calls.ZoneWrites); err != nil {
-				return record.Change{}, err
+			change, next, err := r.change(v) // at every try, for the present time
+			if err != nil || change.Empty() {
+				return change, err
 			}
-			change, next := r.change(v) // again, for the present time
+			if err := r.spend(&r.report.Calls.ZoneWrites); err != nil {
+				return change, err
+			}
+			r.report.Unannounced = addresses
 			v.at, v.known = next, true
 			return change, r.c.Zone.CompareAndSwap(ctx, r.cluster, change.Remove, change.Create)
 		})
 		if err != nil {
 			return v, fmt.Errorf("writing the records: %w", err)
 		}
+		if change.Empty() {
+			return v, nil
+		}
 		r.report.Changed = true
-		v.have = replace(v.have, change.Remove, change.Create)
+		v.have = change.Apply(v.have)
 		r.log.InfoContext(ctx, "records changed", "removed", len(change.Remove), "created", len(change.Create))
 	}
+}
+
+// ours are the sets that are kept here; a zone may hold others'.
+func (r *call) ours(sets []record.Set) []record.Set {
+	var out []record.Set
+	for _, s := range sets {
+		if record.Keeps(s, r.cluster, r.c.Policy) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // summarize fills the report from the view in which the records are right.
@@ -181,9 +247,12 @@ func retry[T any](ctx context.Context, r *call, do func() (T, error)) (T, error)
 // cause at once, so that the caller can still tell about it.
 func (r *call) wait(ctx context.Context, n int, cause error) error {
 	d := min(lastWait, firstWait<<min(n-1, 10))
-	d = time.Duration(float64(d) * (0.5 + r.c.Jitter()/2))
+	d = time.Duration(float64(d) * (0.5 + r.jitter()/2))
 	if !r.deadline.IsZero() && r.c.Clock.Now().Add(d).After(r.deadline) {
 		return fmt.Errorf("no time is left to try again: %w", cause)
 	}
 	return r.c.Clock.Sleep(ctx, d)
 }
+
+// jitter is a number in [0, 1).
+func (r *call) jitter() float64 { return float64(r.c.Random()>>11) / (1 << 53) }

@@ -1,7 +1,6 @@
 package dnssync
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -22,10 +21,6 @@ const (
 	departureBuckets = 30
 	timeDigits       = 7
 )
-
-// generationLength is that of the longest generation: a version, two dots, a time, a nonce and the times
-// of departure.
-const generationLength = 2 + timeDigits + 1 + 13 + 1 + timeDigits*departureBuckets
 
 // generation is the value of the generation record. It is unique to one commit, which is what makes
 // the compare-and-swap safe against records that change and change back; and it is the only memory
@@ -104,9 +99,6 @@ func bucket(address string) int {
 	h.Write([]byte(address)) // never fails
 	return int(h.Sum32() % departureBuckets)
 }
-
-// newNonce is 64 random bits: two commits that replace the same generation must not look the same.
-func newNonce() string { return strings.ToLower(rand.Text()[:13]) }
 
 // addresses is every address that any of the sets publishes, with the number of sets that do.
 func addresses(sets []record.Set) map[string]int {

@@ -16,7 +16,7 @@ func (r *call) finishHooks(ctx context.Context, v view) error {
 	if r.c.Hooks == nil {
 		return nil
 	}
-	published := addresses(v.have)
+	published := addresses(r.ours(v.have))
 	var failures []error
 	for _, g := range v.fleet.Groups {
 		for _, m := range g.Members {

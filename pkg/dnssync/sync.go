@@ -42,12 +42,13 @@ type Config struct {
 	Margin time.Duration
 	// Settle is how much longer than the TTL a removed address may still be answered; zero: DefaultSettle.
 	Settle time.Duration
+	// Pace is how long after a write the next one may follow, so that a storm's changes are written
+	// together; zero: the TTL, since resolvers keep an answer as long anyway; negative: at once.
+	Pace time.Duration
 	// Budget is how many reads and writes of the zone one call may make; zero: DefaultBudget.
 	Budget int
-	// Jitter returns a number in [0, 1) to spread waiting with, and Nonce what makes a commit unlike
-	// any other; nil: random.
-	Jitter func() float64
-	Nonce  func() string
+	// Random spreads waiting and makes every commit unlike any other; nil: math/rand/v2's own.
+	Random func() uint64
 }
 
 // Syncer reconciles clusters. It holds no state: any number may run at once, in any number of
@@ -74,14 +75,14 @@ func New(c Config) (*Syncer, error) {
 	if c.Settle == 0 {
 		c.Settle = DefaultSettle
 	}
+	if c.Pace == 0 {
+		c.Pace = c.Policy.TTL
+	}
 	if c.Budget == 0 {
 		c.Budget = DefaultBudget
 	}
-	if c.Jitter == nil {
-		c.Jitter = rand.Float64
-	}
-	if c.Nonce == nil {
-		c.Nonce = newNonce
+	if c.Random == nil {
+		c.Random = rand.Uint64
 	}
 	return &Syncer{c: c}, nil
 }
@@ -112,7 +113,7 @@ func (s *Syncer) Sync(ctx context.Context, cluster string, pokes ...Poke) (Repor
 	return r.report, err
 }
 
-// Plan is what Sync would do now.
+// Plan is what Sync would do now. Change is the first batch of it, nearly always all.
 type Plan struct {
 	Have   []record.Set  `json:"have"`
 	Want   []record.Set  `json:"want"`
@@ -127,7 +128,10 @@ func (s *Syncer) Plan(ctx context.Context, cluster string) (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("planning the records of %s: %w", cluster, err)
 	}
-	change, _ := r.change(v)
+	change, _, err := r.change(v)
+	if err != nil {
+		return Plan{}, fmt.Errorf("planning the records of %s: %w", cluster, err)
+	}
 	r.report.Values = values(v.want)
 	return Plan{Have: v.have, Want: v.want, Change: change, Report: r.report}, nil
 }
