@@ -23,6 +23,8 @@ const (
 	generationPrefix = "generation="
 	groupPrefix      = "group="
 	vanishedPrefix   = "vanished="
+	// maxVanished is how many groups are remembered by name as missing; more are remembered by role.
+	maxVanished = 10
 )
 
 // ControlName is the name of the control record: "_hardtack.demo.k8s.".

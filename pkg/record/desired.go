@@ -22,6 +22,7 @@ func Desired(f Fleet, p Policy, l Limits) ([]Set, problem.List) {
 	in := listed(f, p, &found)
 	b := newBuilder(f.Cluster, p, l, &found)
 	b.control(f.Groups)
+	b.checkControl(len(f.Groups))
 	if p.Outputs.Roles {
 		for _, r := range role.All() {
 			b.addresses(string(r), in[r], privateAddrs)
@@ -110,6 +111,16 @@ func (b *builder) control(groups []Group) {
 		values = append(values, groupPrefix+groupKey(g.Role, g.Name))
 	}
 	b.add(controlLabel, TXT, values)
+}
+
+// checkControl makes sure that the control record has room for the groups, the owner, the generation and
+// the groups that a sweep may miss.
+func (b *builder) checkControl(groups int) {
+	if most := b.limits.SetValues - 2 - maxVanished; b.limits.SetValues > 0 && groups > most {
+		b.found.Add(problem.Problem{Rule: "too-many-groups", Field: "cluster",
+			Text: fmt.Sprintf("%d groups are more than the %d that the control record remembers, since the DNS service takes %d values in a set", groups, most, b.limits.SetValues),
+			Hint: "merge groups, or raise the DNS service's limit (BIND: max-records-per-type)"})
+	}
 }
 
 func (b *builder) api(masters []Member) {

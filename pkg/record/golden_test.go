@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,7 +109,7 @@ var goldens = []struct {
 			in("i-1", "::ffff:10.0.1.1"), in("i-2", "127.0.0.1"), in("i-3", "169.254.1.1"), in("i-4", "fd00::4"),
 			in("i-5", "192.0.2.1"), Member{InstanceID: "i-6", Lifecycle: InService, Healthy: true, Running: true}))},
 	}},
-	{name: "sharded", limits: Limits{SetValues: 4}, policy: func(p *Policy) { p.Subset = 3 }, steps: []step{
+	{name: "sharded", limits: Limits{BatchValues: 9}, policy: func(p *Policy) { p.Subset = 3 }, steps: []step{
 		{"six minions where a set takes four", demo(group(role.Minions, 6, in("i-1", "10.0.1.1"), in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3"), in("i-4", "10.0.1.4"), in("i-5", "10.0.1.5"), in("i-6", "10.0.1.6")))},
 		{"one drains while no other is healthy", demo(group(role.Minions, 6, unhealthy(in("i-1", "10.0.1.1")), in("i-2", "10.0.1.2").at(TerminatingWait)))},
 		{"four are one set again", demo(group(role.Minions, 4, in("i-1", "10.0.1.1"), in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3"), in("i-4", "10.0.1.4")))},
@@ -285,12 +286,34 @@ func TestDiffWithoutControlChangesNothing(t *testing.T) {
 	}
 }
 
+func TestManyGroups(t *testing.T) {
+	var old, renewed []Group
+	for i := range 60 {
+		old = append(old, Group{Name: fmt.Sprint("old", i), Cluster: "demo", Role: role.Minions, Desired: 1, Members: []Member{in(fmt.Sprint("i-", i), fmt.Sprint("10.0.1.", i+1))}})
+		renewed = append(renewed, Group{Name: fmt.Sprint("new", i), Cluster: "demo", Role: role.Minions, Desired: 1})
+	}
+	p := DefaultPolicy()
+	want, problems := Desired(demo(old...), p, bind)
+	have := commit(t, nil, Diff(nil, want, "one"))
+	desired, more := Desired(demo(renewed...), p, bind)
+	if err := append(problems, more...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	want, _ = Guard(desired, have, demo(renewed...), p)
+	if values := want[0].Values; len(values) > 100-1 || !slices.Contains(values, "vanished=minions/") {
+		t.Errorf("60 groups that become 60 others give a control record of %d values: %q", len(values), values)
+	}
+	if sets, problems := Desired(demo(append(old, renewed...)...), p, bind); sets != nil || problems.Err() == nil || problems[0].Rule != "too-many-groups" {
+		t.Errorf("120 groups where a set takes 100: %d sets, %v", len(sets), problems)
+	}
+}
+
 func TestEtcdIsNotSharded(t *testing.T) {
 	var members []Member
 	for i := range 5 {
 		members = append(members, in(fmt.Sprint("i-", i), fmt.Sprint("10.0.2.", i+1)))
 	}
-	sets, problems := Desired(demo(etcdGroup(5, members...)), DefaultPolicy(), Limits{SetValues: 4})
+	sets, problems := Desired(demo(etcdGroup(5, members...)), DefaultPolicy(), Limits{BatchValues: 9})
 	if sets != nil || problems.Err() == nil || problems[0].Rule != "too-many-values" || problems[0].Severity != problem.Error {
 		t.Errorf("Desired = %v, %v, want an error and no sets", sets, problems)
 	}

@@ -195,6 +195,13 @@ func (g *guard) real(sets []Set) bool {
 func (g *guard) control() {
 	s := first(g.want[controlLabel])
 	s.Values = slices.Clone(s.Values)
+	if len(g.missing) > maxVanished { // only that they are missing matters, so their roles are enough
+		for i, key := range g.missing {
+			g.missing[i] = string(keyRole(key)) + "/"
+		}
+		slices.Sort(g.missing)
+		g.missing = slices.Compact(g.missing)
+	}
 	for _, key := range g.missing {
 		s.Values = append(s.Values, vanishedPrefix+key)
 	}

@@ -20,11 +20,14 @@ import (
 type world struct {
 	*rand.Rand
 	ids   int
+	pace  int // machines that come or change in a turn
 	fleet Fleet
 }
 
 func newWorld(seed uint64) *world {
-	return &world{Rand: rand.New(rand.NewPCG(seed, 7)), fleet: Fleet{Cluster: "demo"}}
+	w := &world{Rand: rand.New(rand.NewPCG(seed, 7)), fleet: Fleet{Cluster: "demo"}}
+	w.pace = pick(w, 4, 16)
+	return w
 }
 
 func pick[T any](w *world, from ...T) T { return from[w.IntN(len(from))] }
@@ -35,7 +38,7 @@ func (w *world) turn() Fleet {
 		w.groups()
 	}
 	for i := range w.fleet.Groups {
-		for range w.IntN(4) {
+		for range w.IntN(w.pace) {
 			w.machines(&w.fleet.Groups[i])
 		}
 	}
@@ -72,7 +75,7 @@ func (w *world) machines(g *Group) {
 		w.ids++
 		m := Member{InstanceID: fmt.Sprint("i-", w.ids), Lifecycle: pick(w, PendingWait, InService, InService), Healthy: true, Running: true}
 		// A small space, so that addresses are given out again.
-		m.Private = netip.AddrFrom4([4]byte{10, 0, 0, byte(w.IntN(40))})
+		m.Private = netip.AddrFrom4([4]byte{10, 0, 0, byte(w.IntN(90))})
 		if w.IntN(3) == 0 {
 			m.Private6 = netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(w.IntN(40))})
 		}
@@ -117,7 +120,7 @@ func history(t testing.TB, seed uint64, turns int) {
 	p := DefaultPolicy()
 	p.Subset = 2
 	p.Outputs.APIInternal, p.Outputs.APIPublic = w.IntN(2) == 0, w.IntN(2) == 0
-	limits := Limits{SetValues: w.IntN(2) * 5, BatchValues: w.IntN(2) * 120}
+	limits := Limits{SetValues: w.IntN(2) * 17, BatchValues: w.IntN(2) * 200}
 	var have []Set
 	for turn := range turns {
 		f := w.turn()
@@ -274,148 +277,6 @@ func parseable(t testing.TB, s Set) {
 	}
 }
 
-// many is a fleet of n minions.
-func many(n int) Fleet {
-	g := group(role.Minions, n)
-	for i := range n {
-		g.Members = append(g.Members, Member{InstanceID: fmt.Sprintf("i-%017x", mix(uint64(i))), Lifecycle: InService, Healthy: true, Running: true,
-			Private: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), Private6: netip.AddrFrom16([16]byte{0: 0xfd, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)})})
-	}
-	return demo(g)
-}
-
-// The limits of the two services.
-var (
-	route53 = Limits{SetValues: 400, BatchValues: 1000, BatchCharacters: 32000}
-	bind    = Limits{SetValues: 100}
-)
-
-func sharded(t testing.TB, f Fleet, l Limits) (shards map[string]string, subset []string, count string) {
-	t.Helper()
-	sets, problems := Desired(f, DefaultPolicy(), l)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	shards = map[string]string{}
-	for _, s := range sets {
-		k, r := identify(s, "demo.k8s.")
-		switch {
-		case k == shard && s.Type == A:
-			for _, v := range s.Values {
-				if shards[v] != "" {
-					t.Errorf("%s is in %s and %s", v, shards[v], s.Name)
-				}
-				shards[v] = s.Name
-			}
-			if len(s.Values) > l.SetValues {
-				t.Errorf("%s has %d values", s.Name, len(s.Values))
-			}
-		case k == primary && r == role.Minions && s.Type == A:
-			subset = s.Values
-		case k == primary && r == role.Minions && s.Type == TXT:
-			count = strings.Join(s.Values, " ")
-		}
-	}
-	return shards, subset, count
-}
-
-// TestShards grows a cluster by one machine at a time: each lists every machine once, and a step moves
-// no address between shards, but to new shards where their number has grown.
-func TestShards(t *testing.T) {
-	for _, tt := range []struct {
-		limits   Limits
-		from, to int
-	}{{route53, 395, 420}, {bind, 95, 300}, {route53, 1590, 1610}, {bind, 9995, 10000}} {
-		old, oldSubset, oldCount := sharded(t, many(tt.from), tt.limits)
-		for n := tt.from + 1; n <= tt.to; n++ {
-			shards, subset, count := sharded(t, many(n), tt.limits)
-			if len(shards) == 0 {
-				if len(subset) != n || count != "" || n > tt.limits.SetValues {
-					t.Fatalf("%d machines: no shards, %d addresses, TXT %q", n, len(subset), count)
-				}
-				continue
-			}
-			if !strings.HasPrefix(count, fmt.Sprintf("count=%d shards=", n)) || len(shards) != n || len(subset) != DefaultSubset {
-				t.Fatalf("%d machines: %d in shards, %d in the subset, TXT %q", n, len(shards), len(subset), count)
-			}
-			if len(old) > 0 {
-				grown := strings.TrimPrefix(count, fmt.Sprintf("count=%d ", n)) != strings.TrimPrefix(oldCount, fmt.Sprintf("count=%d ", n-1))
-				for v, name := range old {
-					if shards[v] != name && (!grown || slices.Contains(slices.Collect(mapValues(old)), shards[v])) {
-						t.Errorf("at %d machines %s moves from %s to %s", n, v, name, shards[v])
-					}
-				}
-				if gone := slices.DeleteFunc(slices.Clone(oldSubset), func(v string) bool { return slices.Contains(subset, v) }); len(gone) > 1 {
-					t.Errorf("at %d machines the subset loses %v", n, gone)
-				}
-			}
-			old, oldSubset, oldCount = shards, subset, count
-		}
-	}
-}
-
-func mapValues(m map[string]string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, v := range m {
-			if !yield(v) {
-				return
-			}
-		}
-	}
-}
-
-// TestLargeChange takes a cluster from nothing to 10,000 machines and back to 10 in batches that Route
-// 53 accepts, and has every announced shard exist in between.
-func TestLargeChange(t *testing.T) {
-	var have []Set
-	for _, n := range []int{300, 10000, 700, 10} {
-		desired, _ := Desired(many(n), DefaultPolicy(), route53)
-		want, _ := Guard(desired, have, many(n), DefaultPolicy())
-		batches := 0
-		for more := true; more; batches++ {
-			var part Change
-			var err error
-			if part, more, err = Diff(have, want, fmt.Sprint(n, "-", batches)).Fit(route53); err != nil {
-				t.Fatal(err)
-			}
-			if values, characters := part.size(); values > 1000 || characters > 32000 {
-				t.Errorf("a batch of %d values and %d characters", values, characters)
-			}
-			have = commit(t, have, part)
-			announced(t, have)
-		}
-		t.Logf("to %d machines: %d batches", n, batches)
-		if diff := gocmp.Diff(withoutGenerations(want), withoutGenerations(have)); diff != "" {
-			t.Errorf("%d machines are not published:\n%.2000s", n, diff)
-		}
-	}
-}
-
-func announced(t testing.TB, have []Set) {
-	t.Helper()
-	names := map[string]bool{}
-	shards := 0
-	for _, s := range have {
-		names[s.Name] = true
-		if n := s.valuesWith(shardsPrefix); len(n) > 0 {
-			fmt.Sscan(n[0], &shards)
-		}
-	}
-	for i := range shards {
-		if !names[fmt.Sprintf("minions-%d.demo.k8s.", i)] {
-			t.Errorf("%d shards are announced and number %d is not there", shards, i)
-		}
-	}
-}
-
-func TestFitRefuses(t *testing.T) {
-	desired, _ := Desired(many(50), DefaultPolicy(), Limits{})
-	_, _, err := Diff(nil, desired, "g").Fit(Limits{BatchValues: 20})
-	if err == nil || !strings.Contains(err.Error(), "minions.demo.k8s.") {
-		t.Errorf("50 values in a batch of 20: %v, want an error that names the record", err)
-	}
-}
-
 func FuzzHistory(f *testing.F) {
 	f.Add(uint64(1), 3)
 	f.Fuzz(func(t *testing.T, seed uint64, turns int) { history(t, seed, max(0, turns%40)) })
@@ -442,35 +303,4 @@ func FuzzNames(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkDesired(b *testing.B) {
-	for _, n := range []int{100, 1000, 10000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			f, p := many(n), DefaultPolicy()
-			for b.Loop() {
-				if sets, _ := Desired(f, p, route53); len(sets) == 0 {
-					b.Fatal("no sets")
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkSweep is a whole decision when nothing has changed: the idle sweep.
-func BenchmarkSweep(b *testing.B) {
-	for _, n := range []int{100, 1000, 10000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			f, p := many(n), DefaultPolicy()
-			desired, _ := Desired(f, p, route53)
-			have := Diff(nil, desired, "g").Create
-			for b.Loop() {
-				desired, _ := Desired(f, p, route53)
-				want, _ := Guard(desired, have, f, p)
-				if c := Diff(have, want, "h"); !c.Empty() {
-					b.Fatal("a change")
-				}
-			}
-		})
-	}
 }
