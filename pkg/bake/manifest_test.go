@@ -2,9 +2,6 @@ package bake
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,13 +10,12 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/go-cmp/cmp"
 	"github.com/package-url/packageurl-go"
+	"gotest.tools/v3/golden"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
 )
-
-var update = flag.Bool("update", false, "write the golden files again")
 
 // described is a job that no target is needed for, and the packages that a target could have.
 func described(t *testing.T) (Job, System, []Package) {
@@ -66,19 +62,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, got := range map[string][]byte{"image.json": manifest, "sbom.cdx.json": bill} {
-		golden := filepath.Join("testdata", name)
-		if *update {
-			if err := os.WriteFile(golden, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(string(want), string(got)); d != "" {
-			t.Errorf("%s (-want +got; -update writes it again):\n%s", name, d)
-		}
+		golden.Assert(t, string(got), name)
 	}
 }
 

@@ -2,7 +2,6 @@ package component
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,9 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func parseGood(t *testing.T) *Lock {
 	t.Helper()
@@ -25,22 +23,6 @@ func parseGood(t *testing.T) *Lock {
 		t.Fatalf("good.yaml has problems: %v", problems.Err())
 	}
 	return l
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got, -update writes it anew):\n%s", file, diff)
-	}
 }
 
 // Every finding is listed, with its line and its field.
@@ -59,7 +41,7 @@ func TestParseProblems(t *testing.T) {
 			for _, p := range problems {
 				b.WriteString(p.String() + "\n")
 			}
-			golden(t, filepath.Join("testdata", name+".golden"), b.String())
+			golden.Assert(t, b.String(), name+".golden")
 		})
 	}
 }

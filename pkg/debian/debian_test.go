@@ -1,7 +1,6 @@
 package debian
 
 import (
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,10 +10,8 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 )
-
-var update = flag.Bool("update", false, "write golden files instead of comparing")
 
 func TestCommand(t *testing.T) {
 	for name, o := range map[string]Options{
@@ -29,19 +26,7 @@ func TestCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.Join(o.command("ROOT"), "\n") + "\n"
-		golden := filepath.Join("testdata", name+".golden")
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		golden.Assert(t, got, name+".golden")
 	}
 	if _, err := (Options{Arch: "riscv64"}).complete(); err == nil {
 		t.Error("riscv64 was taken")

@@ -2,16 +2,11 @@ package disk
 
 import (
 	"crypto/sha256"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 )
-
-var update = flag.Bool("update", false, "write golden files instead of comparing")
 
 func TestPlanFollowsFromContent(t *testing.T) {
 	one, err := Plan(8<<30, sha256.Sum256([]byte("one")))
@@ -53,19 +48,7 @@ func TestTexts(t *testing.T) {
 			"--- sfdisk", l.table(m), "--- fstab", l.fstab(), "--- entry", e.entry(false),
 			"--- entry with initrd", e.entry(true), "--- syslinux", e.syslinux(true),
 		}, "\n")
-		golden := filepath.Join("testdata", arch+".golden")
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", arch, diff)
-		}
+		golden.Assert(t, got, arch+".golden")
 	}
 	if _, err := machineOf("riscv64"); err == nil {
 		t.Error("riscv64 was taken")

@@ -1,17 +1,14 @@
 package qemu
 
 import (
-	"flag"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestArgs(t *testing.T) {
 	t.Parallel()
@@ -51,24 +48,8 @@ func TestArgs(t *testing.T) {
 			}
 			// One option a line, as people read them.
 			got := strings.ReplaceAll(strings.Join(c.config.withDefaults().args(c.host, "/run/machine"), " "), " -", "\n-") + "\n"
-			golden(t, filepath.Join("testdata", "args-"+name+".txt"), got)
+			golden.Assert(t, got, "args-"+name+".txt")
 		})
-	}
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
 }
 

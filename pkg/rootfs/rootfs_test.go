@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,12 +16,10 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
 )
-
-var update = flag.Bool("update", false, "write the golden files again")
 
 // inputs has something of every kind.
 func inputs() rootfs.Inputs {
@@ -62,19 +59,7 @@ func compose(tb testing.TB, in rootfs.Inputs) *rootfs.Tree {
 func TestListing(t *testing.T) {
 	tree := compose(t, inputs())
 	got := tree.Listing() + "digest " + tree.Digest() + "\n"
-	golden := filepath.Join("testdata", "listing.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("the tree is another than in %s (-want +got; -update writes it again):\n%s", golden, d)
-	}
+	golden.Assert(t, got, "listing.txt")
 }
 
 func TestOrderOfInputsDoesNotShow(t *testing.T) {

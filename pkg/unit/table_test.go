@@ -10,6 +10,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
 	"github.com/hardtack/packer-plugin-hardtack/units"
+
+	"gotest.tools/v3/golden"
 )
 
 // contract is the seed's role table, with etcd as a role of its own and what a minion needs besides.
@@ -87,7 +89,7 @@ func TestTableJSON(t *testing.T) {
 	if strings.Contains(string(data), "null") {
 		t.Error("the JSON has a null, where readers expect a list")
 	}
-	golden(t, "testdata/table.golden.json", string(data)+"\n")
+	golden.Assert(t, string(data)+"\n", "table.golden.json")
 }
 
 // TestRoleFilesOfTheSeed sees to it that the units take the seed's role file word for word: each of its

@@ -1,7 +1,6 @@
 package unit_test
 
 import (
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,31 +10,12 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares text with a file, or writes it with -update.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("reading the golden file (write it with -update): %v", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not what it was (-want +got):\n%s", file, diff)
-	}
-}
 
 // paths is a tree of the listed paths.
 type paths []string
@@ -61,7 +41,7 @@ func TestLintBadUnits(t *testing.T) {
 			for _, p := range found {
 				b.WriteString("[" + p.Rule + "] " + p.String() + "\n")
 			}
-			golden(t, filepath.Join(dir, "findings.golden"), b.String())
+			golden.Assert(t, b.String(), filepath.Join("bad", filepath.Base(dir), "findings.golden"))
 		})
 	}
 }

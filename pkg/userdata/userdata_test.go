@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,11 +13,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // TestParseGolden parses every testdata/*.in and compares what comes of it, files and findings, with
 // the file beside it.
@@ -32,14 +30,7 @@ func TestParseGolden(t *testing.T) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			result, findings := Parse(read(t, input))
 			got := listing(result, findings)
-			if *update {
-				if err := os.WriteFile(name+".golden", []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(read(t, name+".golden")), got); diff != "" {
-				t.Errorf("-want +got\n%s", diff)
-			}
+			golden.Assert(t, got, filepath.Base(name)+".golden")
 		})
 	}
 }
