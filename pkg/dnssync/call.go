@@ -39,6 +39,7 @@ type view struct {
 	// then nothing can be said about when an address left.
 	at    generation
 	known bool
+	burst int // of a write that follows on this reading
 }
 
 // reconcile reads and writes until the records are as they should be, and returns the view in which
@@ -93,6 +94,7 @@ func (r *call) read(ctx context.Context) (view, error) {
 	desired, problems := record.Desired(fleet, r.c.Policy, r.c.Zone.Limits())
 	want, more := record.Guard(desired, v.have, fleet, r.c.Policy)
 	v.want = want
+	v.burst = v.at.burstAt(r.c.Clock.Now(), r.c.Pace, moved(r.ours(v.have), r.ours(want)))
 	r.report.Problems = append(problems, more...)
 	if err := r.report.Problems.Err(); err != nil {
 		return view{}, fmt.Errorf("computing the records (nothing was changed): %w", err)
@@ -139,13 +141,15 @@ func (r *call) parse(ctx context.Context, have []record.Set) view {
 }
 
 // pace is how long to wait before the fleet is read; 0 is not at all. Nobody waits more than maxPaced
-// times, nor past half of the time that is left.
+// times, nor past half of the time that is left. The spread lets one of two that wait go first, so
+// that the other sees its write.
 func (r *call) pace(at generation) time.Duration {
-	d := at.committed.Add(r.c.Pace).Sub(r.c.Clock.Now())
-	if r.c.Pace < 0 || at.committed.IsZero() || d <= 0 || d > 2*r.c.Pace || r.paced >= maxPaced {
+	pace := at.pace(r.c.Pace)
+	d := at.committed.Add(pace).Sub(r.c.Clock.Now())
+	if r.c.Pace < 0 || at.committed.IsZero() || d <= 0 || d > 2*pace || r.paced >= maxPaced {
 		return 0
 	}
-	d += time.Duration(r.jitter() * float64(r.c.Pace) / 5)
+	d += time.Duration(r.jitter() * float64(r.c.Pace) / 2)
 	if !r.deadline.IsZero() && d > r.deadline.Sub(r.c.Clock.Now())/2 {
 		return 0
 	}
@@ -155,6 +159,7 @@ func (r *call) pace(at generation) time.Duration {
 // change is the next batch on the way from have to want, and the generation that it commits; an empty
 // one is that the records are as they should be.
 func (r *call) change(v view) (record.Change, generation, error) {
+	v.at.burst = v.burst
 	next := v.at.next(r.c.Clock.Now(), strconv.FormatUint(r.c.Random(), 36), nil)
 	whole := record.Diff(v.have, v.want, next.String())
 	if whole.Empty() {

@@ -20,6 +20,10 @@ const generationVersion = "1"
 const (
 	departureBuckets = 30
 	timeDigits       = 7
+	// maxBurst bounds how far writes that follow each other spread out.
+	maxBurst = 4
+	// stormAddresses is how many changed addresses in one write are part of a storm.
+	stormAddresses = 4
 )
 
 // generation is the value of the generation record. It is unique to one commit, which is what makes
@@ -27,6 +31,7 @@ const (
 // that the reconcile has: when the records last changed, and when an address last left them.
 type generation struct {
 	committed time.Time // whole seconds
+	burst     int       // how many writes before this one followed each other closely, up to maxBurst
 	nonce     string
 	left      [departureBuckets]int64 // Unix seconds; 0 for never
 }
@@ -37,16 +42,19 @@ var errGeneration = errors.New("the generation record is not one that this versi
 func parseGeneration(text string) (generation, error) {
 	var g generation
 	fields := strings.Split(text, ".")
-	if len(fields) != 4 || fields[0] != generationVersion || len(fields[3]) != timeDigits*departureBuckets {
+	if len(fields) != 5 || fields[0] != generationVersion || len(fields[4]) != timeDigits*departureBuckets {
 		return g, fmt.Errorf("reading %q: %w", text, errGeneration)
 	}
 	committed, err := strconv.ParseInt(fields[1], 36, 64)
 	if err != nil {
 		return g, fmt.Errorf("reading the time in %q: %w", text, errGeneration)
 	}
-	g.committed, g.nonce = time.Unix(committed, 0).UTC(), fields[2]
+	if g.burst, err = strconv.Atoi(fields[2]); err != nil || g.burst < 0 || g.burst > maxBurst {
+		return g, fmt.Errorf("reading the burst in %q: %w", text, errGeneration)
+	}
+	g.committed, g.nonce = time.Unix(committed, 0).UTC(), fields[3]
 	for i := range g.left {
-		if g.left[i], err = strconv.ParseInt(fields[3][timeDigits*i:timeDigits*(i+1)], 36, 64); err != nil {
+		if g.left[i], err = strconv.ParseInt(fields[4][timeDigits*i:timeDigits*(i+1)], 36, 64); err != nil {
 			return generation{}, fmt.Errorf("reading the departures in %q: %w", text, errGeneration)
 		}
 	}
@@ -56,7 +64,7 @@ func parseGeneration(text string) (generation, error) {
 // String is one TXT string, without characters that a zone file would escape.
 func (g generation) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s.%s.%s.", generationVersion, strconv.FormatInt(g.committed.Unix(), 36), g.nonce)
+	fmt.Fprintf(&b, "%s.%s.%d.%s.", generationVersion, strconv.FormatInt(g.committed.Unix(), 36), g.burst, g.nonce)
 	for _, at := range g.left {
 		digits := strconv.FormatInt(at, 36)
 		b.WriteString(strings.Repeat("0", timeDigits-len(digits)) + digits)
@@ -64,10 +72,28 @@ func (g generation) String() string {
 	return b.String()
 }
 
+// pace is how long after this write the next one may follow: longer and longer while changes go on.
+func (g generation) pace(first time.Duration) time.Duration {
+	return first * time.Duration(max(1, g.burst))
+}
+
+// burstAt is the burst that a write at now belongs to that changes so many addresses. A few do not
+// make a storm: they are worth a write of their own.
+func (g generation) burstAt(now time.Time, first time.Duration, addresses int) int {
+	switch {
+	case g.committed.IsZero(), now.Sub(g.committed) > 2*g.pace(first)+first:
+		return 0
+	case addresses < stormAddresses:
+		return g.burst
+	default:
+		return min(g.burst+1, maxBurst)
+	}
+}
+
 // next is the generation of a commit at now that removes these addresses from every record.
 func (g generation) next(now time.Time, nonce string, gone []string) generation {
 	up := now.UTC().Add(time.Second - 1).Truncate(time.Second) // an address never seems to have left early
-	n := generation{committed: up, nonce: nonce, left: g.left}
+	n := generation{committed: up, burst: g.burst, nonce: nonce, left: g.left}
 	for _, address := range gone {
 		b := bucket(address)
 		n.left[b] = max(n.left[b], up.Unix())

@@ -43,7 +43,8 @@ type Config struct {
 	// Settle is how much longer than the TTL a removed address may still be answered; zero: DefaultSettle.
 	Settle time.Duration
 	// Pace is how long after a write the next one may follow, so that a storm's changes are written
-	// together; zero: the TTL, since resolvers keep an answer as long anyway; negative: at once.
+	// together; zero: the TTL, since resolvers keep an answer as long anyway; negative: at once. While
+	// changes go on and on it grows to four times as long.
 	Pace time.Duration
 	// Budget is how many reads and writes of the zone one call may make; zero: DefaultBudget.
 	Budget int
