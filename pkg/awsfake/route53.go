@@ -20,7 +20,8 @@ const (
 	maxListedSets  = 300 // API reference, ListResourceRecordSets
 	maxListedZones = 100 // API reference, ListHostedZonesByName
 
-	// keptVersions bounds what a zone remembers of its past for Resolve and History.
+	// keptVersions is how many batches of its past a zone remembers at least, for Resolve and History;
+	// it forgets when there are twice as many.
 	keptVersions = 10_000
 )
 
@@ -225,7 +226,7 @@ func (r *Route53) remove(id string, now time.Time) (ChangeInfo, error) {
 	return r.submitted(now), nil
 }
 
-// History is what the zone held after each of its latest 10,000 batches, the creation included, the
+// History is what the zone held after each of its latest batches (10,000 at least, the creation included), the
 // newest last. It is no API call.
 func (r *Route53) History(zoneID string) ([]Version, error) {
 	r.account.mu.Lock()

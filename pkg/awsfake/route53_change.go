@@ -43,7 +43,7 @@ func (r *Route53) apply(zoneID string, changes []Change, now time.Time) (ChangeI
 	if err != nil {
 		return ChangeInfo{}, err
 	}
-	b := batch{zone: z.Name, sets: slices.Clone(z.sets()), done: map[string]string{}}
+	b := trial{zone: z.Name, sets: slices.Clone(z.sets()), done: map[string]string{}}
 	for _, c := range changes {
 		b.change(c)
 	}
@@ -52,8 +52,8 @@ func (r *Route53) apply(zoneID string, changes []Change, now time.Time) (ChangeI
 		return ChangeInfo{}, invalidBatch(b.problems)
 	}
 	z.versions = append(z.versions, Version{Committed: now, Sets: b.sets})
-	if len(z.versions) > keptVersions {
-		z.versions = slices.Delete(z.versions, 0, len(z.versions)-keptVersions)
+	if len(z.versions) > 2*keptVersions {
+		z.versions = slices.Clone(z.versions[keptVersions:])
 	}
 	z.busy = now.Add(r.processing)
 	return r.submitted(now), nil
@@ -142,8 +142,8 @@ func checkForm(number int, c Change) error {
 	return nil
 }
 
-// batch is a zone's contents while a batch is tried on them.
-type batch struct {
+// trial is a zone's contents while a batch is tried on them.
+type trial struct {
 	zone string
 	sets []RecordSet
 	// done is the action that a set has already seen in this batch, by its key.
@@ -151,7 +151,7 @@ type batch struct {
 	problems []string
 }
 
-func (b *batch) change(c Change) {
+func (b *trial) change(c Change) {
 	s := c.Set
 	key := s.Name + " " + s.Type + " " + s.Identifier
 	// A set may be replaced within a batch, by DELETE and then CREATE; any other pair is refused.
@@ -182,7 +182,7 @@ func (b *batch) change(c Change) {
 }
 
 // fits refuses a set beside one with which it cannot be.
-func (b *batch) fits(s RecordSet) bool {
+func (b *trial) fits(s RecordSet) bool {
 	for _, other := range b.sets {
 		if other.Name != s.Name || other.Type == s.Type && other.Identifier != "" && s.Identifier != "" {
 			continue
@@ -203,7 +203,7 @@ func (b *batch) fits(s RecordSet) bool {
 }
 
 // checkApex refuses a batch that takes the zone's own SOA or NS away.
-func (b *batch) checkApex() {
+func (b *trial) checkApex() {
 	has := func(kind string) bool {
 		return slices.ContainsFunc(b.sets, func(s RecordSet) bool { return s.Name == b.zone && s.Type == kind })
 	}
@@ -215,7 +215,7 @@ func (b *batch) checkApex() {
 	}
 }
 
-func (b *batch) problem(format string, args ...any) {
+func (b *trial) problem(format string, args ...any) {
 	b.problems = append(b.problems, fmt.Sprintf(format, args...))
 }
 
