@@ -26,6 +26,12 @@ type Options struct {
 	Propagation time.Duration
 	// Processing is how long after a batch its zone answers another with PriorRequestNotComplete.
 	Processing time.Duration
+	// EC2 and AutoScaling set how machines and groups move.
+	EC2         EC2Options
+	AutoScaling AutoScalingOptions
+	// Deliver decides what becomes of an event: one arrival after each delay, none for a lost one, two for a
+	// duplicate. It runs with the account locked. Nil delivers every event once, at once.
+	Deliver func(Event) []time.Duration
 }
 
 // Account is one AWS account in one region. Its methods may be called by several goroutines.
@@ -34,6 +40,7 @@ type Account struct {
 	faults   Faults
 	services map[string]endpoint
 	route53  *Route53
+	regional *regional
 
 	// mu is held while a call is carried out: all services' state is behind it.
 	mu       sync.Mutex
@@ -64,6 +71,7 @@ func New(o Options) *Account {
 			a.buckets[service] = newBucket(rate, a.clock.Now())
 		}
 	}
+	a.regional = newRegional(a, o)
 	a.services = a.endpoints(o)
 	return a
 }
@@ -150,6 +158,8 @@ func (a *Account) carryOut(service string, fault Fault, fn func(now time.Time) e
 	if b := a.buckets[service]; b != nil && !b.take(now) {
 		return Throttled()
 	}
+	a.regional.agenda.run(now)
+	defer a.regional.agenda.run(now)
 	return fn(now)
 }
 

@@ -1,0 +1,223 @@
+package awsfake
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// What a lifecycle action may end with.
+const (
+	Continue = "CONTINUE"
+	Abandon  = "ABANDON"
+)
+
+// The limits of hooks (API reference, PutLifecycleHook: 30 to 7200 s, 3600 by default, in all 48 h or a
+// hundred heartbeats).
+const (
+	minHeartbeat     = 30 * time.Second
+	maxHeartbeat     = 7200 * time.Second
+	defaultHeartbeat = 3600 * time.Second
+	maxHold          = 48 * time.Hour
+	maxHeartbeats    = 100
+)
+
+// Hook is a lifecycle hook. Zero values are the API's defaults: one hour, ABANDON.
+type Hook struct {
+	Name       string
+	Transition string // "autoscaling:EC2_INSTANCE_LAUNCHING" or "…_TERMINATING"
+	Heartbeat  time.Duration
+	Default    string
+	Metadata   string
+	Target     string
+	Role       string
+}
+
+// action is one hook that one instance waits for.
+type action struct {
+	hook  Hook
+	token string
+	// until is when the default result is taken, limit how far heartbeats can move that.
+	until, limit time.Time
+}
+
+// PutHook adds or replaces a hook of a group. Instances that wait already are not touched.
+func (s *AutoScaling) PutHook(name string, h Hook) (err error) {
+	s.account.locked(func() { err = s.putHook(name, h) })
+	return err
+}
+
+func (s *AutoScaling) putHook(name string, h Hook) error {
+	g, err := s.find(name)
+	if err != nil {
+		return err
+	}
+	if old, ok := g.hooks[h.Name]; ok && h.Transition == "" {
+		h.Transition = old.Transition
+	}
+	if h.Heartbeat == 0 {
+		h.Heartbeat = defaultHeartbeat
+	}
+	if h.Default == "" {
+		h.Default = Abandon
+	}
+	switch {
+	case h.Name == "":
+		return malformed("LifecycleHookName is required")
+	case h.Transition != transitionLaunching && h.Transition != transitionTerminating:
+		return malformed("Invalid LifecycleTransition: %s", h.Transition)
+	case h.Heartbeat < minHeartbeat || h.Heartbeat > maxHeartbeat:
+		return malformed("HeartbeatTimeout must be between %d and %d seconds", int(minHeartbeat.Seconds()), int(maxHeartbeat.Seconds()))
+	case h.Default != Continue && h.Default != Abandon:
+		return malformed("Invalid DefaultResult: %s", h.Default)
+	}
+	g.hooks[h.Name] = h
+	return nil
+}
+
+// hold makes an instance wait for the hooks of a transition, or go on where there is none.
+func (s *AutoScaling) hold(g *group, i *instance, transition string) {
+	var hooks []Hook
+	for _, name := range sortedKeys(g.hooks) {
+		if g.hooks[name].Transition == transition {
+			hooks = append(hooks, g.hooks[name])
+		}
+	}
+	if len(hooks) == 0 {
+		s.finish(g, i)
+		return
+	}
+	i.actions = map[string]*action{}
+	for _, h := range hooks {
+		s.serial++
+		a := &action{hook: h, token: uuidOf("token", s.serial), until: s.now().Add(h.Heartbeat), limit: s.now().Add(min(maxHold, maxHeartbeats*h.Heartbeat))}
+		i.actions[h.Name] = a
+	}
+	s.move(g, i, i.State+":Wait")
+	for _, h := range hooks {
+		a := i.actions[h.Name]
+		s.watch(g, i, a)
+		detailType := EventLaunchAction
+		if transition == transitionTerminating {
+			detailType = EventTerminateAction
+		}
+		s.account.regional.events.emit(detailType, []string{g.arn}, actionDetail{
+			LifecycleActionToken: a.token, AutoScalingGroupName: g.Name, LifecycleHookName: h.Name, EC2InstanceID: i.ID,
+			LifecycleTransition: transition, NotificationMetadata: h.Metadata, route: i.route,
+		})
+	}
+}
+
+// watch takes an action's default result once its time is over.
+func (s *AutoScaling) watch(g *group, i *instance, a *action) {
+	s.later(i, a.until.Sub(s.now()), func() {
+		switch {
+		case i.actions[a.hook.Name] != a:
+		case s.now().Before(a.until):
+			s.watch(g, i, a)
+		default:
+			s.complete(g, i, a, a.hook.Default)
+		}
+	})
+}
+
+// complete ends an action. ABANDON ends the instance's other actions too.
+func (s *AutoScaling) complete(g *group, i *instance, a *action, result string) {
+	delete(i.actions, a.hook.Name)
+	if result == Abandon {
+		i.actions = map[string]*action{}
+	}
+	s.show(g)
+	if len(i.actions) > 0 {
+		return
+	}
+	if result == Abandon && a.hook.Transition == transitionLaunching {
+		s.abandon(g, i, a)
+		return
+	}
+	s.move(g, i, strings.TrimSuffix(i.State, ":Wait")+":Proceed")
+	s.later(i, s.options.Step, func() { s.finish(g, i) })
+}
+
+// abandon ends an instance whose launch was given up; the group will launch another. Whether hooks on
+// termination are run then, AWS does not say in so many words; they are, which is the harder case.
+func (s *AutoScaling) abandon(g *group, i *instance, a *action) {
+	message := fmt.Sprintf("Instance failed to complete user's Lifecycle Action: Lifecycle Action with token %s was abandoned: Lifecycle Action Completed with ABANDON Result", a.token)
+	s.announce(EventLaunchFailed, g, i, eventStatusFailed, message)
+	s.terminate(g, i)
+	s.settle(g)
+}
+
+// launched goes on once a machine has been started: its hooks, then service.
+func (s *AutoScaling) launched(g *group, i *instance) { s.hold(g, i, transitionLaunching) }
+
+// finish ends a transition that nothing holds any more.
+func (s *AutoScaling) finish(g *group, i *instance) {
+	state := strings.TrimSuffix(i.State, ":Proceed")
+	switch {
+	case i.route.Destination == originPool:
+		s.poolReady(g, i)
+	case state == StatePending:
+		s.move(g, i, StateInService)
+		if i.route.Origin != "" {
+			s.announce(EventLaunch, g, i, eventStatusInProgress, "")
+		}
+	default:
+		s.move(g, i, strings.TrimSuffix(state, StateTerminating)+StateTerminated)
+		s.ec2().terminate(i.ID)
+		s.announce(EventTerminate, g, i, eventStatusInProgress, "")
+	}
+	s.settle(g)
+}
+
+// findAction finds the action that a call means: by its token, else by the instance's id.
+func (s *AutoScaling) findAction(name, hook, token, id string) (*group, *instance, *action, error) {
+	g, err := s.find(name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if token == "" && id == "" {
+		return nil, nil, nil, malformed("Either LifecycleActionToken or InstanceId must be given")
+	}
+	for _, i := range g.instances {
+		a, ok := i.actions[hook]
+		if ok && (token != "" && a.token == token || token == "" && i.ID == id) {
+			return g, i, a, nil
+		}
+	}
+	if token != "" {
+		return nil, nil, nil, malformed("No active Lifecycle Action found with token %s", token)
+	}
+	return nil, nil, nil, malformed("No active Lifecycle Action found with instance ID %s", id)
+}
+
+// Complete ends the lifecycle action that an instance waits for, with CONTINUE or ABANDON.
+func (s *AutoScaling) Complete(groupName, hook, id, result string) (err error) {
+	s.account.locked(func() { err = s.completeCall(groupName, hook, "", id, result) })
+	return err
+}
+
+func (s *AutoScaling) completeCall(name, hook, token, id, result string) error {
+	if result != Continue && result != Abandon {
+		return malformed("LifecycleActionResult must be CONTINUE or ABANDON, is %q", result)
+	}
+	g, i, a, err := s.findAction(name, hook, token, id)
+	if err != nil {
+		return err
+	}
+	s.complete(g, i, a, result)
+	return nil
+}
+
+// heartbeat gives an action another heartbeat timeout from now, up to its limit.
+func (s *AutoScaling) heartbeat(name, hook, token, id string) error {
+	_, _, a, err := s.findAction(name, hook, token, id)
+	if err != nil {
+		return err
+	}
+	a.until = s.now().Add(a.hook.Heartbeat)
+	if a.until.After(a.limit) {
+		a.until = a.limit
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+package awsfake
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// actions are the calls of EC2's Query protocol (version 2016-11-15) that are understood.
+func (e *EC2) actions() actions {
+	return actions{
+		"DescribeInstances":  e.describeInstances,
+		"DescribeVolumes":    e.describeVolumes,
+		"RunInstances":       e.runInstances,
+		"TerminateInstances": e.terminateInstances,
+		"CreateTags":         e.createTags,
+		"DeleteTags":         e.deleteTags,
+		"CreateVolume":       e.createVolumeCall,
+		"AttachVolume":       e.attachVolumeCall,
+		"DetachVolume":       e.detachVolumeCall,
+	}
+}
+
+type xmlTag struct {
+	Key   string `xml:"key"`
+	Value string `xml:"value"`
+}
+
+type xmlState struct {
+	Code int    `xml:"code"`
+	Name string `xml:"name"`
+}
+
+type xmlMachine struct {
+	InstanceID   string       `xml:"instanceId"`
+	ImageID      string       `xml:"imageId"`
+	State        xmlState     `xml:"instanceState"`
+	InstanceType string       `xml:"instanceType"`
+	LaunchTime   string       `xml:"launchTime"`
+	Zone         string       `xml:"placement>availabilityZone"`
+	SubnetID     string       `xml:"subnetId,omitempty"`
+	PrivateIP    string       `xml:"privateIpAddress,omitempty"`
+	PublicIP     string       `xml:"ipAddress,omitempty"`
+	IPv6         string       `xml:"ipv6Address,omitempty"`
+	Disks        []xmlMapping `xml:"blockDeviceMapping>item"`
+	machineLists
+}
+
+// machineLists are the list fields of xmlMachine.
+type machineLists struct {
+	Tags       []xmlTag       `xml:"tagSet>item"`
+	Interfaces []xmlInterface `xml:"networkInterfaceSet>item"`
+}
+
+type xmlInterface struct {
+	PrivateIP string   `xml:"privateIpAddress"`
+	IPv6      []string `xml:"ipv6AddressesSet>item>ipv6Address"`
+}
+
+type xmlMapping struct {
+	Device   string `xml:"deviceName"`
+	VolumeID string `xml:"ebs>volumeId"`
+	Status   string `xml:"ebs>status"`
+}
+
+type xmlReservation struct {
+	ID        string       `xml:"reservationId"`
+	OwnerID   string       `xml:"ownerId"`
+	Instances []xmlMachine `xml:"instancesSet>item"`
+}
+
+func tagsXML(tags map[string]string) []xmlTag {
+	var list []xmlTag
+	for _, key := range sortedKeys(tags) {
+		list = append(list, xmlTag{key, tags[key]})
+	}
+	return list
+}
+
+func stateXML(state string) xmlState {
+	codes := map[string]int{MachinePending: 0, MachineRunning: 16, MachineShuttingDown: 32, MachineTerminated: 48, MachineStopping: 64, MachineStopped: 80}
+	return xmlState{codes[state], state}
+}
+
+func text(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+func machineXML(m Machine, disks []Volume) xmlReservation {
+	x := xmlMachine{
+		InstanceID: m.ID, ImageID: m.Image, State: stateXML(m.State), InstanceType: m.Type, LaunchTime: stamp(m.Launched), Zone: m.Zone,
+		SubnetID: m.Subnet, PrivateIP: text(m.Private), PublicIP: text(m.Public), IPv6: text(m.Private6),
+		machineLists: machineLists{Tags: tagsXML(m.Tags)},
+	}
+	for _, v := range disks {
+		if v.Instance == m.ID {
+			x.Disks = append(x.Disks, xmlMapping{v.Device, v.ID, "attached"})
+		}
+	}
+	if m.Private.IsValid() {
+		nic := xmlInterface{PrivateIP: x.PrivateIP}
+		if x.IPv6 != "" {
+			nic.IPv6 = []string{x.IPv6}
+		}
+		x.Interfaces = []xmlInterface{nic}
+	}
+	return xmlReservation{ID: "r-" + strings.TrimPrefix(m.ID, "i-"), OwnerID: owner, Instances: []xmlMachine{x}}
+}
+
+func noInstance(ids ...string) error {
+	if len(ids) == 1 {
+		return refuse("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", ids[0])
+	}
+	return refuse("InvalidInstanceID.NotFound", "The instance IDs '%s' do not exist", strings.Join(ids, ", "))
+}
+
+var instanceID = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)
+
+// chosen keeps the machines that are named: none named is all of them, and one that is missing fails the call.
+func chosen(list []Machine, ids []string) ([]Machine, error) {
+	if len(ids) == 0 {
+		return list, nil
+	}
+	var missing []string
+	for _, id := range ids {
+		if !instanceID.MatchString(id) {
+			return nil, refuse("InvalidInstanceID.Malformed", "Invalid id: \"%s\"", id)
+		}
+		if !slices.ContainsFunc(list, func(m Machine) bool { return m.ID == id }) {
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, noInstance(missing...)
+	}
+	return slices.DeleteFunc(list, func(m Machine) bool { return !slices.Contains(ids, m.ID) }), nil
+}
+
+func (e *EC2) describeInstances(p params) (any, error) {
+	ids := p.list("InstanceId")
+	if len(ids) > 0 && p.has("MaxResults") {
+		return nil, refuse("InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults")
+	}
+	size, err := p.integer("MaxResults", 1000)
+	if err != nil {
+		return nil, err
+	}
+	if size < 5 || size > 1000 {
+		return nil, refuse("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid. Expecting a value between 5 and 1000.", size)
+	}
+	list, err := chosen(e.visible(), ids)
+	if err != nil {
+		return nil, err
+	}
+	kept := list[:0]
+	filters := filtersOf(p.structs("Filter"), "Value", true)
+	for _, m := range list {
+		ok, err := machinePasses(m, filters)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			kept = append(kept, m)
+		}
+	}
+	kept, token, err := page(kept, size, p.get("NextToken"))
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Reservations []xmlReservation `xml:"reservationSet>item"`
+		NextToken    string           `xml:"nextToken,omitempty"`
+	}{NextToken: token}
+	disks := e.visibleVolumes()
+	for _, m := range kept {
+		out.Reservations = append(out.Reservations, machineXML(m, disks))
+	}
+	return out, nil
+}
+
+func machinePasses(m Machine, filters []filter) (bool, error) {
+	for _, f := range filters {
+		fields := map[string][]string{
+			"instance-id": {m.ID}, "instance-state-name": {m.State}, "instance-state-code": {strconv.Itoa(stateXML(m.State).Code)},
+			"availability-zone": {m.Zone}, "subnet-id": {m.Subnet}, "image-id": {m.Image}, "instance-type": {m.Type},
+			"private-ip-address": {text(m.Private)}, "ip-address": {text(m.Public)},
+			"network-interface.ipv6-addresses.ipv6-address": {text(m.Private6)},
+		}
+		ok, err := passes(f, fields, m.Tags)
+		if !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// passes evaluates one filter over an object's fields and tags; a filter that is not known fails the call.
+func passes(f filter, fields map[string][]string, tags map[string]string) (bool, error) {
+	if key, ok := strings.CutPrefix(f.name, "tag:"); ok {
+		value, has := tags[key]
+		return has && f.matches(value), nil
+	}
+	if f.name == "tag-key" {
+		return f.matches(sortedKeys(tags)...), nil
+	}
+	values, known := fields[f.name]
+	if !known {
+		return false, refuse("InvalidParameterValue", "The filter '%s' is invalid", f.name)
+	}
+	return f.matches(values...), nil
+}
+
+func (e *EC2) runInstances(p params) (any, error) {
+	count, err := p.integer("MaxCount", 1)
+	if err != nil {
+		return nil, err
+	}
+	template := Machine{Image: p.get("ImageId"), Type: p.get("InstanceType"), Zone: p.get("Placement.AvailabilityZone"), Subnet: p.get("SubnetId"), Tags: map[string]string{}}
+	for _, spec := range p.structs("TagSpecification") {
+		if spec.get("ResourceType") == "instance" {
+			for _, tag := range spec.structs("Tag") {
+				template.Tags[tag.get("Key")] = tag.get("Value")
+			}
+		}
+	}
+	if template.Zone == "" {
+		template.Zone = homeRegion + "a"
+	}
+	out := xmlReservation{}
+	for range count {
+		r := machineXML(e.run(template), nil)
+		out.ID, out.OwnerID = r.ID, r.OwnerID
+		out.Instances = append(out.Instances, r.Instances...)
+	}
+	return out, nil
+}
+
+type xmlChange struct {
+	InstanceID string   `xml:"instanceId"`
+	Current    xmlState `xml:"currentState"`
+	Previous   xmlState `xml:"previousState"`
+}
+
+func (e *EC2) terminateInstances(p params) (any, error) {
+	out := struct {
+		Changes []xmlChange `xml:"instancesSet>item"`
+	}{}
+	ids := p.list("InstanceId")
+	for _, id := range ids {
+		if _, ok := e.machine(id); !ok {
+			return nil, noInstance(id)
+		}
+	}
+	for _, id := range ids {
+		before, _ := e.machine(id)
+		e.terminate(id)
+		after, _ := e.machine(id)
+		out.Changes = append(out.Changes, xmlChange{id, stateXML(after.State), stateXML(before.State)})
+	}
+	return out, nil
+}
+
+// xmlReturn answers the calls whose only news is that they worked.
+type xmlReturn struct {
+	Return bool `xml:"return"`
+}
+
+func (e *EC2) createTags(p params) (any, error) { return e.changeTags(p, true) }
+
+func (e *EC2) deleteTags(p params) (any, error) { return e.changeTags(p, false) }
+
+func (e *EC2) changeTags(p params, set bool) (any, error) {
+	for _, id := range p.list("ResourceId") {
+		for _, tag := range p.structs("Tag") {
+			var value *string
+			if set {
+				v := tag.get("Value")
+				value = &v
+			}
+			if !e.tag(id, tag.get("Key"), value) {
+				return nil, refuse("InvalidID", "The ID '%s' is not valid", id)
+			}
+		}
+	}
+	return xmlReturn{true}, nil
+}
+
+func (e *EC2) createVolumeCall(p params) (any, error) {
+	size, err := p.integer("Size", 1)
+	if err != nil {
+		return nil, err
+	}
+	tags := map[string]string{}
+	for _, spec := range p.structs("TagSpecification") {
+		for _, tag := range spec.structs("Tag") {
+			tags[tag.get("Key")] = tag.get("Value")
+		}
+	}
+	return volumeXML(e.createVolume(p.get("AvailabilityZone"), size, tags)), nil
+}
+
+func (e *EC2) attachVolumeCall(p params) (any, error) {
+	v, err := e.attachVolume(p.get("VolumeId"), p.get("InstanceId"), p.get("Device"))
+	if err != nil {
+		return nil, err
+	}
+	return attachmentXML(v, "attached"), nil
+}
+
+func (e *EC2) detachVolumeCall(p params) (any, error) {
+	v, err := e.detachVolume(p.get("VolumeId"))
+	if err != nil {
+		return nil, err
+	}
+	return attachmentXML(v, "detached"), nil
+}
+
+func (e *EC2) serve(c *call) (any, error) { return e.actions().serve(c) }

@@ -1,0 +1,361 @@
+package awsfake
+
+import (
+	"crypto/md5" //nolint:gosec // the protocol's checksum
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// serve carries out one call of SQS's JSON protocol. WaitTimeSeconds is accepted, but an answer
+// never waits: a poll that finds nothing is answered at once.
+func (s *SQS) serve(c *call) (any, error) {
+	if c.Action == "ListQueues" {
+		return s.listQueues(c.Body)
+	}
+	if c.Action == "CreateQueue" {
+		return s.createQueue(c.Body)
+	}
+	if c.Action == "GetQueueUrl" {
+		return s.getQueueURL(c.Body)
+	}
+	actions := map[string]func(*queue, []byte) (any, error){
+		"SendMessage": s.sendMessage, "SendMessageBatch": s.sendBatch,
+		"ReceiveMessage": s.receiveMessage, "ChangeMessageVisibility": s.changeVisibility,
+		"DeleteMessage": s.deleteMessage, "DeleteMessageBatch": s.deleteBatch,
+		"GetQueueAttributes": s.getAttributes, "SetQueueAttributes": s.setAttributes, "PurgeQueue": s.purge,
+	}
+	do, ok := actions[c.Action]
+	if !ok {
+		return nil, refuse("UnsupportedOperation", "awsfake does not model sqs:%s", c.Action)
+	}
+	var in struct{ QueueUrl string }
+	if err := decode(c.Body, &in); err != nil {
+		return nil, err
+	}
+	q, ok := s.queues[in.QueueUrl]
+	if !ok {
+		return nil, noQueue()
+	}
+	return do(q, c.Body)
+}
+
+func noQueue() error { return refuse("QueueDoesNotExist", "The specified queue does not exist.") }
+
+func decode(body []byte, v any) error {
+	if err := json.Unmarshal(body, v); err != nil {
+		return refuse("SerializationException", "reading the request: %v", err)
+	}
+	return nil
+}
+
+func sum(body string) string {
+	digest := md5.Sum([]byte(body)) //nolint:gosec // the protocol's checksum
+	return hex.EncodeToString(digest[:])
+}
+
+type none struct{}
+
+func (s *SQS) createQueue(body []byte) (any, error) {
+	var in struct {
+		QueueName  string
+		Attributes map[string]string
+	}
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	url, err := s.create(in.QueueName, in.Attributes)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"QueueUrl": url}, nil
+}
+
+func (s *SQS) getQueueURL(body []byte) (any, error) {
+	var in struct{ QueueName string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	for _, q := range s.queues {
+		if q.name == in.QueueName {
+			return map[string]string{"QueueUrl": q.url}, nil
+		}
+	}
+	return nil, noQueue()
+}
+
+func (s *SQS) listQueues(body []byte) (any, error) {
+	var in struct{ QueueNamePrefix string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	urls := []string{}
+	for _, q := range s.sortedQueues() {
+		if strings.HasPrefix(q.name, in.QueueNamePrefix) {
+			urls = append(urls, q.url)
+		}
+	}
+	return map[string][]string{"QueueUrls": urls}, nil
+}
+
+type sendEntry struct {
+	Id           string //nolint:revive // the protocol's name
+	MessageBody  string
+	DelaySeconds *int
+}
+
+type sent struct {
+	ID        string `json:"Id,omitempty"`
+	MessageID string `json:"MessageId"`
+	MD5       string `json:"MD5OfMessageBody"`
+}
+
+func (s *SQS) send(q *queue, in sendEntry) (sent, error) {
+	delay := q.number("DelaySeconds")
+	if in.DelaySeconds != nil {
+		delay = *in.DelaySeconds
+	}
+	switch limit := q.number("MaximumMessageSize"); {
+	case delay < 0 || delay > maxDelay:
+		return sent{}, refuse("InvalidParameterValue", "Value %d for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= %d.", delay, maxDelay)
+	case in.MessageBody == "":
+		return sent{}, refuse("MissingParameter", "The request must contain the parameter MessageBody.")
+	case len(in.MessageBody) > limit:
+		return sent{}, refuse("InvalidParameterValue", "One or more parameters are invalid. Reason: Message must be shorter than %d bytes.", limit)
+	}
+	m, _ := s.put(q.url, in.MessageBody, time.Duration(delay)*time.Second)
+	return sent{in.Id, m.ID, sum(in.MessageBody)}, nil
+}
+
+func (s *SQS) sendMessage(q *queue, body []byte) (any, error) {
+	var in sendEntry
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	return s.send(q, in)
+}
+
+type batchFailure struct {
+	ID          string `json:"Id"`
+	Code        string
+	Message     string
+	SenderFault bool
+}
+
+// distinct checks the identifiers of a batch: 1 to 10 of them, each once.
+func distinct(ids []string) error {
+	if len(ids) == 0 {
+		return refuse("EmptyBatchRequest", "There should be at least one entry in the request.")
+	}
+	if len(ids) > maxReceive {
+		return refuse("TooManyEntriesInBatchRequest", "Maximum number of entries per request are %d. You have sent %d.", maxReceive, len(ids))
+	}
+	for i, id := range ids {
+		if slices.Contains(ids[:i], id) {
+			return refuse("BatchEntryIdsNotDistinct", "Id %s repeated.", id)
+		}
+	}
+	return nil
+}
+
+func failure(id string, err error) batchFailure {
+	e := refusal(err)
+	return batchFailure{ID: id, Code: e.Code, Message: e.Message, SenderFault: true}
+}
+
+func (s *SQS) sendBatch(q *queue, body []byte) (any, error) {
+	var in struct{ Entries []sendEntry }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range in.Entries {
+		ids = append(ids, e.Id)
+	}
+	if err := distinct(ids); err != nil {
+		return nil, err
+	}
+	out := struct {
+		Successful []sent
+		Failed     []batchFailure
+	}{}
+	for _, e := range in.Entries {
+		if done, err := s.send(q, e); err != nil {
+			out.Failed = append(out.Failed, failure(e.Id, err))
+		} else {
+			out.Successful = append(out.Successful, done)
+		}
+	}
+	return out, nil
+}
+
+type received struct {
+	MessageID     string            `json:"MessageId"`
+	ReceiptHandle string            `json:"ReceiptHandle"`
+	MD5OfBody     string            `json:"MD5OfBody"`
+	Body          string            `json:"Body"`
+	Attributes    map[string]string `json:"Attributes,omitempty"`
+}
+
+func (s *SQS) receiveMessage(q *queue, body []byte) (any, error) {
+	var in struct {
+		MaxNumberOfMessages         *int
+		VisibilityTimeout           *int
+		AttributeNames              []string
+		MessageSystemAttributeNames []string
+	}
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	count, visibility := 1, q.number("VisibilityTimeout")
+	if in.MaxNumberOfMessages != nil {
+		count = *in.MaxNumberOfMessages
+	}
+	if in.VisibilityTimeout != nil {
+		visibility = *in.VisibilityTimeout
+	}
+	if count < 1 || count > maxReceive {
+		return nil, refuse("InvalidParameterValue", "Value %d for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and %d, if provided.", count, maxReceive)
+	}
+	if visibility < 0 || visibility > maxVisibility {
+		return nil, invalidVisibility(visibility)
+	}
+	names := append(in.AttributeNames, in.MessageSystemAttributeNames...)
+	messages := []received{}
+	for _, m := range s.receive(q, count, time.Duration(visibility)*time.Second) {
+		messages = append(messages, received{m.ID, m.Receipt, sum(m.Body), m.Body, m.system(names)})
+	}
+	if len(messages) == 0 {
+		return none{}, nil
+	}
+	return map[string][]received{"Messages": messages}, nil
+}
+
+// system are the system attributes that were asked for.
+func (m Message) system(names []string) map[string]string {
+	attributes := map[string]string{}
+	for key, value := range map[string]string{
+		"ApproximateReceiveCount": strconv.Itoa(m.Received), "SentTimestamp": millis(m.Sent),
+		"ApproximateFirstReceiveTimestamp": millis(m.First), "SenderId": owner,
+	} {
+		if slices.Contains(names, "All") || slices.Contains(names, key) {
+			attributes[key] = value
+		}
+	}
+	return attributes
+}
+
+func millis(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
+
+func invalidVisibility(seconds int) error {
+	return refuse("InvalidParameterValue", "Value %d for parameter VisibilityTimeout is invalid. Reason: VisibilityTimeout must be an integer between 0 and %d.", seconds, maxVisibility)
+}
+
+func (s *SQS) changeVisibility(q *queue, body []byte) (any, error) {
+	var in struct {
+		ReceiptHandle     string
+		VisibilityTimeout int
+	}
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	m, err := q.byReceipt(in.ReceiptHandle)
+	switch {
+	case err != nil:
+		return nil, err
+	case in.VisibilityTimeout < 0 || in.VisibilityTimeout > maxVisibility:
+		return nil, invalidVisibility(in.VisibilityTimeout)
+	case m == nil || !m.Visible.After(s.now()):
+		return nil, refuse("MessageNotInflight", "The specified message isn't in flight.")
+	}
+	m.Visible = s.now().Add(time.Duration(in.VisibilityTimeout) * time.Second)
+	return none{}, nil
+}
+
+// remove deletes by receipt. An old receipt, of a message that was received again since, may be
+// accepted without effect, says the API reference: that is what happens here.
+func (s *SQS) remove(q *queue, receipt string) error {
+	m, err := q.byReceipt(receipt)
+	if err != nil {
+		return err
+	}
+	if m != nil && m.Receipt == receipt {
+		q.remove(m)
+	}
+	return nil
+}
+
+func (s *SQS) deleteMessage(q *queue, body []byte) (any, error) {
+	var in struct{ ReceiptHandle string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	return none{}, s.remove(q, in.ReceiptHandle)
+}
+
+func (s *SQS) deleteBatch(q *queue, body []byte) (any, error) {
+	var in struct {
+		Entries []struct{ Id, ReceiptHandle string } //nolint:revive // the protocol's name
+	}
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range in.Entries {
+		ids = append(ids, e.Id)
+	}
+	if err := distinct(ids); err != nil {
+		return nil, err
+	}
+	out := struct {
+		Successful []map[string]string
+		Failed     []batchFailure
+	}{}
+	for _, e := range in.Entries {
+		if err := s.remove(q, e.ReceiptHandle); err != nil {
+			out.Failed = append(out.Failed, failure(e.Id, err))
+		} else {
+			out.Successful = append(out.Successful, map[string]string{"Id": e.Id})
+		}
+	}
+	return out, nil
+}
+
+func (s *SQS) getAttributes(q *queue, body []byte) (any, error) {
+	var in struct{ AttributeNames []string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	q.expire(s.now())
+	all, out := q.described(s.now()), map[string]string{}
+	for _, name := range in.AttributeNames {
+		if name == "All" {
+			return map[string]any{"Attributes": all}, nil
+		}
+		if value, ok := all[name]; ok {
+			out[name] = value
+		} else if name != "RedrivePolicy" {
+			return nil, refuse("InvalidAttributeName", "Unknown Attribute %s.", name)
+		}
+	}
+	return map[string]any{"Attributes": out}, nil
+}
+
+func (s *SQS) setAttributes(q *queue, body []byte) (any, error) {
+	var in struct{ Attributes map[string]string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	if err := q.set(in.Attributes); err != nil {
+		return nil, err
+	}
+	return none{}, nil
+}
+
+func (s *SQS) purge(q *queue, _ []byte) (any, error) {
+	q.messages = nil
+	return none{}, nil
+}
