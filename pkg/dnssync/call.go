@@ -27,7 +27,8 @@ type call struct {
 	deadline time.Time // zero: none
 	log      *slog.Logger
 	report   Report
-	paced    int // how often it has let changes gather
+	paced    int    // how often it has let changes gather
+	sent     string // the generation of a write whose outcome is not known
 }
 
 // view is one reading: the records first, the fleet after, and what follows from the two.
@@ -45,13 +46,12 @@ type view struct {
 // reconcile reads and writes until the records are as they should be, and returns the view in which
 // they are.
 func (r *call) reconcile(ctx context.Context) (view, error) {
-	sent := "" // the generation of a write whose outcome is not known
 	for {
 		v, err := r.read(ctx)
 		if err != nil {
 			return v, err
 		}
-		if sent != "" && v.at.String() == sent {
+		if v.at.String() == r.sent {
 			r.report.Changed = true // it had been committed after all
 		}
 		v, err = r.write(ctx, v)
@@ -65,7 +65,7 @@ func (r *call) reconcile(ctx context.Context) (view, error) {
 			}
 		case errors.Is(err, ErrUnknownOutcome):
 			r.report.Unknown++
-			sent = v.at.String()
+			r.sent = v.at.String()
 		default:
 			return v, err
 		}
@@ -146,7 +146,7 @@ func (r *call) parse(ctx context.Context, have []record.Set) view {
 func (r *call) pace(at generation) time.Duration {
 	pace := at.pace(r.c.Pace)
 	d := at.committed.Add(pace).Sub(r.c.Clock.Now())
-	if r.c.Pace < 0 || at.committed.IsZero() || d <= 0 || d > 2*pace || r.paced >= maxPaced {
+	if r.c.Pace < 0 || at.committed.IsZero() || at.String() == r.sent || d <= 0 || d > 2*pace || r.paced >= maxPaced {
 		return 0
 	}
 	d += time.Duration(r.jitter() * float64(r.c.Pace) / 2)

@@ -71,8 +71,8 @@ func schedule(seed uint64, make variant, trace func(string)) (*sim, []string) {
 	w := newWorld(seed)
 	w.trace = trace
 	s := &sim{world: w, make: make, zone: newZone()}
-	s.checker.left = map[string]time.Time{}
-	s.checker.since = map[string]time.Time{}
+	s.left = map[string]time.Time{}
+	s.since = map[string]time.Time{}
 	s.f = faults{throttle: 0.05, lost: 0.04, late: 0.04, fail: 0.01, kill: 0.01}
 	if w.chance(0.5) {
 		s.f.stale = w.between(time.Second, 5*time.Second)

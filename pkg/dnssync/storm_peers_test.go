@@ -70,6 +70,16 @@ func (l *lambda) dns() bool {
 	return false
 }
 
+// reads makes n requests to Route 53, each of which is needed for the next.
+func (l *lambda) reads(n int) bool {
+	for range n {
+		if !l.dns() {
+			return false
+		}
+	}
+	return true
+}
+
 // runDDNS: one invocation for each machine that runs. It reads zones by listing all of them again and
 // again, waits, and writes forward and reverse records for the zone tag and for the DHCP options: about
 // eleven requests to Route 53. An error of a write is printed and forgotten; one of a read ends the
@@ -82,13 +92,13 @@ func runDDNS(s *storm) {
 					return false
 				}
 				l.p.pause(time.Minute) // as its Python 3 version does, for the tags to appear
-				ok := l.calls(5) && l.dns() && l.dns() && l.dns()
+				ok := l.calls(5) && l.reads(3)
 				if !ok {
 					return false
 				}
 				l.p.pause(l.between(0, time.Second))
 				for range 2 { // the zone tag's zone, then the DHCP options' one
-					if !l.dns() || !l.dns() {
+					if !l.reads(2) {
 						return false
 					}
 					if l.dns() {
@@ -160,7 +170,7 @@ func runExternalDNS(s *storm) {
 		s.after(at, func() {
 			s.spawn("external-dns", func(p *proc) {
 				l := &lambda{s, p, s.now.Add(time.Minute)}
-				if !l.dns() || !l.dns() { // the zones, and the zone's records
+				if !l.reads(2) { // the zones, and the zone's records
 					return
 				}
 				var in []int

@@ -38,8 +38,8 @@ type storm struct {
 
 // system is an algorithm: it schedules what it does about the launches.
 type system struct {
-	name string
-	run  func(*storm)
+	name  string
+	start func(*storm)
 }
 
 // figures are what is measured of one system in one storm. Calls are those beyond the system's own
@@ -289,8 +289,8 @@ func TestStorms(t *testing.T) {
 func stormOf(sys system, n int) figures {
 	idle, s := newStorm(0), newStorm(n)
 	for _, one := range []*storm{idle, s} {
-		sys.run(one)
-		one.world.run(epoch.Add(stormHorizon))
+		sys.start(one)
+		one.run(epoch.Add(stormHorizon))
 	}
 	f := s.measure(sys.name)
 	f.Calls -= idle.route53 + idle.other
@@ -324,6 +324,8 @@ func table(all []figures) string {
 		}
 		fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%.1f s\t%d\t%d\t  %s\t\n", f.Launches, f.Calls, f.Route53Calls, right, f.WrongSeconds, f.Missing, f.LostToHook, f.System)
 	}
-	w.Flush()
+	if err := w.Flush(); err != nil {
+		return err.Error()
+	}
 	return b.String()
 }
