@@ -270,10 +270,13 @@ func (s *AutoScaling) machineChanged(m Machine) {
 	if m.State == MachineRunning || m.State == MachinePending {
 		return
 	}
-	g, i, err := s.byID("", m.ID)
-	if err != nil || !counts(i.State) {
-		return
+	if g, i, err := s.byID("", m.ID); err == nil && counts(i.State) {
+		s.failed(g, i)
 	}
+}
+
+// failed lets the group notice that an instance's machine runs no longer.
+func (s *AutoScaling) failed(g *group, i *instance) {
 	s.account.regional.agenda.after(s.options.HealthCheck, func() {
 		if counts(i.State) {
 			i.Health = Unhealthy

@@ -162,6 +162,10 @@ func (s *AutoScaling) finish(g *group, i *instance) {
 		if i.route.Origin != "" {
 			s.announce(EventLaunch, g, i, eventStatusInProgress, "")
 		}
+		// Nobody looked at its machine while it was on standby or in the pool.
+		if m, _ := s.ec2().machine(i.ID); m.State != MachineRunning && m.State != MachinePending {
+			s.failed(g, i)
+		}
 	default:
 		s.move(g, i, strings.TrimSuffix(state, StateTerminating)+StateTerminated)
 		s.ec2().terminate(i.ID)

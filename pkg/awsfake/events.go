@@ -9,27 +9,25 @@ import (
 // The detail-types of aws.autoscaling that are emitted, as the EventBridge reference lists them
 // (https://docs.aws.amazon.com/eventbridge/latest/ref/events-ref-autoscaling.html).
 const (
-	EventLaunch            = "EC2 Instance Launch Successful"
-	EventLaunchFailed      = "EC2 Instance Launch Unsuccessful"
-	EventTerminate         = "EC2 Instance Terminate Successful"
-	EventTerminateFailed   = "EC2 Instance Terminate Unsuccessful"
-	EventDetach            = "EC2 Instance Detach Successful"
-	EventLaunchAction      = "EC2 Instance-launch Lifecycle Action"
-	EventTerminateAction   = "EC2 Instance-terminate Lifecycle Action"
-	EventRefreshStarted    = "EC2 Auto Scaling Instance Refresh Started"
-	EventRefreshSucceeded  = "EC2 Auto Scaling Instance Refresh Succeeded"
-	EventRefreshCancelled  = "EC2 Auto Scaling Instance Refresh Cancelled"
-	EventRefreshFailed     = "EC2 Auto Scaling Instance Refresh Failed"
-	EventRefreshCheckpoint = "EC2 Auto Scaling Instance Refresh Checkpoint Reached"
-	originEC2              = "EC2"
-	originGroup            = "AutoScalingGroup"
-	originPool             = "WarmPool"
-	transitionLaunching    = "autoscaling:EC2_INSTANCE_LAUNCHING"
-	transitionTerminating  = "autoscaling:EC2_INSTANCE_TERMINATING"
-	eventSource            = "aws.autoscaling"
-	eventTime              = "2006-01-02T15:04:05Z"
-	eventStatusFailed      = "Failed"
-	eventStatusInProgress  = "InProgress"
+	EventLaunch           = "EC2 Instance Launch Successful"
+	EventLaunchFailed     = "EC2 Instance Launch Unsuccessful"
+	EventTerminate        = "EC2 Instance Terminate Successful"
+	EventTerminateFailed  = "EC2 Instance Terminate Unsuccessful"
+	EventDetach           = "EC2 Instance Detach Successful"
+	EventLaunchAction     = "EC2 Instance-launch Lifecycle Action"
+	EventTerminateAction  = "EC2 Instance-terminate Lifecycle Action"
+	EventRefreshStarted   = "EC2 Auto Scaling Instance Refresh Started"
+	EventRefreshSucceeded = "EC2 Auto Scaling Instance Refresh Succeeded"
+	EventRefreshCancelled = "EC2 Auto Scaling Instance Refresh Cancelled"
+	originEC2             = "EC2"
+	originGroup           = "AutoScalingGroup"
+	originPool            = "WarmPool"
+	transitionLaunching   = "autoscaling:EC2_INSTANCE_LAUNCHING"
+	transitionTerminating = "autoscaling:EC2_INSTANCE_TERMINATING"
+	eventSource           = "aws.autoscaling"
+	eventTime             = "2006-01-02T15:04:05Z"
+	eventStatusFailed     = "Failed"
+	eventStatusInProgress = "InProgress"
 )
 
 // Event is what EventBridge delivers. The shape is that of the EC2 Auto Scaling User Guide's event reference:
@@ -86,13 +84,11 @@ type actionDetail struct {
 	route
 }
 
-// refreshDetail is the detail of instance refreshes; the percentages and delays are strings there
+// refreshDetail is the detail of instance refreshes
 // (https://docs.aws.amazon.com/autoscaling/ec2/userguide/instance-refresh-eventbridge-events.html).
 type refreshDetail struct {
 	InstanceRefreshID    string `json:"InstanceRefreshId"`
 	AutoScalingGroupName string `json:"AutoScalingGroupName"`
-	CheckpointPercentage string `json:"CheckpointPercentage,omitempty"`
-	CheckpointDelay      string `json:"CheckpointDelay,omitempty"`
 }
 
 // Events is the account's event bus. Delivery is best effort, as AutoScaling's is: in the order of

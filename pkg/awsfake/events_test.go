@@ -1,0 +1,166 @@
+package awsfake
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files of events")
+
+// TestEventShapes compares one event of each kind with its golden file. The shapes are those of the EC2
+// Auto Scaling User Guide: ec2-auto-scaling-event-reference.html (launch, terminate, lifecycle actions),
+// warm-pools-eventbridge-events.html (Origin and Destination) and instance-refresh-eventbridge-events.html.
+// The guide shows no detachment; its shape here is that of the other scaling events.
+func TestEventShapes(t *testing.T) {
+	b := newBench(t, Options{AutoScaling: AutoScalingOptions{Step: step, Refuse: func(action, group string) error {
+		if group == "full" && action == "launch" || group == "stuck" && action == "terminate" {
+			return errors.New("there is no capacity")
+		}
+		return nil
+	}}})
+	s := b.account.AutoScaling()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.masters(t, "m", 0)
+	b.hook(t, "m", "up", transitionLaunching, 60, Continue)
+	b.hook(t, "m", "down", transitionTerminating, 60, Continue)
+	check(s.PutPool("m", WarmPool{Min: 1, Prepared: 1, Reuse: true}))
+	b.settleFor(5 * time.Minute) // into the pool
+	check(s.SetDesired("m", 1))
+	b.settleFor(5 * time.Minute) // out of it, and another one in
+	check(s.SetDesired("m", 0))
+	b.masters(t, "hooked", 0)
+	b.hook(t, "hooked", "up", transitionLaunching, 60, Continue)
+	b.hook(t, "hooked", "down", transitionTerminating, 60, Continue)
+	check(s.SetDesired("hooked", 1))
+	b.settleFor(2 * time.Minute)
+	check(s.SetDesired("hooked", 0))
+	b.settleFor(5 * time.Minute) // and back
+	b.masters(t, "full", 1)
+	b.masters(t, "stuck", 1)
+	b.settleFor(2 * step)
+	check(s.SetDesired("stuck", 0))
+	b.masters(t, "plain", 2)
+	b.settleFor(2 * step)
+	_, err := s.StartRefresh("plain", 0)
+	check(err)
+	b.settleFor(time.Minute)
+	_, err = s.StartRefresh("plain", 100)
+	check(err)
+	b.account.locked(func() { _, err = s.cancelRefresh("plain") })
+	check(err)
+	b.settleFor(time.Minute)
+	b.account.locked(func() { err = s.detach("plain", []string{s.groups["plain"].instances[0].ID}, true) })
+	check(err)
+	b.settleFor(time.Minute)
+
+	seen := map[string]bool{}
+	for _, e := range b.account.Events().Sent() {
+		var way route
+		check(json.Unmarshal(e.Detail, &way))
+		name := strings.ToLower(strings.ReplaceAll(strings.Join([]string{e.DetailType, way.Origin, way.Destination}, " "), " ", "-"))
+		if name = strings.Trim(name, "-") + ".json"; !seen[name] {
+			seen[name] = true
+			golden(t, name, e)
+		}
+	}
+	files, err := filepath.Glob("testdata/events/*.json")
+	check(err)
+	for _, file := range files {
+		if !seen[filepath.Base(file)] {
+			t.Errorf("nothing like %s was emitted", file)
+		}
+	}
+}
+
+// settleFor lets time pass in small steps, so that what follows from one thing happens in its time.
+func (b *bench) settleFor(d time.Duration) {
+	for range d / step {
+		b.pass(step)
+	}
+}
+
+func golden(t *testing.T, name string, e Event) {
+	t.Helper()
+	got, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	file := filepath.Join("testdata", "events", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s (%v):\n%s\nwant\n%s", name, err, got, want)
+	}
+}
+
+func TestDelivery(t *testing.T) {
+	n := 0
+	b := newBench(t, Options{Deliver: func(Event) []time.Duration {
+		n++
+		return [][]time.Duration{{}, {0, 3 * time.Second}, {2 * time.Second}}[(n-1)%3] // lost, twice, late
+	}})
+	url, err := b.account.SQS().CreateQueue("pokes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var arrived []string
+	b.account.Events().Subscribe(func(e Event) { arrived = append(arrived, e.ID) })
+	b.account.Events().ToQueue(url, func(e Event) bool { return e.DetailType == EventLaunch })
+	b.masters(t, "m", 3)
+	b.pass(0)
+	sent := b.account.Events().Sent()
+	if len(sent) != 3 {
+		t.Fatalf("%d events were emitted, want 3", len(sent))
+	}
+	if want := []string{sent[1].ID}; !slices.Equal(arrived, want) {
+		t.Errorf("at once arrived %q, want %q", arrived, want)
+	}
+	b.pass(5 * time.Second)
+	if want := []string{sent[1].ID, sent[2].ID, sent[1].ID}; !slices.Equal(arrived, want) {
+		t.Errorf("in all arrived %q, want %q", arrived, want)
+	}
+	messages := b.account.SQS().Messages(url)
+	var e Event
+	if len(messages) != 3 || json.Unmarshal([]byte(messages[0].Body), &e) != nil || e.ID != sent[1].ID {
+		t.Errorf("the queue has %v", messages)
+	}
+}
+
+func TestAgendaKeepsOrder(t *testing.T) {
+	b := newBench(t, Options{})
+	var got []string
+	plan := func(d time.Duration, name string) {
+		b.account.regional.agenda.after(d, func() { got = append(got, name+b.account.regional.agenda.now.Format("@05")) })
+	}
+	b.account.locked(func() {
+		plan(3*time.Second, "c")
+		plan(time.Second, "a")
+		plan(time.Second, "b")
+	})
+	if next, ok := b.account.Next(); !ok || !next.Equal(b.clock.Now().Add(time.Second)) {
+		t.Errorf("next is %v, %v", next, ok)
+	}
+	b.pass(time.Hour)
+	if want := []string{"a@06", "b@06", "c@08"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
