@@ -77,6 +77,20 @@ var goldens = []struct {
 		{"a new one", demo(group(role.Masters, 2, in("i-3", "10.0.0.3")))},
 		{"scaled to 0", demo(group(role.Masters, 0))},
 	}},
+	{name: "reused-address", steps: []step{
+		{"one master", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 1))},
+		{"its machine is gone, and a minion has its address", demo(group(role.Masters, 1), group(role.Minions, 1, in("i-2", "10.0.0.1")))},
+	}},
+	{name: "etcd-vanished", steps: []step{
+		{"three members", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").holding("b"), in("i-3", "10.0.2.3").holding("c")))},
+		{"no etcd group, first sweep", demo(group(role.Masters, 0))},
+		{"no etcd group, second sweep", demo(group(role.Masters, 0))},
+	}},
+	{name: "etcd-members-removed", steps: []step{
+		{"c alone: no SRV yet", demo(etcdGroup(3, in("i-3", "10.0.2.3").holding("c")))},
+		{"c is not declared any more", demo(declaring(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").holding("b")), "a", "b"))},
+		{"nor is b, and SRV stays", demo(declaring(etcdGroup(3, in("i-1", "10.0.2.1").holding("a")), "a"))},
+	}},
 	{name: "vanished", steps: []step{
 		{"masters and minions", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 2, in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3")))},
 		{"no minions group", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
@@ -123,12 +137,14 @@ var goldens = []struct {
 			{Cluster: "demo", Role: role.Minions},
 		}}},
 		{"the cluster's name", Fleet{Cluster: "two.labels", Groups: []Group{{Name: "a", Cluster: "two.labels", Role: role.Masters}}}},
-		{"a machine's own tag", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("A!"), in("i-2", "10.0.2.2").holding("d"), in("i-3", "10.0.2.3").holding("a"), in("i-4", "10.0.2.4").holding("a").at(PendingWait)))},
+		{"a machine's own tag", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("A!"), in("i-2", "10.0.2.2").holding("d"), in("i-3", "10.0.2.3").holding("a").at(PendingWait), in("i-4", "10.0.2.4").holding("a")))},
 	}},
 	{name: "bad-policy", policy: func(p *Policy) { *p = Policy{TTL: 1500000, Suffix: "k8s..local", Subset: -1} }, steps: []step{
 		{"everything at once", demo(group(role.Masters, 1))},
 	}},
 }
+
+func declaring(g Group, members ...string) Group { g.EtcdMembers = members; return g }
 
 func unhealthy(m Member) Member { m.Healthy = false; return m }
 func stopped(m Member) Member   { m.Running = false; return m }
@@ -188,7 +204,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 // commit applies a change as a strict server does, or fails the test.
-func commit(t testing.TB, have []Set, c Change) []Set {
+func commit(t *testing.T, have []Set, c Change) []Set {
 	t.Helper()
 	left := map[string]Set{}
 	for _, s := range have {
@@ -276,6 +292,23 @@ func TestGeneration(t *testing.T) {
 	}
 	if g, _ := Generation(commit(t, have, c), "demo"); g != "two" {
 		t.Errorf("the generation is %q, want two", g)
+	}
+}
+
+// TestOutputTurnedOff: what the policy does not publish any more is never kept.
+func TestOutputTurnedOff(t *testing.T) {
+	p := DefaultPolicy()
+	p.Outputs.APIInternal = true
+	f := demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))
+	desired, _ := Desired(f, p, Limits{})
+	have := commit(t, nil, Diff(nil, desired, "one"))
+	p.Outputs.APIInternal = false
+	f.Groups[0].Members[0].Healthy = false
+	desired, _ = Desired(f, p, Limits{})
+	want, _ := Guard(desired, have, f, p)
+	have = commit(t, have, Diff(have, want, "two"))
+	if got := text(have); strings.Contains(got, apiInternal) || !strings.Contains(got, "masters.demo.k8s. 5 A 10.0.0.1\n") {
+		t.Errorf("without the internal API name:\n%s", got)
 	}
 }
 

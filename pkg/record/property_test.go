@@ -104,7 +104,7 @@ func (w *world) shuffled(f Fleet) Fleet {
 func TestHistories(t *testing.T) {
 	seeds := 150
 	if os.Getenv("HARDTACK_E2E") != "" {
-		seeds = 10000
+		seeds = 3000
 	}
 	for seed := range seeds {
 		history(t, uint64(seed), 25)
@@ -114,7 +114,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-func history(t testing.TB, seed uint64, turns int) {
+func history(t *testing.T, seed uint64, turns int) {
 	t.Helper()
 	w := newWorld(seed)
 	p := DefaultPolicy()
@@ -140,7 +140,7 @@ func history(t testing.TB, seed uint64, turns int) {
 }
 
 // sweep is one reconcile, part by part, with every rule checked on the way.
-func sweep(t testing.TB, w *world, have []Set, f Fleet, p Policy, l Limits, generation string) []Set {
+func sweep(t *testing.T, w *world, have []Set, f Fleet, p Policy, l Limits, generation string) []Set {
 	t.Helper()
 	desired, problems := Desired(f, p, l)
 	if err := problems.Err(); err != nil && !strings.Contains(err.Error(), "more than the") {
@@ -195,7 +195,7 @@ func withoutGenerations(sets []Set) []Set {
 	return out
 }
 
-func targetsResolve(t testing.TB, sets []Set) {
+func targetsResolve(t *testing.T, sets []Set) {
 	t.Helper()
 	for _, s := range sets {
 		if s.Type != SRV {
@@ -211,7 +211,7 @@ func targetsResolve(t testing.TB, sets []Set) {
 
 // checkWant holds what is about to be published against the rules of the design, each computed here
 // in its own way.
-func checkWant(t testing.TB, have, want []Set, f Fleet, p Policy, l Limits) {
+func checkWant(t *testing.T, have, want []Set, f Fleet, p Policy, l Limits) {
 	t.Helper()
 	if !slices.IsSortedFunc(want, compareSets) {
 		t.Errorf("the sets are not in order: %v", want)
@@ -261,7 +261,7 @@ func checkWant(t testing.TB, have, want []Set, f Fleet, p Policy, l Limits) {
 }
 
 // parseable has the set read by a DNS library.
-func parseable(t testing.TB, s Set) {
+func parseable(t *testing.T, s Set) {
 	t.Helper()
 	for _, v := range s.Values {
 		if s.Type == TXT {

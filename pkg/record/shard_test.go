@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ var (
 	bind    = Limits{SetValues: 100}
 )
 
-func sharded(t testing.TB, f Fleet, l Limits) (shards map[string]string, subset []string, count string) {
+func sharded(t *testing.T, f Fleet, l Limits) (shards map[string]string, subset []string, count string) {
 	t.Helper()
 	sets, problems := Desired(f, DefaultPolicy(), l)
 	if len(problems) > 0 {
@@ -97,10 +98,10 @@ func TestShards(t *testing.T) {
 // 53 accepts, and has every announced shard exist in between.
 func TestLargeChange(t *testing.T) {
 	var have []Set
-	for _, n := range []int{300, 10000, 700, 10} {
+	for _, n := range []int{300, 10000, 700, 3000, 10} {
 		desired, _ := Desired(many(n), DefaultPolicy(), route53)
 		want, _ := Guard(desired, have, many(n), DefaultPolicy())
-		batches := 0
+		batches, before := 0, have
 		for more := true; more; batches++ {
 			var part Change
 			var err error
@@ -112,6 +113,7 @@ func TestLargeChange(t *testing.T) {
 			}
 			have = commit(t, have, part)
 			announced(t, have)
+			findable(t, before, want, have)
 		}
 		t.Logf("to %d machines: %d batches", n, batches)
 		if diff := gocmp.Diff(withoutGenerations(want), withoutGenerations(have)); diff != "" {
@@ -120,20 +122,97 @@ func TestLargeChange(t *testing.T) {
 	}
 }
 
-func announced(t testing.TB, have []Set) {
+func announced(t *testing.T, have []Set) {
 	t.Helper()
 	names := map[string]bool{}
 	shards := 0
 	for _, s := range have {
 		names[s.Name] = true
 		if n := s.valuesWith(shardsPrefix); len(n) > 0 {
-			fmt.Sscan(n[0], &shards)
+			var err error
+			if shards, err = strconv.Atoi(n[0]); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 	for i := range shards {
 		if !names[fmt.Sprintf("minions-%d.demo.k8s.", i)] {
 			t.Errorf("%d shards are announced and number %d is not there", shards, i)
 		}
+	}
+}
+
+// found is every address that a reader finds who follows what is announced.
+func found(have []Set) map[string]bool {
+	all := map[string]bool{}
+	shards := 0
+	for _, s := range have {
+		if n := s.valuesWith(shardsPrefix); len(n) > 0 {
+			shards, _ = strconv.Atoi(n[0])
+		}
+	}
+	names := map[string]bool{"minions.demo.k8s.": true}
+	for i := range shards {
+		names[fmt.Sprintf("minions-%d.demo.k8s.", i)] = true
+	}
+	for _, s := range have {
+		if s.Type == A && names[s.Name] {
+			for _, v := range s.Values {
+				all[v] = true
+			}
+		}
+	}
+	return all
+}
+
+// findable: a machine that is published before and after a change is in every state between.
+func findable(t *testing.T, before, after, now []Set) {
+	t.Helper()
+	a, b, n := found(before), found(after), found(now)
+	lost := 0
+	for v := range a {
+		if b[v] && !n[v] {
+			lost++
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d addresses that stay are not to be found in between", lost)
+	}
+}
+
+// TestParts has etcd's names and services in one part at any limit, and the groups only told of in the last.
+func TestParts(t *testing.T) {
+	p := DefaultPolicy()
+	have := commit(t, nil, Diff(nil, Placeholders("demo", p), "one"))
+	f := many(30)
+	f.Groups = append(f.Groups, etcdGroup(3, in("i-1", "10.9.2.1").holding("a"), in("i-2", "10.9.2.2").holding("b"), in("i-3", "10.9.2.3").holding("c")))
+	want, _ := Desired(f, p, Limits{})
+	whole := Diff(have, want, "two")
+	values, _ := whole.size()
+	cut := 0
+	for limit := 1; limit <= values; limit++ {
+		part, more, err := whole.Fit(Limits{BatchValues: limit})
+		if err != nil {
+			continue
+		}
+		etcd := 0
+		for _, s := range part.Create {
+			if _, r := identify(s, "demo.k8s."); r == role.Etcd {
+				etcd++
+			}
+			if isControl(s) && (len(s.valuesWith(groupPrefix)) > 0) == more {
+				t.Errorf("limit %d, more to come: %v, control record %q", limit, more, s.Values)
+			}
+		}
+		if etcd != 0 && etcd != 6 {
+			t.Errorf("limit %d: a part has %d of etcd's 6 sets", limit, etcd)
+		}
+		if more {
+			cut++
+		}
+	}
+	if cut == 0 {
+		t.Error("no limit cut the change")
 	}
 }
 
