@@ -32,7 +32,7 @@ func (s *sim) violate(format string, args ...any) {
 // commit applies a batch, and judges the state that it makes by the reading that it was made from.
 func (s *sim) commit(p *invocation, from *reading, remove, create []record.Set) error {
 	before := s.published()
-	if err := s.zone.swap(remove, create); err != nil {
+	if err := s.swap(remove, create); err != nil {
 		return err
 	}
 	s.stats.commits++
@@ -50,6 +50,18 @@ func (s *sim) commit(p *invocation, from *reading, remove, create []record.Set) 
 		}
 	}
 	return nil
+}
+
+// swap gives a batch to the zone, and to the stand-in where there is one.
+func (s *sim) swap(remove, create []record.Set) error {
+	err := s.zone.swap(remove, create)
+	if s.fake != nil {
+		s.stats.compared++
+		if text := s.fake.disagrees(s.zone, remove, create, err); text != "" {
+			s.violate("%s", text)
+		}
+	}
+	return err
 }
 
 // checkOrder: committed states never go back in membership time.

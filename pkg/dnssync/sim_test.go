@@ -35,6 +35,7 @@ type sim struct {
 	f      faults
 	region *region
 	zone   *zone
+	fake   *fakeZone // nil: the model alone
 	make   variant
 	pace   time.Duration // 0: the default
 	checker
@@ -45,12 +46,12 @@ type sim struct {
 
 // stats shows that a schedule has met what it is about.
 type stats struct {
-	invocations, commits, conflicts, unknown, throttled, killed, errors, hooks, held int
+	invocations, commits, conflicts, unknown, throttled, killed, errors, hooks, held, compared int
 }
 
 func (a stats) plus(b stats) stats {
 	return stats{a.invocations + b.invocations, a.commits + b.commits, a.conflicts + b.conflicts, a.unknown + b.unknown,
-		a.throttled + b.throttled, a.killed + b.killed, a.errors + b.errors, a.hooks + b.hooks, a.held + b.held}
+		a.throttled + b.throttled, a.killed + b.killed, a.errors + b.errors, a.hooks + b.hooks, a.held + b.held, a.compared + b.compared}
 }
 
 // invocation is one call of Sync under way.
@@ -62,6 +63,8 @@ type invocation struct {
 
 const (
 	testSettle = 60 * time.Second
+	// standInEvery: every so many schedules the zone is compared with package awsfake's.
+	standInEvery = 4
 	// underWay is the longest that a write can take to have its effect in the simulator.
 	underWay = 31 * time.Second
 )
@@ -73,6 +76,9 @@ func schedule(seed uint64, make variant, trace func(string)) (*sim, []string) {
 	s := &sim{world: w, make: make, zone: newZone()}
 	s.left = map[string]time.Time{}
 	s.since = map[string]time.Time{}
+	if seed%standInEvery == 0 {
+		s.fake = newFakeZone(w)
+	}
 	s.f = faults{throttle: 0.05, lost: 0.04, late: 0.04, fail: 0.01, kill: 0.01}
 	if w.chance(0.5) {
 		s.f.stale = w.between(time.Second, 5*time.Second)
@@ -110,8 +116,8 @@ func (s *sim) populate() {
 		}
 	}
 	if s.chance(0.7) {
-		for _, set := range record.Placeholders(cluster, record.DefaultPolicy()) {
-			s.zone.sets[setKey{set.Name, set.Type}] = set
+		if err := s.swap(nil, record.Placeholders(cluster, record.DefaultPolicy())); err != nil {
+			s.violate("the placeholders: %v", err)
 		}
 	}
 }
@@ -262,7 +268,7 @@ func TestSimulator(t *testing.T) {
 	}
 	t.Logf("%d schedules in %s: %+v", n, time.Since(start).Round(time.Millisecond), total)
 	for what, count := range map[string]int{"commits": total.commits, "conflicts": total.conflicts, "lost replies": total.unknown,
-		"throttled calls": total.throttled, "killed calls": total.killed, "completed hooks": total.hooks} {
+		"throttled calls": total.throttled, "killed calls": total.killed, "completed hooks": total.hooks, "comparisons with the stand-in": total.compared} {
 		if count < n/100 {
 			t.Errorf("only %d %s in %d schedules: the simulator does not test what it is for", count, what, n)
 		}
