@@ -3,6 +3,10 @@
 // Its rule: level-triggered compare-and-swap. Every call reads the records first and the groups after,
 // and replaces the generation record in the same atomic batch; so of two calls that overlap, the one
 // that read the groups earlier can never overwrite the other. Events are only pokes.
+//
+// A call that finds nothing to change writes nothing, and so does not stop an older call that is still
+// under way: that one may commit a reading which the groups have left again, though never one older than
+// what is published. The next sweep makes it good. This is why there is a sweep.
 package dnssync
 
 import (
