@@ -16,6 +16,7 @@ const (
 	maxBatchValues     = 1000  // ResourceRecord elements a request; those of an UPSERT count twice
 	maxBatchCharacters = 32000 // characters of all Values a request; those of an UPSERT count twice
 	maxSetValues       = 400   // values a record set
+	maxZoneSets        = 10000 // record sets a zone
 
 	maxListedSets  = 300 // API reference, ListResourceRecordSets
 	maxListedZones = 100 // API reference, ListHostedZonesByName

@@ -48,6 +48,9 @@ func (r *Route53) apply(zoneID string, changes []Change, now time.Time) (ChangeI
 		b.change(c)
 	}
 	b.checkApex()
+	if len(b.sets) > maxZoneSets {
+		b.problem("Exceeded limit MAX_RRSETS_BY_ZONE for zone: %s", z.ID)
+	}
 	if len(b.problems) > 0 {
 		return ChangeInfo{}, invalidBatch(b.problems)
 	}
@@ -114,7 +117,7 @@ func checkSize(changes []Change) (problems []string) {
 		problems = append(problems, fmt.Sprintf("Number of records limit of %d exceeded.", maxBatchValues))
 	}
 	if characters > maxBatchCharacters {
-		problems = append(problems, fmt.Sprintf("Number of characters limit of %d exceeded.", maxBatchCharacters))
+		problems = append(problems, fmt.Sprintf("RDATA character limit of %d exceeded.", maxBatchCharacters))
 	}
 	return problems
 }

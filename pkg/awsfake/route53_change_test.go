@@ -78,7 +78,7 @@ func TestBatches(t *testing.T) {
 		{"500 values upserted", []types.Change{upsert(set("y.k8s", "A", 5, addresses(400)...)), upsert(set("z.k8s", "A", 5, addresses(100)...))},
 			"[Number of records limit of 1000 exceeded.]"},
 		{"more than 32,000 characters", manyTXT(long, 64),
-			"[Number of characters limit of 32000 exceeded.]"},
+			"[RDATA character limit of 32000 exceeded.]"},
 		{"empty label", []types.Change{address("y..k8s", "10.0.0.1")},
 			"[FATAL problem: DomainLabelEmpty (Domain label is empty) encountered with 'y..k8s']"},
 		{"long label", []types.Change{address(strings.Repeat("y", 64)+".k8s", "10.0.0.1")},
@@ -159,4 +159,27 @@ func TestFormRefusals(t *testing.T) {
 	}
 	_, err := change(t.Context(), c, "Z0", address("y.k8s", "10.0.0.1"))
 	wantRefusal(t, err, "NoSuchHostedZone", "No hosted zone found with ID: Z0")
+}
+
+func TestZoneQuota(t *testing.T) {
+	r := awsfake.New(awsfake.Options{Rates: unlimited}).Route53()
+	zone, err := r.CreateHostedZone(t.Context(), awsfake.HostedZone{Name: "k8s", CallerReference: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 2; n < 10_000; {
+		var batch []awsfake.Change
+		for ; n < 10_000 && len(batch) < 1000; n++ {
+			batch = append(batch, awsfake.Change{Action: "CREATE", Set: awsfake.RecordSet{Name: fmt.Sprintf("n%d.k8s", n), Type: "A", TTL: 5, Values: []string{"10.0.0.1"}}})
+		}
+		if _, err := r.ChangeResourceRecordSets(t.Context(), zone.ID, batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = r.ChangeResourceRecordSets(t.Context(), zone.ID, []awsfake.Change{
+		{Action: "CREATE", Set: awsfake.RecordSet{Name: "x.k8s", Type: "A", TTL: 5, Values: []string{"10.0.0.1"}}}})
+	want := "InvalidChangeBatch: [Exceeded limit MAX_RRSETS_BY_ZONE for zone: " + zone.ID + "]"
+	if err == nil || err.Error() != want {
+		t.Errorf("the 10,001st set: %v, want %s", err, want)
+	}
 }
