@@ -65,10 +65,10 @@ func moto(t *testing.T) *bench {
 	return b
 }
 
-// TestAgainstMoto has both stand-ins answer the same calls, for what moto gets right: groups, tags and
+// TestGroupsAgainstMoto has both stand-ins answer the same calls, for what moto gets right: groups, tags and
 // their filters, pages, DescribeInstances. What moto does not hold is not here: hooks,
 // the states of standby, and errors of groups (it answers an unknown one with 500).
-func TestAgainstMoto(t *testing.T) {
+func TestGroupsAgainstMoto(t *testing.T) {
 	theirs := moto(t)
 	ours := newBench(t, Options{})
 	if diff := cmp.Diff(theirs.story(t), ours.story(t)); diff != "" {
