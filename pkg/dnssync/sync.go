@@ -106,12 +106,26 @@ func (s *Syncer) Sync(ctx context.Context, cluster string, pokes ...Poke) (Repor
 		err = fmt.Errorf("reconciling the records of %s: %w", cluster, err)
 	} else {
 		r.summarize(view, len(pokes) == 0)
+		if oldest := oldestPoke(pokes); !oldest.IsZero() {
+			r.log.InfoContext(ctx, "records are right", "changed", r.report.Changed, "since_event", s.c.Clock.Now().Sub(oldest))
+		}
 		err = r.finishHooks(short, view)
 	}
 	if s.c.Metrics != nil {
 		s.c.Metrics.Observe(ctx, r.report, err)
 	}
 	return r.report, err
+}
+
+// oldestPoke is when the first of the events happened that say when; zero when none does.
+func oldestPoke(pokes []Poke) time.Time {
+	var oldest time.Time
+	for _, p := range pokes {
+		if !p.At.IsZero() && (oldest.IsZero() || p.At.Before(oldest)) {
+			oldest = p.At
+		}
+	}
+	return oldest
 }
 
 // Plan is what Sync would do now. Change is the first batch of it, nearly always all.
