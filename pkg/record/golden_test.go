@@ -118,6 +118,16 @@ var goldens = []struct {
 	}, steps: []step{
 		{"others' records stay, and one is in the way", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
 	}},
+	{name: "neighbours", have: []Set{
+		{Name: "masters.demo.k8s.", Type: TXT, TTL: DefaultTTL, Values: []string{"a note"}},
+		{Name: "www.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.9.9.9"}},
+	}, steps: []step{
+		{"others' records stay", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+	}},
+	{name: "control-record-lost", have: []Set{{Name: "minions.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.0.1.1"}}}, steps: []step{
+		{"nobody remembers the minions' group, first sweep", demo(group(role.Masters, 0))},
+		{"second sweep", demo(group(role.Masters, 0))},
+	}},
 	{name: "addresses", steps: []step{
 		{"odd ones", demo(group(role.Minions, 6,
 			in("i-1", "::ffff:10.0.1.1"), in("i-2", "127.0.0.1"), in("i-3", "169.254.1.1"), in("i-4", "fd00::4"),
@@ -281,6 +291,9 @@ func TestGeneration(t *testing.T) {
 	}
 	if g, ok := Generation(have, "dem"); ok {
 		t.Errorf("another cluster has the generation %q", g)
+	}
+	if c := Diff(want, want, "first"); len(c.Create) != 1 || !isControl(c.Create[0]) || len(c.Remove) != 1 {
+		t.Errorf("records without a generation are given one by %+v", c)
 	}
 	if c := Diff(have, want, "two"); !c.Empty() {
 		t.Errorf("nothing has changed, and yet: %+v", c)

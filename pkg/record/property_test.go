@@ -102,7 +102,7 @@ func (w *world) shuffled(f Fleet) Fleet {
 
 // TestHistories sweeps through random courses and holds every published state against the rules.
 func TestHistories(t *testing.T) {
-	seeds := 150
+	seeds := 80
 	if os.Getenv("HARDTACK_E2E") != "" {
 		seeds = 3000
 	}

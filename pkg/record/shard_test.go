@@ -184,7 +184,7 @@ func findable(t *testing.T, before, after, now []Set) {
 func TestParts(t *testing.T) {
 	p := DefaultPolicy()
 	have := commit(t, nil, Diff(nil, Placeholders("demo", p), "one"))
-	f := many(30)
+	f := many(3)
 	f.Groups = append(f.Groups, etcdGroup(3, in("i-1", "10.9.2.1").holding("a"), in("i-2", "10.9.2.2").holding("b"), in("i-3", "10.9.2.3").holding("c")))
 	want, _ := Desired(f, p, Limits{})
 	whole := Diff(have, want, "two")
@@ -213,6 +213,18 @@ func TestParts(t *testing.T) {
 	}
 	if cut == 0 {
 		t.Error("no limit cut the change")
+	}
+}
+
+// TestCharacters: a limit of characters alone makes shards too.
+func TestCharacters(t *testing.T) {
+	l := Limits{BatchCharacters: 32000}
+	desired, _ := Desired(many(1500), DefaultPolicy(), l)
+	if _, _, err := Diff(Diff(nil, desired, "one").Create, Placeholders("demo", DefaultPolicy()), "two").Fit(l); err != nil {
+		t.Error(err)
+	}
+	if !slices.ContainsFunc(desired, func(s Set) bool { return len(s.valuesWith(shardsPrefix)) > 0 }) {
+		t.Error("1500 addresses of either family are one set each, which no batch could replace")
 	}
 }
 
