@@ -3,7 +3,6 @@ package awsfake
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"sync"
@@ -161,12 +160,6 @@ func (a *Account) carryOut(service string, fault Fault, fn func(now time.Time) e
 	a.regional.agenda.run(now)
 	defer a.regional.agenda.run(now)
 	return fn(now)
-}
-
-// id makes an identifier that the account has not used: prefix and 17 hex digits, as EC2's are.
-func (a *Account) id(prefix string) string {
-	a.serial++
-	return fmt.Sprintf("%s%017x", prefix, a.serial)
 }
 
 // bucket allows rate calls a second, and one second's worth at once.

@@ -32,7 +32,9 @@ func startMoto(t *testing.T) string {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	listener.Close()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +52,9 @@ func startMoto(t *testing.T) string {
 	for {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err == nil {
-			conn.Close()
+			if err := conn.Close(); err != nil {
+				t.Fatal(err)
+			}
 			return "http://" + address
 		}
 		select {
