@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -140,23 +141,12 @@ func CreateZone(ctx context.Context, api ZonesAPI, q Query, reference string) (s
 	return id, LowerMinimum(ctx, api, id, q.name())
 }
 
-// LowerMinimum sets the TTL and the minimum of the zone's SOA to NegativeTTL where they are higher: a
+// LowerMinimum sets the TTL and the minimum of the zone's SOA to NegativeTTL where they differ: a
 // resolver keeps a "no such name" for the lower of the two (RFC 2308).
 func LowerMinimum(ctx context.Context, api RecordsAPI, id, name string) error {
-	z := &Route53{id: id}
-	page, err := api.ListResourceRecordSets(ctx, &route53.ListResourceRecordSetsInput{
-		HostedZoneId: &id, StartRecordName: &name, StartRecordType: types.RRTypeSoa, MaxItems: aws.Int32(1),
-	}, once)
+	soa, fields, err := readSOA(ctx, api, id, name)
 	if err != nil {
-		return fmt.Errorf("reading the SOA of zone %s: %w", id, z.explain(err))
-	}
-	if len(page.ResourceRecordSets) != 1 || page.ResourceRecordSets[0].Type != types.RRTypeSoa || len(page.ResourceRecordSets[0].ResourceRecords) != 1 {
-		return fmt.Errorf("reading the SOA of zone %s: it has none at %s", id, name)
-	}
-	soa := page.ResourceRecordSets[0]
-	fields := strings.Fields(aws.ToString(soa.ResourceRecords[0].Value))
-	if len(fields) != 7 {
-		return fmt.Errorf("reading the SOA of zone %s: %q has not 7 fields", id, aws.ToString(soa.ResourceRecords[0].Value))
+		return err
 	}
 	want := fmt.Sprint(int(NegativeTTL / time.Second))
 	if fields[6] == want && aws.ToInt64(soa.TTL) == int64(NegativeTTL/time.Second) {
@@ -170,7 +160,37 @@ func LowerMinimum(ctx context.Context, api RecordsAPI, id, name string) error {
 		Changes: []types.Change{{Action: types.ChangeActionUpsert, ResourceRecordSet: &soa}},
 	}}, once)
 	if err != nil {
-		return fmt.Errorf("lowering the SOA minimum of zone %s: %w", id, z.outcome(err))
+		return fmt.Errorf("lowering the SOA minimum of zone %s: %w", id, (&Route53{id: id}).outcome(err))
 	}
 	return nil
+}
+
+// NegativeTTLOf is how long a resolver keeps a "no such name" of the zone.
+func NegativeTTLOf(ctx context.Context, api RecordsAPI, id, name string) (time.Duration, error) {
+	soa, fields, err := readSOA(ctx, api, id, name)
+	if err != nil {
+		return 0, err
+	}
+	minimum, err := strconv.ParseInt(fields[6], 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("reading the SOA of zone %s: %w", id, err)
+	}
+	return time.Duration(min(minimum, aws.ToInt64(soa.TTL))) * time.Second, nil
+}
+
+// readSOA returns the zone's SOA and its 7 fields.
+func readSOA(ctx context.Context, api RecordsAPI, id, name string) (types.ResourceRecordSet, []string, error) {
+	page, err := api.ListResourceRecordSets(ctx, &route53.ListResourceRecordSetsInput{
+		HostedZoneId: &id, StartRecordName: &name, StartRecordType: types.RRTypeSoa, MaxItems: aws.Int32(1),
+	}, once)
+	if err != nil {
+		return types.ResourceRecordSet{}, nil, fmt.Errorf("reading the SOA of zone %s: %w", id, (&Route53{id: id}).explain(err))
+	}
+	if len(page.ResourceRecordSets) == 1 && page.ResourceRecordSets[0].Type == types.RRTypeSoa && len(page.ResourceRecordSets[0].ResourceRecords) == 1 {
+		soa := page.ResourceRecordSets[0]
+		if fields := strings.Fields(aws.ToString(soa.ResourceRecords[0].Value)); len(fields) == 7 {
+			return soa, fields, nil
+		}
+	}
+	return types.ResourceRecordSet{}, nil, fmt.Errorf("reading the SOA of zone %s: there is none at %s (is this the zone's name?)", id, name)
 }
