@@ -27,7 +27,7 @@ func moto(t *testing.T) *bench {
 	if err != nil {
 		t.Skip("moto_server is not installed (pip install 'moto[server]')")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // only to learn a free port
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

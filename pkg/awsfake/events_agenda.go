@@ -123,7 +123,7 @@ func (g *agenda) after(d time.Duration, f func()) {
 // run lets happen what is due by now.
 func (g *agenda) run(now time.Time) {
 	for len(g.queue) > 0 && !g.queue[0].at.After(now) {
-		e := heap.Pop(&g.queue).(entry) //nolint:errcheck // the heap holds entries only
+		e := heap.Pop(&g.queue).(entry)
 		if e.at.After(g.now) {
 			g.now = e.at
 		}
@@ -145,7 +145,7 @@ type entries []entry
 
 func (e entries) Len() int      { return len(e) }
 func (e entries) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *entries) Push(x any)   { *e = append(*e, x.(entry)) } //nolint:errcheck // only after pushes
+func (e *entries) Push(x any)   { *e = append(*e, x.(entry)) }
 func (e *entries) Pop() any {
 	old := *e
 	last := old[len(old)-1]

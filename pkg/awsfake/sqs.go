@@ -154,15 +154,15 @@ func (s *SQS) Messages(url string) (messages []Message) {
 }
 
 // put adds a message; a queue that is not there loses it, as a rule's target does.
-func (s *SQS) put(url, body string, delay time.Duration) (Message, bool) {
+func (s *SQS) put(url, body string, delay time.Duration) Message {
 	q, ok := s.queues[url]
 	if !ok {
-		return Message{}, false
+		return Message{}
 	}
 	s.serial++
 	m := &Message{ID: uuidOf("message", s.serial), Body: body, Sent: s.now(), Visible: s.now().Add(delay)}
 	q.messages = append(q.messages, m)
-	return *m, true
+	return *m
 }
 
 // receive hands out up to count visible messages, and moves to the dead-letter queue what was

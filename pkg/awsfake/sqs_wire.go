@@ -102,7 +102,7 @@ func (s *SQS) listQueues(body []byte) (any, error) {
 }
 
 type sendEntry struct {
-	Id           string //nolint:revive // the protocol's name
+	Id           string
 	MessageBody  string
 	DelaySeconds *int
 }
@@ -126,7 +126,7 @@ func (s *SQS) send(q *queue, in sendEntry) (sent, error) {
 	case len(in.MessageBody) > limit:
 		return sent{}, refuse("InvalidParameterValue", "One or more parameters are invalid. Reason: Message must be shorter than %d bytes.", limit)
 	}
-	m, _ := s.put(q.url, in.MessageBody, time.Duration(delay)*time.Second)
+	m := s.put(q.url, in.MessageBody, time.Duration(delay)*time.Second)
 	return sent{in.Id, m.ID, sum(in.MessageBody)}, nil
 }
 
@@ -298,7 +298,7 @@ func (s *SQS) deleteMessage(q *queue, body []byte) (any, error) {
 
 func (s *SQS) deleteBatch(q *queue, body []byte) (any, error) {
 	var in struct {
-		Entries []struct{ Id, ReceiptHandle string } //nolint:revive // the protocol's name
+		Entries []struct{ Id, ReceiptHandle string }
 	}
 	if err := decode(body, &in); err != nil {
 		return nil, err
