@@ -20,7 +20,7 @@ PACKER  = $(or $(shell command -v packer),$(shell scripts/tool packer))
 ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -H --preserve-env=GOPROXY,GOFLAGS,PACKER_PLUGIN_PATH,CHECKPOINT_DISABLE env "PATH=$(PATH)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build agent plugin image test test-race lint generate verify e2e bench clean
+.PHONY: help setup build agent plugin lambda image test test-race lint generate verify e2e bench clean
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,12 @@ plugin: agent ## Build the Packer plugin and install it into build/plugins
 	@mkdir -p $(BIN)
 	$(GO_BUILD) -o $(BIN)/packer-plugin-hardtack ./cmd/packer-plugin-hardtack
 	$(PACKER) plugins install --path $(BIN)/packer-plugin-hardtack github.com/hardtack/hardtack >/dev/null
+
+lambda: ## Build the DNS function's zips into build/, for arm64 and amd64
+	@for arch in $(GOARCHES); do \
+	  GOARCH=$$arch $(GO_BUILD) -tags lambda.norpc -o $(BUILD)/lambda-$$arch/bootstrap ./lambda && \
+	  go run ./lambda/pack -max 4000000 -o $(BUILD)/hardtack-dns-$$arch.zip $(BUILD)/lambda-$$arch/bootstrap || exit 1; done
+	@ls -l $(BUILD)/hardtack-dns-*.zip
 
 image: setup build plugin ## Bake build/hardtack.qcow2 with image.json, SBOM and role table (root)
 	$(PACKER) validate -var lock=kubernetes-$(KUBERNETES) images/local.pkr.hcl

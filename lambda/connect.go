@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
+)
+
+// connect makes the handler that works on AWS. It makes no request.
+func connect(s settings, out io.Writer, log *slog.Logger) (*handler, error) {
+	c := s.aws()
+	policy := record.DefaultPolicy()
+	policy.Suffix = s.Suffix
+	dns, err := zone.NewRoute53(route53.NewFromConfig(c), s.Zone, policy)
+	if err != nil {
+		return nil, err
+	}
+	scaling := autoscaling.NewFromConfig(c)
+	syncer, err := dnssync.New(dnssync.Config{
+		Zone:    dns,
+		Fleet:   &fleet.AWS{Scaling: scaling, Machines: ec2.NewFromConfig(c), Allowed: s.Scope.allGroups()},
+		Hooks:   &fleet.Hooks{API: scaling, Name: s.Hook},
+		Policy:  policy,
+		Metrics: metrics{out: out, now: time.Now, log: log, mu: new(sync.Mutex)},
+		Log:     log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := &handler{scope: s.Scope, syncer: syncer, now: time.Now, log: log}
+	if s.Queue != "" {
+		h.reminder = queue{client: sqs.NewFromConfig(c), url: s.Queue}
+	}
+	return h, nil
+}
+
+// aws is what the SDK needs to know. Its config package would find the same by way of files, other
+// services and their clients, which a function has no use for and pays for at every start.
+func (s settings) aws() aws.Config {
+	key := aws.Credentials{AccessKeyID: s.Key.ID, SecretAccessKey: s.Key.Secret, SessionToken: s.Key.Session, Source: "environment"}
+	c := aws.Config{
+		Region:      s.Region,
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return key, nil }),
+	}
+	if s.Endpoint != "" {
+		c.BaseEndpoint = &s.Endpoint
+	}
+	return c
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+)
+
+// strs is a policy's list, which JSON has as a text where there is one.
+type strs []string
+
+func (s *strs) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*s = strs{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(s))
+}
+
+type statement struct {
+	Sid, Effect      string
+	Action, Resource strs
+	Condition        map[string]map[string]strs
+}
+
+// deployment is what testdata/deploy.py prints.
+type deployment struct {
+	Zone, Status string
+	Outputs      map[string]string
+	Policies     map[string]struct{ Statement []statement }
+	Attached     []any
+	Rules        []struct {
+		Name, State, EventPattern, ScheduleExpression string
+		Matches                                       []string
+		Targets                                       []struct{ Arn string }
+	}
+	Queue, DeadLetters map[string]string
+	Function           struct {
+		Runtime, Handler    string
+		MemorySize, Timeout int
+		Environment         struct{ Variables map[string]string }
+	}
+	Mappings []struct {
+		BatchSize, MaximumBatchingWindowInSeconds int
+		EventSourceArn                            string
+		FunctionResponseTypes                     []string
+		ScalingConfig                             struct{ MaximumConcurrency int }
+	}
+	LogGroups  []struct{ RetentionInDays int }
+	Translated struct {
+		Resources map[string]struct {
+			Type       string
+			Properties map[string]any
+		}
+	}
+}
+
+var deployOnce sync.Once
+
+// deployed translates the template and deploys it to moto, once.
+var deployed = func() func(t *testing.T) deployment {
+	var out []byte
+	var failed string
+	var missing bool
+	return func(t *testing.T) deployment {
+		t.Helper()
+		deployOnce.Do(func() {
+			if missing = exec.Command("python3", "-c", "import samtranslator, moto.events, boto3").Run() != nil; missing {
+				return
+			}
+			cmd := exec.Command("python3", "-W", "ignore", "testdata/deploy.py", "template.yaml", "events", zipped(t))
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			var err error
+			if out, err = cmd.Output(); err != nil {
+				failed = err.Error() + ": " + stderr.String()
+			}
+		})
+		if missing {
+			t.Skip("python3 has no samtranslator, moto or boto3: pip install aws-sam-translator 'moto[all]' boto3")
+		}
+		if failed != "" {
+			t.Fatalf("deploying to moto: %s", failed)
+		}
+		var d deployment
+		if err := json.Unmarshal(out, &d); err != nil {
+			t.Fatalf("reading what was deployed: %v", err)
+		}
+		return d
+	}
+}()
+
+func TestTemplateIsLintClean(t *testing.T) {
+	if _, err := exec.LookPath("cfn-lint"); err != nil {
+		t.Skip("cfn-lint is not installed: pip install cfn-lint")
+	}
+	if out, err := exec.Command("cfn-lint", "template.yaml").CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("cfn-lint: %v\n%s", err, out)
+	}
+}
+
+func TestDeployedPolicy(t *testing.T) {
+	d := deployed(t)
+	if d.Status != "CREATE_COMPLETE" || len(d.Attached) != 0 || len(d.Policies) != 1 {
+		t.Fatalf("stack %s, managed policies %v, policies %v", d.Status, d.Attached, d.Policies)
+	}
+	zone := "arn:aws:route53:::hostedzone/" + d.Zone
+	group := "arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/"
+	want := map[string]strs{ // every action that is allowed, and on what
+		"route53:GetHostedZone": {zone}, "route53:ListResourceRecordSets": {zone}, "route53:ChangeResourceRecordSets": {zone},
+		"autoscaling:DescribeAutoScalingGroups": {"*"}, "autoscaling:DescribeLifecycleHooks": {"*"},
+		"ec2:DescribeInstances": {"*"}, "ec2:DescribeVolumes": {"*"},
+		"autoscaling:CompleteLifecycleAction": {group + "demo-masters", group + "demo-minions"},
+		"sqs:ReceiveMessage":                  {d.Queue["QueueArn"]}, "sqs:DeleteMessage": {d.Queue["QueueArn"]},
+		"sqs:GetQueueAttributes": {d.Queue["QueueArn"]}, "sqs:SendMessage": {d.Queue["QueueArn"]},
+		"logs:CreateLogStream": nil, "logs:PutLogEvents": nil,
+	}
+	got := map[string]strs{}
+	for _, s := range d.Policies["reconcile"].Statement {
+		for _, a := range s.Action {
+			got[a] = s.Resource
+			if strings.HasPrefix(a, "logs:") && !strings.Contains(strings.Join(s.Resource, ""), ":log-group:hardtack-dns-Logs-") {
+				t.Errorf("%s on %v", a, s.Resource)
+			} else if strings.HasPrefix(a, "logs:") {
+				got[a] = nil
+			}
+		}
+		if s.Sid == "ReplaceTheClustersRecords" {
+			const key = "route53:ChangeResourceRecordSets"
+			conditions := map[string]map[string]strs{
+				"ForAllValues:StringLike":   {key + "NormalizedRecordNames": {"*.demo.k8s"}},
+				"ForAllValues:StringEquals": {key + "RecordTypes": {"A", "AAAA", "SRV", "TXT"}, key + "Actions": {"CREATE", "DELETE"}},
+				"Null":                      {key + "NormalizedRecordNames": {"false"}, key + "RecordTypes": {"false"}, key + "Actions": {"false"}},
+			}
+			if diff := cmp.Diff(conditions, s.Condition); diff != "" {
+				t.Errorf("conditions of the write (-want +got):\n%s", diff)
+			}
+		} else if s.Condition != nil {
+			t.Errorf("%s has conditions %v", s.Sid, s.Condition)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("allowed (-want +got):\n%s", diff)
+	}
+}
+
+// deployedPolicy is the deployed role's policy for a zone of another account.
+func deployedPolicy(t *testing.T, zone string) awsfake.Policy {
+	t.Helper()
+	d := deployed(t)
+	var out awsfake.Policy
+	for _, s := range d.Policies["reconcile"].Statement {
+		rule := awsfake.Statement{Actions: s.Action}
+		for _, r := range s.Resource {
+			r = strings.ReplaceAll(r, d.Zone, zone)
+			if strings.HasPrefix(r, "arn:aws:sqs:") {
+				r = "*" // the account's queue is another
+			}
+			rule.Resources = append(rule.Resources, r)
+		}
+		for operator, keys := range s.Condition {
+			for key, patterns := range keys {
+				if operator != "Null" {
+					rule.Conditions = append(rule.Conditions, awsfake.Condition{Key: key, Patterns: patterns})
+				}
+			}
+		}
+		out = append(out, rule)
+	}
+	return out
+}
+
+func TestDeployedRulesMatchEverySample(t *testing.T) {
+	d := deployed(t)
+	matched := map[string]bool{}
+	scheduled := false
+	for _, r := range d.Rules {
+		if r.State != "ENABLED" || len(r.Targets) != 1 || r.Targets[0].Arn != d.Queue["QueueArn"] {
+			t.Errorf("rule %s is %s and sends to %v", r.Name, r.State, r.Targets)
+		}
+		for _, m := range r.Matches {
+			matched[m] = true
+		}
+		scheduled = scheduled || r.ScheduleExpression == "rate(1 minute)"
+		if strings.Contains(r.EventPattern, "CloudTrail") != slices.Contains(r.Matches, "standby-enter") {
+			t.Errorf("rule %s matches %v", r.Name, r.Matches)
+		}
+	}
+	if !scheduled {
+		t.Error("no rule runs every minute")
+	}
+	files, err := filepath.Glob("events/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("finding the samples: %v", err)
+	}
+	types := map[string]bool{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e event
+		if err := json.Unmarshal(text, &e); err != nil {
+			t.Fatalf("%s: %v", f, err)
+		}
+		name := strings.TrimSuffix(filepath.Base(f), ".json")
+		types[e.DetailType] = true
+		if matched[name] != (name != "schedule") {
+			t.Errorf("%s matches a rule: %t", name, matched[name])
+		}
+	}
+	// 17 of AutoScaling's own, CloudTrail's, and the schedule's.
+	if len(types) != 19 {
+		t.Errorf("the samples have %d detail-types: %v", len(types), types)
+	}
+}
+
+func TestDeployedQueueAndFunction(t *testing.T) {
+	d := deployed(t)
+	var redrive struct {
+		Arn string `json:"deadLetterTargetArn"`
+		Max int    `json:"maxReceiveCount"`
+	}
+	if err := json.Unmarshal([]byte(d.Queue["RedrivePolicy"]), &redrive); err != nil || redrive.Arn != d.DeadLetters["QueueArn"] || redrive.Max != 5 {
+		t.Errorf("redrive %v (%v)", redrive, err)
+	}
+	if d.Queue["VisibilityTimeout"] != "192" || d.Function.Timeout != 30 {
+		t.Errorf("visibility %s s, function's timeout %d s: want six times it and the window", d.Queue["VisibilityTimeout"], d.Function.Timeout)
+	}
+	if len(d.Mappings) != 1 {
+		t.Fatalf("mappings %v", d.Mappings)
+	}
+	m := d.Mappings[0]
+	if m.BatchSize != 1000 || m.MaximumBatchingWindowInSeconds != 2 || m.ScalingConfig.MaximumConcurrency != 2 ||
+		!slices.Equal(m.FunctionResponseTypes, []string{"ReportBatchItemFailures"}) || m.EventSourceArn != d.Queue["QueueArn"] {
+		t.Errorf("mapping %+v", m)
+	}
+	if f := d.Function; f.Runtime != "provided.al2023" || f.Handler != "bootstrap" {
+		t.Errorf("function %+v", f)
+	}
+	// The function understands what the template tells it.
+	env := d.Function.Environment.Variables
+	env[envRegion], env[envKey], env[envSecret], env[envZone] = "r", "k", "s", "Z1" // moto's zones have no Z
+	s, err := readSettings(func(k string) string { return env[k] })
+	if err != nil || !slices.Equal(s.Scope.allGroups(), []string{"demo-masters", "demo-minions"}) || s.Suffix != "k8s" || s.Queue != d.Outputs["QueueUrl"] {
+		t.Errorf("settings %+v, %v", s, err)
+	}
+	if len(d.LogGroups) != 1 || d.LogGroups[0].RetentionInDays != 14 {
+		t.Errorf("log groups %v", d.LogGroups)
+	}
+}
+
+// What moto's CloudFormation leaves out is looked at as it was translated.
+func TestTranslatedTemplate(t *testing.T) {
+	d := deployed(t)
+	alarms := map[string]bool{}
+	for name, r := range d.Translated.Resources {
+		switch r.Type {
+		case "AWS::CloudWatch::Alarm":
+			alarms[r.Properties["Namespace"].(string)+" "+r.Properties["MetricName"].(string)] = true
+		case "AWS::Lambda::Function":
+			if diff := cmp.Diff([]any{map[string]any{"Ref": "Architecture"}}, r.Properties["Architectures"]); diff != "" {
+				t.Errorf("architectures (-want +got):\n%s", diff)
+			}
+		case "AWS::SQS::QueuePolicy":
+			text, err := json.Marshal(r.Properties)
+			if err != nil || !strings.Contains(string(text), `{"ArnEquals":{"aws:SourceArn":[{"Fn::GetAtt":["ScalingRule","Arn"]},{"Fn::GetAtt":["CallsRule","Arn"]},{"Fn::GetAtt":["SweepRule","Arn"]}]}}`) {
+				t.Errorf("%s: %s, %v", name, text, err)
+			}
+		}
+	}
+	for _, want := range []string{"AWS/SQS ApproximateNumberOfMessagesVisible", "AWS/SQS ApproximateAgeOfOldestMessage", "AWS/Lambda Errors", "AWS/Lambda Throttles", namespace + " Failures"} {
+		if !alarms[want] {
+			t.Errorf("no alarm for %s", want)
+		}
+	}
+}
+
+// What `sam build` runs for BuildMethod go1.x: go build in CodeUri, without flags of ours.
+func TestSAMBuilds(t *testing.T) {
+	cmd := exec.Command("go", "build", "-o", filepath.Join(t.TempDir(), "bootstrap"), ".")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath -buildvcs=false -tags=lambda.norpc -ldflags=-s", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
