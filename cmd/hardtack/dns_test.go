@@ -2,12 +2,18 @@ package main
 
 import (
 	"encoding/json"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/zone/zonetest"
 )
 
@@ -19,6 +25,7 @@ func TestDNSScripts(t *testing.T) {
 	}
 	b := zonetest.StartBIND(t, zonetest.BINDOptions{})
 	slow := zonetest.StartBIND(t, zonetest.BINDOptions{Minimum: 900})
+	endpoint := awsRegion(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/dns", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *updateScripts,
 		Setup: func(env *testscript.Env) error {
@@ -31,6 +38,9 @@ func TestDNSScripts(t *testing.T) {
 			env.Setenv("KEY", b.KeyFile)
 			env.Setenv("OTHERKEY", b.OtherFile)
 			env.Setenv("ON", "--zone-server="+b.Addr)
+			for k, v := range map[string]string{"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "HOME": env.WorkDir} {
+				env.Setenv(k, v)
+			}
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -42,4 +52,25 @@ func TestDNSScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// awsRegion is a fake account with the zone k8s and a group of masters of cluster aws.
+func awsRegion(t *testing.T) string {
+	t.Helper()
+	a := awsfake.New(awsfake.Options{Rates: map[string]float64{"route53": 0}})
+	server := httptest.NewServer(a.Handler())
+	t.Cleanup(server.Close)
+	api := route53.New(route53.Options{Region: "eu-central-1", BaseEndpoint: &server.URL,
+		Credentials: credentials.NewStaticCredentialsProvider("AKIDADMIN", "secret", "")})
+	q := zone.Query{Name: "k8s", VPC: "vpc-0123456789abcdef0", Region: "eu-central-1"}
+	if _, err := zone.CreateZone(t.Context(), api, q, "1"); err != nil {
+		t.Fatal(err)
+	}
+	err := a.AutoScaling().Create(awsfake.Group{Name: "masters", Max: 3, Desired: 3, Zones: []string{"eu-central-1a"},
+		Tags: map[string]string{fleet.TagCluster: "aws", fleet.TagRole: "masters"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+	return server.URL
 }

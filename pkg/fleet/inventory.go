@@ -73,6 +73,7 @@ var (
 	_ dnssync.Fleet = Command{}
 )
 
+// Read implements dnssync.Fleet.
 func (f File) Read(_ context.Context, cluster string) (record.Fleet, error) {
 	data, err := os.ReadFile(f.Path)
 	if err != nil {
@@ -81,6 +82,7 @@ func (f File) Read(_ context.Context, cluster string) (record.Fleet, error) {
 	return parse(f.Path, data, cluster)
 }
 
+// Read implements dnssync.Fleet.
 func (c Command) Read(ctx context.Context, cluster string) (record.Fleet, error) {
 	data, err := run.Output(ctx, c.Name, c.Args...)
 	if err != nil {
