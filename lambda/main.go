@@ -7,7 +7,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -21,7 +20,7 @@ func main() {
 	if err == nil {
 		var h *handler
 		if h, err = connect(s, os.Stdout, log); err == nil {
-			lambda.StartWithOptions(h, lambda.WithContext(context.Background()))
+			lambda.Start(h)
 		}
 	}
 	fmt.Fprintln(os.Stderr, "hardtack-dns:", err)
