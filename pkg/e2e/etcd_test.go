@@ -1,0 +1,345 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/zone/zonetest"
+)
+
+// The members and the resolver that they ask live on the loopback device of a network namespace. The
+// resolver has to be on port 53, and the members' addresses no loopback ones, which no record would list.
+const (
+	etcdResolver = "127.0.0.1:53"
+	etcdService  = "_etcd-server-ssl._tcp.demo.k8s."
+)
+
+var etcdMembers = []string{"a", "b", "c"}
+
+func etcdAddress(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("10.77.0.%d", 11+i)) }
+
+// TestEtcdDiscovery publishes the members of an etcd cluster on a real BIND, first a part of them and then
+// all, and lets real etcd members find each other by --discovery-srv alone.
+func TestEtcdDiscovery(t *testing.T) {
+	needMachines(t)
+	if os.Geteuid() != 0 {
+		t.Skip("makes network and mount namespaces: run as root")
+	}
+	dir := t.TempDir()
+	program := etcdProgram(t, dir) // outside the namespace, from where it could not be built
+	if !inNamespace(t) {
+		return
+	}
+	server := zonetest.StartBIND(t, zonetest.BINDOptions{})
+	seen := startResolver(t, server.Addr)
+	members := &etcdMachines{}
+	syncer := etcdSyncer(t, server, members)
+	certificate(t, dir)
+
+	members.set(2)
+	publish(t, syncer)
+	// A member that starts too early gives up, instead of making a cluster of those that are there.
+	early := etcdCommand(t, dir, program, 0)
+	out, err := early.CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte("discovery")) {
+		t.Fatalf("etcd started with 2 of 3 members published: %v\n%s", err, out)
+	}
+	members.set(3)
+	publish(t, syncer)
+	logs := make([]*output, len(etcdMembers))
+	for i := range etcdMembers {
+		logs[i] = startEtcd(t, etcdCommand(t, dir, program, i))
+	}
+	awaitEtcd(t, dir, program, logs)
+	// A machine that is gone does not shrink what new members start from.
+	members.set(2)
+	publish(t, syncer)
+	seen.ask(t)
+	seen.check(t)
+}
+
+// inNamespace runs the test again in a network namespace of its own, and tells whether this is that run.
+func inNamespace(t *testing.T) bool {
+	t.Helper()
+	const inside = "HARDTACK_E2E_NAMESPACE"
+	if os.Getenv(inside) == "" {
+		cmd := exec.CommandContext(interrupted, "unshare", "--net", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
+		cmd.Env = append(os.Environ(), inside+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("in its own network namespace: %v\n%s", err, out)
+		}
+		return false
+	}
+	commands := []string{"ip link set lo up"}
+	for i := range etcdMembers {
+		commands = append(commands, fmt.Sprintf("ip address add %s/32 dev lo", etcdAddress(i)))
+	}
+	if out, err := exec.CommandContext(t.Context(), "sh", "-ec", strings.Join(commands, "\n")).CombinedOutput(); err != nil {
+		t.Fatalf("addresses in the namespace: %v\n%s", err, out)
+	}
+	return true
+}
+
+// etcdMachines is a fleet of one etcd group, of whose members the first n have machines.
+type etcdMachines struct{ n int }
+
+func (f *etcdMachines) set(n int) { f.n = n }
+
+func (f *etcdMachines) Read(context.Context, string) (record.Fleet, error) {
+	g := record.Group{Name: "demo-etcd", Cluster: zonetest.Cluster, Role: role.Etcd, Desired: len(etcdMembers), EtcdMembers: etcdMembers}
+	for i, name := range etcdMembers[:f.n] {
+		g.Members = append(g.Members, record.Member{InstanceID: fmt.Sprintf("i-%017d", i), Lifecycle: record.PendingWait,
+			Healthy: true, Running: true, Private: etcdAddress(i), EtcdMember: name})
+	}
+	return record.Fleet{Cluster: zonetest.Cluster, Groups: []record.Group{g}}, nil
+}
+
+func etcdSyncer(t *testing.T, server zonetest.BIND, fleet dnssync.Fleet) *dnssync.Syncer {
+	t.Helper()
+	key, err := zone.ReadKey(server.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := zone.NewRFC2136(zone.RFC2136Config{Server: server.Addr, Key: key, Policy: record.DefaultPolicy()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	syncer, err := dnssync.New(dnssync.Config{Zone: z, Fleet: fleet, Pace: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return syncer
+}
+
+func publish(t *testing.T, syncer *dnssync.Syncer) {
+	t.Helper()
+	if _, err := syncer.Sync(t.Context(), zonetest.Cluster); err != nil {
+		t.Fatalf("publishing: %v", err)
+	}
+}
+
+// srvAnswers is what was answered for etcd's SRV name, by how many targets it had.
+type srvAnswers struct {
+	mu     sync.Mutex
+	counts map[int]int
+}
+
+// startResolver answers on etcdResolver what the server answers, and counts the SRV targets.
+func startResolver(t *testing.T, server string) *srvAnswers {
+	t.Helper()
+	seen := &srvAnswers{counts: map[int]int{}}
+	handler := dns.HandlerFunc(func(w dns.ResponseWriter, query *dns.Msg) {
+		answer, _, err := new(dns.Client).Exchange(query, server)
+		if err != nil {
+			answer = new(dns.Msg).SetRcode(query, dns.RcodeServerFailure)
+		} else if query.Question[0].Name == etcdService && query.Question[0].Qtype == dns.TypeSRV {
+			seen.mu.Lock()
+			seen.counts[len(answer.Answer)]++
+			seen.mu.Unlock()
+		}
+		_ = w.WriteMsg(answer)
+	})
+	conn, err := net.ListenPacket("udp", etcdResolver)
+	if err != nil {
+		t.Fatalf("listening for etcd's questions: %v", err)
+	}
+	s := &dns.Server{PacketConn: conn, Handler: handler}
+	go func() { _ = s.ActivateAndServe() }()
+	t.Cleanup(func() { _ = s.Shutdown() })
+	return seen
+}
+
+// ask asks for the SRV records as etcd would.
+func (s *srvAnswers) ask(t *testing.T) {
+	t.Helper()
+	if _, _, err := new(dns.Client).Exchange(new(dns.Msg).SetQuestion(etcdService, dns.TypeSRV), etcdResolver); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check asserts that the name was answered, and always with all members or none.
+func (s *srvAnswers) check(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counts[0] == 0 || s.counts[len(etcdMembers)] < len(etcdMembers)+1 || len(s.counts) != 2 {
+		t.Errorf("answers by number of SRV targets are %v; want some with none, then only whole ones", s.counts)
+	}
+}
+
+// etcdProgram installs the lock's etcd, from the cache or built, and returns the directory of its names.
+func etcdProgram(t *testing.T, dir string) string {
+	t.Helper()
+	const file = "kubernetes-1.36.lock.yaml"
+	data, err := fs.ReadFile(images.FS, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, problems := component.Parse(file, data)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	c, _ := lock.Component("etcd")
+	fetcher, err := fetch.New(fetch.Options{Assets: images.FS, Source: fetch.Modules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := fetcher.Get(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range result.Entries {
+		if e.Mode.IsRegular() {
+			content, err := e.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			file, err := os.OpenFile(filepath.Join(dir, "etcd"), os.O_CREATE|os.O_WRONLY, 0o755)
+			if err == nil {
+				_, err = io.Copy(file, content)
+			}
+			if err := errors.Join(err, content.Close(), file.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Symlink("etcd", filepath.Join(dir, "etcdctl")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// certificate writes one that every member may use, with the domain that etcd asks peers found by SRV for.
+func certificate(t *testing.T, dir string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "etcd"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:    []string{"demo.k8s"},
+	}
+	for i, name := range etcdMembers {
+		template.DNSNames = append(template.DNSNames, "etcd-"+name+".demo.k8s")
+		template.IPAddresses = append(template.IPAddresses, net.IP(etcdAddress(i).AsSlice()))
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// etcdCommand is member i, which knows of the others only by DNS.
+func etcdCommand(t *testing.T, dir, program string, i int) *exec.Cmd {
+	t.Helper()
+	resolv := filepath.Join(dir, "resolv.conf")
+	host, _, _ := net.SplitHostPort(etcdResolver)
+	if err := os.WriteFile(resolv, []byte("nameserver "+host+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	name := "etcd-" + etcdMembers[i] + ".demo.k8s"
+	crt, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	args := []string{"--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, resolv,
+		filepath.Join(program, "etcd"), "--name=" + etcdMembers[i], "--data-dir=" + filepath.Join(dir, "data-"+etcdMembers[i]),
+		"--discovery-srv=demo.k8s", "--initial-cluster-token=test", "--initial-cluster-state=new",
+		"--initial-advertise-peer-urls=https://" + name + ":2380", "--advertise-client-urls=https://" + name + ":2379",
+		fmt.Sprintf("--listen-peer-urls=https://%s:2380", etcdAddress(i)), fmt.Sprintf("--listen-client-urls=https://%s:2379", etcdAddress(i)),
+		"--cert-file=" + crt, "--key-file=" + key, "--trusted-ca-file=" + crt, "--client-cert-auth",
+		"--peer-cert-file=" + crt, "--peer-key-file=" + key, "--peer-trusted-ca-file=" + crt, "--peer-client-cert-auth",
+	}
+	cmd := exec.CommandContext(interrupted, "unshare", args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+func startEtcd(t *testing.T, cmd *exec.Cmd) *output {
+	t.Helper()
+	log := &output{}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return log
+}
+
+// awaitEtcd waits until every member is a started one of the same cluster, and has what one of them was told.
+func awaitEtcd(t *testing.T, dir, program string, logs []*output) {
+	t.Helper()
+	ctl := func(i int, args ...string) (string, error) {
+		base := []string{"--endpoints", fmt.Sprintf("https://%s:2379", etcdAddress(i)), "--cacert", filepath.Join(dir, "tls.crt"),
+			"--cert", filepath.Join(dir, "tls.crt"), "--key", filepath.Join(dir, "tls.key"), "--command-timeout=2s"}
+		out, err := exec.CommandContext(interrupted, filepath.Join(program, "etcdctl"), append(base, args...)...).CombinedOutput()
+		return string(out), err
+	}
+	var last string
+	pending := eventually(time.Minute, func() []string {
+		for i := range etcdMembers {
+			out, err := ctl(i, "member", "list", "-w", "simple")
+			if last = out; err != nil || strings.Count(out, ", started,") != len(etcdMembers) {
+				return []string{out}
+			}
+		}
+		return nil
+	})
+	if len(pending) > 0 {
+		for i, log := range logs {
+			t.Logf("etcd-%s:\n%s", etcdMembers[i], log.String())
+		}
+		t.Fatalf("the members are not one cluster: %s", last)
+	}
+	if out, err := ctl(0, "put", "found", "by DNS"); err != nil {
+		t.Fatalf("etcdctl put: %v\n%s", err, out)
+	}
+	for i, name := range etcdMembers {
+		if out, err := ctl(i, "get", "found"); err != nil || !strings.Contains(out, "by DNS") {
+			t.Errorf("etcd-%s does not have what etcd-a was told: %v\n%s", name, err, out)
+		}
+	}
+}
