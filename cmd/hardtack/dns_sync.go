@@ -71,11 +71,11 @@ func (t *dnsTarget) watch(c *cli.Context, s *dnssync.Syncer) error {
 	tick := time.NewTicker(c.Duration("interval"))
 	defer tick.Stop()
 	for {
-		if err := t.sync(c, s, true); err != nil && c.Context.Err() == nil {
+		if err := t.sync(c, s, true); err != nil && c.Err() == nil {
 			log.Error("the records may be out of date", "cluster", t.cluster, "error", err)
 		}
 		select {
-		case <-c.Context.Done():
+		case <-c.Done():
 			log.Info("asked to end", "cluster", t.cluster)
 			return nil
 		case <-tick.C:

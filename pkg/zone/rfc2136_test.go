@@ -37,6 +37,7 @@ func at(t *testing.T, server, keyFile string, more ...func(*zone.RFC2136Config))
 
 func TestRFC2136OnBIND(t *testing.T) {
 	zonetest.Run(t, func(t *testing.T) zonetest.Subject {
+		t.Helper()
 		b := zonetest.StartBIND(t, zonetest.BINDOptions{})
 		return zonetest.Subject{
 			Zone:      at(t, b.Addr, b.KeyFile),

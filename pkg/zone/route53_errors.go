@@ -53,7 +53,7 @@ func refusedBatch(e *types.InvalidChangeBatch) error {
 	}
 	for _, t := range texts {
 		if !containsAny(t, staleTexts) {
-			return fmt.Errorf("Route 53 refuses the batch: %s", text) //nolint:staticcheck,revive // the service's name
+			return fmt.Errorf("Route 53 refuses the batch: %s", text) //nolint:staticcheck // the service's name
 		}
 	}
 	return fmt.Errorf("%s: %w", text, dnssync.ErrConflict)

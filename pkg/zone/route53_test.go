@@ -55,6 +55,7 @@ var private = zone.Query{Name: "k8s", VPC: vpc, Region: "eu-central-1"}
 
 func TestRoute53OnTheFake(t *testing.T) {
 	zonetest.Run(t, func(t *testing.T) zonetest.Subject {
+		t.Helper()
 		a, client := account(t)
 		id := create(t, client("AKIDADMIN"), private, "1")
 		a.SetPolicy("AKIDOTHER", awsfake.Policy{})

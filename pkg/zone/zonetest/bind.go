@@ -113,7 +113,10 @@ func startNamed(t testing.TB, named, conf string, b BIND) bool {
 		// pkg/run ends exactly this process, by its id, when the context ends.
 		ended <- run.Run(ctx, run.Command{Name: named, Args: []string{"-g", "-n", "1", "-c", conf}, Stderr: log})
 	}()
-	stop := func() { cancel(); <-ended }
+	stop := func() {
+		cancel()
+		t.Logf("named has ended: %v", <-ended)
+	}
 	q := new(dns.Msg).SetQuestion("k8s.", dns.TypeSOA)
 	for range 200 {
 		select {
