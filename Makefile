@@ -15,6 +15,8 @@ IMAGE      := $(BUILD)/hardtack.qcow2
 # Packer finds our plugin in a directory of this checkout and never in the user's own.
 export CHECKPOINT_DISABLE := 1
 export PACKER_PLUGIN_PATH := $(CURDIR)/$(BUILD)/plugins
+# Where scripts/setup --judges puts what the AWS tests are judged by.
+export PATH := $(or $(XDG_DATA_HOME),$(HOME)/.local/share)/hardtack/judges/bin:$(PATH)
 PACKER  = $(or $(shell command -v packer),$(shell scripts/tool packer))
 # Root keeps caches of its own (-H), so that nothing in the user's becomes root's; sudo resets PATH.
 ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -H --preserve-env=GOPROXY,GOFLAGS,PACKER_PLUGIN_PATH,CHECKPOINT_DISABLE env "PATH=$(PATH)")
