@@ -22,7 +22,6 @@ build {
     source    = "release"
     mirror    = var.mirror
     cache_dir = var.cache
-    output    = var.output
   }
 
   provisioner "shell" {
