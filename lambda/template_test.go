@@ -87,7 +87,7 @@ var deployed = func() func(t *testing.T) deployment {
 			}
 		})
 		if missing {
-			t.Skip("python3 has no samtranslator, moto or boto3: pip install aws-sam-translator 'moto[all]' boto3")
+			t.Skip("python3 has no samtranslator, moto or boto3: run scripts/setup --judges")
 		}
 		if failed != "" {
 			t.Fatalf("deploying to moto: %s", failed)
@@ -102,7 +102,7 @@ var deployed = func() func(t *testing.T) deployment {
 
 func TestTemplateIsLintClean(t *testing.T) {
 	if _, err := exec.LookPath("cfn-lint"); err != nil {
-		t.Skip("cfn-lint is not installed: pip install cfn-lint")
+		t.Skip("cfn-lint is not installed: run scripts/setup --judges")
 	}
 	if out, err := exec.Command("cfn-lint", "template.yaml").CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("cfn-lint: %v\n%s", err, out)

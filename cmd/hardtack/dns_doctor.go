@@ -33,19 +33,12 @@ func dnsDoctorCommand() *cli.Command {
 			&cli.BoolFlag{Name: "write", Usage: "also write a set as large as the limit, and remove it again"},
 			&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "the `TIME` that it may take"},
 		),
-		Action: func(c *cli.Context) error {
-			t, err := newDNSTarget(c)
-			if err != nil {
-				return err
-			}
-			s, err := t.syncer(c)
-			if err != nil {
-				return err
-			}
+		Action: onTarget(func(c *cli.Context, t *dnsTarget, s *dnssync.Syncer) error {
 			ctx, cancel := dnssyncContext(c)
 			defer cancel()
 			checks := []check{t.checkNegative(ctx), t.checkRead(ctx), t.checkSigned(), t.checkPrerequisites(ctx)}
 			checks = append(checks, t.checkLimit(ctx, c.Bool("write")), t.checkRecords(ctx, s))
+			var err error
 			if c.Bool("json") {
 				err = printJSON(c.App.Writer, checks)
 			} else {
@@ -61,7 +54,7 @@ func dnsDoctorCommand() *cli.Command {
 				return fmt.Errorf("%d of %d checks failed", failed, len(checks))
 			}
 			return err
-		},
+		}),
 	}
 }
 

@@ -107,15 +107,7 @@ func dnsPlanCommand() *cli.Command {
 			&cli.BoolFlag{Name: "exit-code", Usage: fmt.Sprintf("exit with %d where something would change", changesExit)},
 			&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "the `TIME` that it may take"},
 		),
-		Action: func(c *cli.Context) error {
-			t, err := newDNSTarget(c)
-			if err != nil {
-				return err
-			}
-			s, err := t.syncer(c)
-			if err != nil {
-				return err
-			}
+		Action: onTarget(func(c *cli.Context, t *dnsTarget, s *dnssync.Syncer) error {
 			ctx, cancel := dnssyncContext(c)
 			defer cancel()
 			plan, err := s.Plan(ctx, t.cluster)
@@ -131,7 +123,7 @@ func dnsPlanCommand() *cli.Command {
 				return cli.Exit("the records would change", changesExit)
 			}
 			return err
-		},
+		}),
 	}
 }
 
@@ -176,6 +168,21 @@ func writeLines(b *strings.Builder, mark string, s, other record.Set) {
 		if s.TTL != other.TTL || !slices.Contains(other.Values, v) {
 			fmt.Fprintf(b, "%s %s %d %s %s\n", mark, s.Name, int(s.TTL/time.Second), s.Type, v)
 		}
+	}
+}
+
+// onTarget is the action of a command that needs the records and who should be in them.
+func onTarget(do func(c *cli.Context, t *dnsTarget, s *dnssync.Syncer) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		t, err := newDNSTarget(c)
+		if err != nil {
+			return err
+		}
+		s, err := t.syncer(c)
+		if err != nil {
+			return err
+		}
+		return do(c, t, s)
 	}
 }
 

@@ -25,7 +25,7 @@ func moto(t *testing.T) *bench {
 	t.Helper()
 	path, err := exec.LookPath("moto_server")
 	if err != nil {
-		t.Skip("moto_server is not installed (pip install 'moto[server]')")
+		t.Skip("moto_server is not installed (run scripts/setup --judges)")
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,24 +13,6 @@ type Clock interface {
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// WallClock is the machine's time.
-type WallClock struct{}
-
-// Now is time.Now.
-func (WallClock) Now() time.Time { return time.Now() }
-
-// Sleep waits for d of real time.
-func (WallClock) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // VirtualClock only moves when it is told to. It may be used by several goroutines.
 type VirtualClock struct {
 	mu       sync.Mutex

@@ -7,6 +7,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
 )
 
 // owner is the account's number.
@@ -58,7 +60,7 @@ func New(o Options) *Account {
 		counts: map[string]int{}, refused: map[string]int{},
 	}
 	if a.clock == nil {
-		a.clock = WallClock{}
+		a.clock = dnssync.System{}
 	}
 	if a.faults == nil {
 		a.faults = &Script{}
