@@ -18,7 +18,7 @@ var layers = []struct {
 	packages []string
 }{
 	{"leaf", "every package may use a leaf, so a leaf uses none of ours", []string{"pkg/role", "pkg/problem", "pkg/run", "pkg/version"}},
-	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs", "pkg/record"}},
+	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs", "pkg/record", "pkg/machine"}},
 	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent", "pkg/dnssync"}},
 	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/fleet", "pkg/zone", "pkg/awsfake"}},
 	{"assets", "plain files, embedded", []string{"images", "units"}},
