@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -9,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
 )
 
 // These tests run one after the other: each is a bake, and they look for what a bake leaves on this computer.
@@ -93,7 +98,10 @@ func awaitText(t *testing.T, cmd *exec.Cmd, out *output, text string) {
 func TestWrongDigest(t *testing.T) {
 	b := newBakery(t)
 	other := []byte("#!/bin/sh\necho not what upstream published\n")
-	b.write(t, "mirror/upstream.test/kubernetes/kubelet", other)
+	kubelet := baketest.Host + "/kubernetes/kubelet"
+	if err := os.WriteFile(filepath.Join(b.mirror, kubelet), other, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	want := ""
 	for _, c := range b.lock.Components {
 		for _, d := range c.Release["amd64"] {
@@ -106,7 +114,7 @@ func TestWrongDigest(t *testing.T) {
 	if err == nil {
 		t.Errorf("packer build ended well:\n%s", out)
 	}
-	for _, text := range []string{want, digest(other), "upstream.test/kubernetes/kubelet"} {
+	for _, text := range []string{want, fmt.Sprintf("sha256:%x", sha256.Sum256(other)), kubelet} {
 		if !strings.Contains(string(out), text) {
 			t.Errorf("packer build does not name %q:\n%s", text, out)
 		}
@@ -127,7 +135,9 @@ func TestFullDisk(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBakery(t)
-			b.write(t, "work/.keep", nil)
+			if err := os.MkdirAll(b.work(), 0o755); err != nil {
+				t.Fatal(err)
+			}
 			build := b.packerBuild("outside=cd " + b.work() + " && " + c.outside)
 			script := `mount -t tmpfs -o size=` + c.size + ` tmpfs "$0" && { "$@"; code=$?; cd "$0"; echo "left: $(find * .??* ! -name fill 2>/dev/null | tr '\n' ' ')"; exit $code; }`
 			cmd := exec.CommandContext(interrupted, "unshare", append([]string{"--mount", "sh", "-c", script, b.work()}, build.Args...)...)

@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
 )
 
@@ -26,7 +23,9 @@ import (
 type bakery struct {
 	dir    string
 	packer string
-	lock   component.Lock
+	// lock is what lockFile says; mirror is the directory in which what it pins is found.
+	lock             *component.Lock
+	lockFile, mirror string
 }
 
 // newBakery prepares a bake of the default lock in which each component's file is a script of a line: what goes
@@ -44,59 +43,16 @@ func newBakery(t *testing.T) *bakery {
 			t.Fatalf("looking for packer: %v (run make e2e, which builds it, or set HARDTACK_PACKER)", err)
 		}
 	}
+	full, err := bake.LoadLock(images.FS, bake.DefaultLock)
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := &bakery{dir: t.TempDir(), packer: packer}
-	text, err := fs.ReadFile(images.FS, bake.DefaultLock+".lock.yaml")
-	if err != nil {
+	b.lockFile, b.mirror = baketest.SmallRelease(t, full)
+	if b.lock, err = bake.LoadLock(images.FS, b.lockFile); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal(text, &b.lock); err != nil {
-		t.Fatal(err)
-	}
-	for i := range b.lock.Components {
-		b.shrink(t, &b.lock.Components[i])
-	}
-	b.writeLock(t)
 	return b
-}
-
-// shrink makes every file of the component a download of its own from a mirror in the bakery.
-func (b *bakery) shrink(t *testing.T, c *component.Component) {
-	t.Helper()
-	c.Modules, c.Release = nil, map[string][]component.Download{}
-	for _, file := range c.Files {
-		content := []byte("#!/bin/sh\necho this stands in for " + file.Name + "\n")
-		c.Release["amd64"] = append(c.Release["amd64"], component.Download{
-			URL: "https://upstream.test/" + c.Name + "/" + file.Name, As: file.Name, Published: "https://upstream.test/",
-			Digest: digest(content),
-		})
-		b.write(t, filepath.Join("mirror", "upstream.test", c.Name, file.Name), content)
-	}
-}
-
-// digest is the digest of content as locks write it.
-func digest(content []byte) string {
-	sum := sha256.Sum256(content)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-func (b *bakery) write(t *testing.T, name string, content []byte) {
-	t.Helper()
-	path := filepath.Join(b.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (b *bakery) writeLock(t *testing.T) {
-	t.Helper()
-	text, err := yaml.Marshal(b.lock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.write(t, "lock.yaml", text)
 }
 
 // work is the directory beside whose one entry, output, the bake works.
@@ -107,7 +63,7 @@ func (b *bakery) output() string { return filepath.Join(b.work(), "out") }
 func (b *bakery) packerBuild(variables ...string) *exec.Cmd {
 	args := []string{"build", "-color=false"}
 	for _, v := range append([]string{
-		"lock=" + filepath.Join(b.dir, "lock.yaml"), "mirror=" + filepath.Join(b.dir, "mirror"),
+		"lock=" + b.lockFile, "mirror=" + b.mirror,
 		"cache=" + filepath.Join(b.dir, "cache"), "output=" + b.output(),
 	}, variables...) {
 		args = append(args, "-var", v)

@@ -1,7 +1,10 @@
 package awstest
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
 )
 
 func TestAWS(t *testing.T) {
@@ -143,7 +148,7 @@ func checkMachine(t *testing.T, m *machine, output string) {
 	if got := readFile(t, filepath.Join(output, "image.json")); got != manifest {
 		t.Error("the manifest that was brought back is not the image's")
 	}
-	if got := readFile(t, filepath.Join(m.root, "usr/bin/kubelet")); got != fixtureProgram("kubernetes", "kubelet") {
+	if got := readFile(t, filepath.Join(m.root, "usr/bin/kubelet")); got != string(baketest.Program("kubernetes", "kubelet")) {
 		t.Errorf("/usr/bin/kubelet is %q", got)
 	}
 	if got := readFile(t, filepath.Join(m.root, authorizedKeys)); strings.Contains(got, "ssh-") {
@@ -162,15 +167,16 @@ func testWrongDigest(t *testing.T, tools tools, f fixture, c *cloud, m *machine)
 	if err := os.CopyFS(mirror, os.DirFS(f.mirror)); err != nil {
 		t.Fatal(err)
 	}
+	kubelet := baketest.Program("kubernetes", "kubelet")
 	// Of the same size, so that only the digest tells.
-	writeFile(t, filepath.Join(mirror, "releases.test/kubernetes/kubelet"), strings.ToUpper(fixtureProgram("kubernetes", "kubelet")))
+	writeFile(t, filepath.Join(mirror, baketest.Host+"/kubernetes/kubelet"), string(bytes.ToUpper(kubelet)))
 	out, err := tools.build(t, f.lock, mirror, t.TempDir(), c, m).CombinedOutput()
 	if err == nil {
 		t.Errorf("a build with a wrong digest ended with 0")
 	}
 	for _, want := range []string{
-		"releases.test/kubernetes/kubelet",
-		digest(fixtureProgram("kubernetes", "kubelet")), digest(strings.ToUpper(fixtureProgram("kubernetes", "kubelet"))),
+		baketest.Host + "/kubernetes/kubelet",
+		fmt.Sprintf("%x", sha256.Sum256(kubelet)), fmt.Sprintf("%x", sha256.Sum256(bytes.ToUpper(kubelet))),
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the error does not name %s:\n%s", want, out)

@@ -1,9 +1,6 @@
 package awstest
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -15,11 +12,9 @@ import (
 	"sync"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
@@ -98,51 +93,21 @@ func (x tools) build(t *testing.T, lock, mirror, output string, c *cloud, m *mac
 	return cmd
 }
 
-// fixture is the default lock with each release file made small: a script that prints its name.
+// fixture is the default lock with each release file made small.
 type fixture struct {
 	lock, mirror, fingerprint, kubernetes string
 }
 
 func makeFixture(t *testing.T) fixture {
 	t.Helper()
-	data, err := fs.ReadFile(images.FS, bake.DefaultLock+".lock.yaml")
+	full, err := bake.LoadLock(images.FS, bake.DefaultLock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lock component.Lock
-	if err := yaml.Unmarshal(data, &lock); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	f := fixture{lock: filepath.Join(dir, "lock.yaml"), mirror: filepath.Join(dir, "mirror"), kubernetes: lock.Kubernetes()}
-	for i := range lock.Components {
-		c := &lock.Components[i]
-		c.Modules, c.Release = nil, map[string][]component.Download{}
-		for _, file := range c.Files {
-			content := fixtureProgram(c.Name, file.Name)
-			c.Release["amd64"] = append(c.Release["amd64"], component.Download{
-				URL: "https://releases.test/" + c.Name + "/" + file.Name, As: file.Name,
-				Digest: "sha256:" + digest(content), Size: int64(len(content)), Published: "https://releases.test/",
-			})
-			// The layout of a mirror: the host, then the path.
-			writeFile(t, filepath.Join(f.mirror, "releases.test", c.Name, file.Name), content)
-		}
-	}
-	if data, err = yaml.Marshal(lock); err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, f.lock, string(data))
+	f := fixture{kubernetes: full.Kubernetes()}
+	f.lock, f.mirror = baketest.SmallRelease(t, full)
 	f.fingerprint = fingerprint(t, f.lock)
 	return f
-}
-
-func digest(content string) string {
-	sum := sha256.Sum256([]byte(content))
-	return hex.EncodeToString(sum[:])
-}
-
-func fixtureProgram(component, name string) string {
-	return fmt.Sprintf("#!/bin/sh\necho %s of %s\n", name, component)
 }
 
 func fingerprint(t *testing.T, file string) string {

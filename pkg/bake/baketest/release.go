@@ -3,6 +3,7 @@ package baketest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,14 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
 )
+
+// Host is where the releases of [SmallRelease] come from: the first part of each path in its mirror.
+const Host = "releases.test"
+
+// Program is the file that stands in for a component's program: a script that prints both names.
+func Program(component, name string) []byte {
+	return fmt.Appendf(nil, "#!/bin/sh\necho %s of %s\n", name, component)
+}
 
 // SmallRelease is a lock with the components and paths of a full one, and a mirror that has a few bytes
 // for each: everything of a build but the weight. Both are files of this machine, gone with the test.
@@ -22,12 +31,12 @@ func SmallRelease(t *testing.T, full *component.Lock) (lock, mirror string) {
 	for _, c := range full.Components {
 		var downloads []component.Download
 		for _, f := range c.Files {
-			content := []byte("#!/bin/sh\n# " + f.Name + "\n")
+			content := Program(c.Name, f.Name)
 			sum := sha256.Sum256(content)
 			path := c.Name + "/" + f.Name
-			write(t, filepath.Join(mirror, "example.com", path), content)
-			downloads = append(downloads, component.Download{URL: "https://example.com/" + path, As: f.Name, Size: int64(len(content)),
-				Digest: "sha256:" + hex.EncodeToString(sum[:]), Published: "https://example.com/"})
+			write(t, filepath.Join(mirror, Host, path), content)
+			downloads = append(downloads, component.Download{URL: "https://" + Host + "/" + path, As: f.Name, Size: int64(len(content)),
+				Digest: "sha256:" + hex.EncodeToString(sum[:]), Published: "https://" + Host + "/"})
 		}
 		c.Modules = nil
 		c.Release = map[string][]component.Download{"amd64": downloads, "arm64": downloads}
