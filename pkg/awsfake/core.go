@@ -20,7 +20,8 @@ type Options struct {
 	Clock Clock
 	// Faults decides what befalls calls; nil is nothing.
 	Faults Faults
-	// Rates are calls a second by service, in place of the defaults (route53: 5). Zero or less is no limit.
+	// Rates are calls a second by service ("route53") or by action ("ssm:PutParameter"), in place of the
+	// defaults: route53 5, ssm 40, ssm:PutParameter 3. Zero or less is no limit.
 	Rates map[string]float64
 	// Propagation is how long a committed change takes to reach every name server. AWS says that it
 	// is generally within 60 s; zero is at once.
@@ -65,12 +66,10 @@ func New(o Options) *Account {
 	if a.faults == nil {
 		a.faults = &Script{}
 	}
-	rates := map[string]float64{"route53": route53Rate}
+	rates := map[string]float64{"route53": route53Rate, "ssm": parameterReads, "ssm:PutParameter": parameterWrites}
 	maps.Copy(rates, o.Rates)
-	for service, rate := range rates {
-		if rate > 0 {
-			a.buckets[service] = newBucket(rate, a.clock.Now())
-		}
+	for name, rate := range rates {
+		a.buckets[name] = newBucket(rate, a.clock.Now())
 	}
 	a.regional = newRegional(a, o)
 	a.services = a.endpoints(o)
@@ -125,7 +124,7 @@ func (a *Account) do(ctx context.Context, service, action string, fn func(now ti
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := a.carryOut(service, fault, fn)
+	err := a.carryOut(service, action, fault, fn)
 	if err == nil && fault.LoseReply {
 		return ErrReplyLost
 	}
@@ -143,7 +142,7 @@ func (a *Account) enter(service, action string) Fault {
 	return faults.Fault(c)
 }
 
-func (a *Account) carryOut(service string, fault Fault, fn func(now time.Time) error) (err error) {
+func (a *Account) carryOut(service, action string, fault Fault, fn func(now time.Time) error) (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	defer func() {
@@ -154,10 +153,14 @@ func (a *Account) carryOut(service string, fault Fault, fn func(now time.Time) e
 	}()
 	now := a.clock.Now()
 	if fault.Refuse != nil {
-		return fault.Refuse
+		return fault.Refuse.of(service)
 	}
-	if b := a.buckets[service]; b != nil && !b.take(now) {
-		return Throttled()
+	b, own := a.buckets[service+":"+action]
+	if !own {
+		b = a.buckets[service]
+	}
+	if b != nil && !b.take(now) {
+		return Throttled().of(service)
 	}
 	a.regional.agenda.run(now)
 	defer a.regional.agenda.run(now)
@@ -170,7 +173,11 @@ type bucket struct {
 	at           time.Time
 }
 
+// newBucket is full; nil, where there is no limit.
 func newBucket(rate float64, now time.Time) *bucket {
+	if rate <= 0 {
+		return nil
+	}
 	return &bucket{rate: rate, tokens: math.Max(rate, 1), at: now}
 }
 

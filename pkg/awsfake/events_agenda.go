@@ -16,6 +16,7 @@ type regional struct {
 	ec2         *EC2
 	autoscaling *AutoScaling
 	sqs         *SQS
+	ssm         *SSM
 }
 
 func newRegional(a *Account, o Options) *regional {
@@ -24,6 +25,7 @@ func newRegional(a *Account, o Options) *regional {
 	r.events = &Events{account: a, deliver: o.Deliver}
 	r.ec2 = newEC2(a, o.EC2)
 	r.sqs = newSQS(a)
+	r.ssm = newSSM(a)
 	r.autoscaling = newAutoScaling(a, o.AutoScaling)
 	return r
 }
@@ -36,6 +38,9 @@ func (a *Account) AutoScaling() *AutoScaling { return a.regional.autoscaling }
 
 // SQS is the account's queues.
 func (a *Account) SQS() *SQS { return a.regional.sqs }
+
+// SSM is the account's Parameter Store.
+func (a *Account) SSM() *SSM { return a.regional.ssm }
 
 // Events is the account's default event bus.
 func (a *Account) Events() *Events { return a.regional.events }

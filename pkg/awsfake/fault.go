@@ -28,8 +28,25 @@ func refuse(code, format string, args ...any) *Error {
 	return &Error{Status: 400, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Throttled is the refusal of a call beyond the account's rate.
+// Throttled is the refusal of a call beyond the account's rate. Each service answers it by its own code:
+// ThrottlingException, RequestLimitExceeded …
 func Throttled() *Error { return refuse("Throttling", "Rate exceeded") }
+
+// of is e as a service says it.
+func (e *Error) of(service string) *Error {
+	if e.Code != "Throttling" {
+		return e
+	}
+	switch service {
+	case "ssm":
+		return refuse("ThrottlingException", "Rate exceeded")
+	case "ec2":
+		return &Error{Status: 503, Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
+	case "sqs":
+		return &Error{Status: 403, Code: "RequestThrottled", Message: "Request is throttled."}
+	}
+	return e
+}
 
 // Unavailable is a refusal that is the service's own doing.
 func Unavailable() *Error {

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
 // bench is an account in virtual time with the real SDK's clients.
@@ -20,6 +21,7 @@ type bench struct {
 	autoscaling *autoscaling.Client
 	ec2         *ec2.Client
 	sqs         *sqs.Client
+	ssm         *ssm.Client
 }
 
 func newBench(t *testing.T, o Options) *bench {
@@ -41,6 +43,7 @@ func (b *bench) dial(url string) {
 		RetryMaxAttempts: 1, HTTPClient: &http.Client{Transport: &http.Transport{}},
 	}
 	b.autoscaling, b.ec2, b.sqs = autoscaling.NewFromConfig(config), ec2.NewFromConfig(config), sqs.NewFromConfig(config)
+	b.ssm = ssm.NewFromConfig(config)
 }
 
 // pass lets time pass, as much as nothing waits for a moment in between.

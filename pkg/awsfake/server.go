@@ -65,7 +65,8 @@ func (a *Account) endpoints(o Options) map[string]endpoint {
 		"route53":     {restXML{namespace: route53Namespace}, a.route53},
 		"autoscaling": {queryProtocol{namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/"}, a.regional.autoscaling},
 		"ec2":         {ec2Protocol{namespace: "http://ec2.amazonaws.com/doc/2016-11-15/"}, a.regional.ec2},
-		"sqs":         {jsonProtocol{version: "1.0", shapes: "com.amazonaws.sqs"}, a.regional.sqs},
+		"sqs":         {jsonProtocol{version: "1.0", shapes: "com.amazonaws.sqs#"}, a.regional.sqs},
+		"ssm":         {jsonProtocol{version: "1.1"}, a.regional.ssm},
 	}
 }
 

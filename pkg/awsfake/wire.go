@@ -40,10 +40,10 @@ func (ec2Protocol) refuse(w http.ResponseWriter, c *call, e *Error) {
 		escape(e.Code), escape(e.Message), c.ID))
 }
 
-// jsonProtocol is SQS's: X-Amz-Target names the action, and the documents are JSON.
+// jsonProtocol is that of SQS and Systems Manager: X-Amz-Target names the action, and the documents are JSON.
 type jsonProtocol struct {
 	version string // "1.0"
-	shapes  string // namespace of error shapes: "com.amazonaws.sqs"
+	shapes  string // what is put before the names of errors: "com.amazonaws.sqs#"
 }
 
 func (jsonProtocol) read(r *http.Request, _ []byte, c *call) error {
@@ -60,7 +60,7 @@ func (p jsonProtocol) write(w http.ResponseWriter, _ *call, answer any) {
 }
 
 func (p jsonProtocol) refuse(w http.ResponseWriter, _ *call, e *Error) {
-	p.document(w, e.Status, map[string]string{"__type": p.shapes + "#" + e.Code, "message": e.Message})
+	p.document(w, e.Status, map[string]string{"__type": p.shapes + e.Code, "message": e.Message})
 }
 
 func (p jsonProtocol) document(w http.ResponseWriter, status int, v any) {
