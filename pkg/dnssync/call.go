@@ -47,7 +47,7 @@ type view struct {
 // they are.
 func (r *call) reconcile(ctx context.Context) (view, error) {
 	for {
-		v, err := r.read(ctx)
+		v, err := r.gathered(ctx)
 		if err != nil {
 			return v, err
 		}
@@ -76,13 +76,39 @@ func (r *call) reconcile(ctx context.Context) (view, error) {
 	}
 }
 
+// gathered is a view to write from. Where the records were written a moment ago, more changes are likely
+// to come at once: it lets them gather, and then reads both again. One that has nothing to change is
+// returned at once: whoever only looks waits for nobody.
+func (r *call) gathered(ctx context.Context) (view, error) {
+	for {
+		v, err := r.read(ctx)
+		if err != nil {
+			return v, err
+		}
+		d := r.pace(v.at)
+		if d <= 0 || record.Diff(v.have, v.want, "").Empty() {
+			return v, nil
+		}
+		r.paced++
+		if err := r.c.Clock.Sleep(ctx, d); err != nil {
+			return v, err
+		}
+	}
+}
+
 // read reads the records and then the fleet. The order is what makes a write of this view safe: the
 // fleet is at least as new as the generation that the write will replace.
 func (r *call) read(ctx context.Context) (view, error) {
-	v, err := r.readZone(ctx)
+	have, err := retry(ctx, r, func() ([]record.Set, error) {
+		if err := r.spend(&r.report.Calls.ZoneReads); err != nil {
+			return nil, err
+		}
+		return r.c.Zone.Read(ctx, r.cluster)
+	})
 	if err != nil {
-		return v, fmt.Errorf("reading the records: %w", err)
+		return view{}, fmt.Errorf("reading the records: %w", err)
 	}
+	v := r.parse(ctx, have)
 	fleet, err := retry(ctx, r, func() (record.Fleet, error) {
 		r.report.Calls.FleetReads++
 		return r.c.Fleet.Read(ctx, r.cluster)
@@ -102,31 +128,6 @@ func (r *call) read(ctx context.Context) (view, error) {
 	return v, nil
 }
 
-// readZone reads the records when they have not been written a moment ago. Where they have, more changes
-// are likely to come at once: it lets them gather, and then reads again.
-func (r *call) readZone(ctx context.Context) (view, error) {
-	for {
-		have, err := retry(ctx, r, func() ([]record.Set, error) {
-			if err := r.spend(&r.report.Calls.ZoneReads); err != nil {
-				return nil, err
-			}
-			return r.c.Zone.Read(ctx, r.cluster)
-		})
-		if err != nil {
-			return view{}, err
-		}
-		v := r.parse(ctx, have)
-		d := r.pace(v.at)
-		if d <= 0 {
-			return v, nil
-		}
-		r.paced++
-		if err := r.c.Clock.Sleep(ctx, d); err != nil {
-			return v, err
-		}
-	}
-}
-
 // parse takes the generation out of the sets that were read.
 func (r *call) parse(ctx context.Context, have []record.Set) view {
 	v := view{have: have, known: true}
@@ -140,7 +141,7 @@ func (r *call) parse(ctx context.Context, have []record.Set) view {
 	return v
 }
 
-// pace is how long to wait before the fleet is read; 0 is not at all. Nobody waits more than maxPaced
+// pace is how long to wait before a change is written; 0 is not at all. Nobody waits more than maxPaced
 // times, nor past half of the time that is left. The spread lets one of two that wait go first, so
 // that the other sees its write.
 func (r *call) pace(at generation) time.Duration {

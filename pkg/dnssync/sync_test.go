@@ -30,12 +30,16 @@ type bench struct {
 	fleetErr  error
 	completed []string
 	observed  int
+	asleep    func() // what happens while somebody sleeps
 }
 
 func (b *bench) Now() time.Time { return b.now }
 
 func (b *bench) Sleep(ctx context.Context, d time.Duration) error {
 	b.now, b.slept = b.now.Add(d), b.slept+d
+	if b.asleep != nil {
+		b.asleep()
+	}
 	return ctx.Err()
 }
 
@@ -185,6 +189,29 @@ func TestSyncDrains(t *testing.T) {
 	}
 	if r.Changed || r.Calls != (dnssync.Calls{ZoneReads: 1, FleetReads: 1, Hooks: 1}) || r.AgeSeconds < 60 {
 		t.Errorf("an idle call does too much, or does not know the age: %+v", r)
+	}
+}
+
+// TestSyncRightAfterAWrite: a call with nothing to change reads once and waits for nobody; one with a
+// change waits for more, and writes what it reads after that.
+func TestSyncRightAfterAWrite(t *testing.T) {
+	b := newBench(machine("i-1", 1, record.InService))
+	if _, err := b.sync(t.Context(), t); err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.sync(t.Context(), t)
+	if err != nil || r.Calls != (dnssync.Calls{ZoneReads: 1, FleetReads: 1}) || b.slept != 0 {
+		t.Errorf("an idle call right after a write: %+v, asleep for %s, error %v", r.Calls, b.slept, err)
+	}
+	members := &b.fleet.Groups[0].Members
+	*members = append(*members, machine("i-2", 2, record.InService))
+	b.asleep = func() { *members = append(*members, machine("i-3", 3, record.InService)) }
+	r, err = b.sync(t.Context(), t)
+	if err != nil || r.Calls != (dnssync.Calls{ZoneReads: 2, ZoneWrites: 1, FleetReads: 2}) || b.slept < record.DefaultTTL {
+		t.Errorf("a change right after a write: %+v, asleep for %s, error %v", r.Calls, b.slept, err)
+	}
+	if got := b.masters(); !slices.Equal(got, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}) {
+		t.Errorf("masters are %v: changes did not gather", got)
 	}
 }
 
