@@ -1,9 +1,7 @@
 // Command lambda is the AWS Lambda function that keeps clusters' DNS records equal to their groups'
 // members, by the messages of an SQS queue that EventBridge fills.
 //
-// Its rule: an event is a poke. What it says only chooses the clusters to look at, each once for all
-// messages of a batch; one that cannot be read is a poke for every cluster of the allow-list, and one
-// for anything else is a poke for none.
+// Its rule: nothing but pkg/function's handler, with Lambda's environment.
 package main
 
 import (
@@ -12,14 +10,16 @@ import (
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/function"
 )
 
 func main() {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	s, err := readSettings(os.Getenv)
+	s, err := function.Read(os.Getenv)
 	if err == nil {
-		var h *handler
-		if h, err = connect(s, os.Stdout, log); err == nil {
+		var h *function.Handler
+		if h, err = function.Connect(s, os.Stdout, log); err == nil {
 			lambda.Start(h)
 		}
 	}

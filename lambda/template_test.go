@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/function"
 )
 
 // strs is a policy's list, which JSON has as a text where there is one.
@@ -209,7 +210,9 @@ func TestDeployedRulesMatchEverySample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var e event
+		var e struct {
+			DetailType string `json:"detail-type"`
+		}
 		if err := json.Unmarshal(text, &e); err != nil {
 			t.Fatalf("%s: %v", f, err)
 		}
@@ -250,9 +253,9 @@ func TestDeployedQueueAndFunction(t *testing.T) {
 	}
 	// The function understands what the template tells it.
 	env := d.Function.Environment.Variables
-	env[envRegion], env[envKey], env[envSecret], env[envZone] = "r", "k", "s", "Z1" // moto's zones have no Z
-	s, err := readSettings(func(k string) string { return env[k] })
-	if err != nil || !slices.Equal(s.Scope.allGroups(), []string{"demo-masters", "demo-minions"}) || s.Suffix != "k8s" || s.Queue != d.Outputs["QueueUrl"] {
+	env[function.EnvRegion], env[function.EnvKey], env[function.EnvSecret], env[function.EnvZone] = "r", "k", "s", "Z1" // moto's zones have no Z
+	s, err := function.Read(func(k string) string { return env[k] })
+	if err != nil || !slices.Equal(s.Scope.AllGroups(), []string{"demo-masters", "demo-minions"}) || s.Suffix != "k8s" || s.Queue != d.Outputs["QueueUrl"] {
 		t.Errorf("settings %+v, %v", s, err)
 	}
 	if len(d.LogGroups) != 1 || d.LogGroups[0].RetentionInDays != 14 {
@@ -279,7 +282,7 @@ func TestTranslatedTemplate(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"AWS/SQS ApproximateNumberOfMessagesVisible", "AWS/SQS ApproximateAgeOfOldestMessage", "AWS/Lambda Errors", "AWS/Lambda Throttles", namespace + " Failures"} {
+	for _, want := range []string{"AWS/SQS ApproximateNumberOfMessagesVisible", "AWS/SQS ApproximateAgeOfOldestMessage", "AWS/Lambda Errors", "AWS/Lambda Throttles", function.Namespace + " Failures"} {
 		if !alarms[want] {
 			t.Errorf("no alarm for %s", want)
 		}

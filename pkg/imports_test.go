@@ -22,13 +22,15 @@ var layers = []struct {
 	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent", "pkg/dnssync"}},
 	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/fleet", "pkg/zone", "pkg/awsfake"}},
 	{"assets", "plain files, embedded", []string{"images", "units"}},
+	{"region", "what Lambda and the lab wire up from all below", []string{"pkg/function", "pkg/lab"}},
 	{"top", "translation only", []string{"cmd/", "lambda", "pkg/e2e"}},
 }
 
 // sideways lists the imports inside one layer that are meant.
 var sideways = map[string][]string{
-	"pkg/rootfs": {"pkg/unit"},   // the links that enable a unit come from its [Install] section
-	"pkg/debian": {"pkg/chroot"}, // a base system is made ready by commands that run in it
+	"pkg/rootfs": {"pkg/unit"},     // the links that enable a unit come from its [Install] section
+	"pkg/lab":    {"pkg/function"}, // the same handler as the Lambda
+	"pkg/debian": {"pkg/chroot"},   // a base system is made ready by commands that run in it
 }
 
 // outside lists who alone may import modules that spread through whatever touches them, and what
@@ -41,10 +43,10 @@ var outside = []struct {
 	{"github.com/hashicorp/packer-plugin-sdk", []string{"cmd/packer-plugin-hardtack"}, "Packer's types stay at its edge"},
 	{"github.com/hashicorp/packer/", nil, "Packer is a tool to run, never a library (BUSL-1.1)"},
 	{"github.com/coreos/go-systemd", []string{"pkg/unit", "pkg/rootfs"}, "units are parsed in one place"},
-	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/fleet", "pkg/zone", "cmd/hardtack", "lambda"}, "AWS's types stay in the adapters"},
+	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/fleet", "pkg/zone", "pkg/function", "pkg/lab", "cmd/hardtack", "lambda"}, "AWS's types stay in the adapters"},
 	{"github.com/miekg/dns", []string{"pkg/zone", "cmd/hardtack"}, "v1 is in maintenance: kept behind the packages that use it"},
 	{"github.com/sigstore/", []string{"pkg/fetch"}, "signatures are verified where files arrive"},
-	{"net/http", []string{"pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
+	{"net/http", []string{"pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
 }
 
 func TestImportsGoDown(t *testing.T) {

@@ -1,4 +1,4 @@
-package main
+package function
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
 )
 
-// connect makes the handler that works on AWS. It makes no request.
-func connect(s settings, out io.Writer, log *slog.Logger) (*handler, error) {
+// Connect makes the handler that works on AWS. It makes no request.
+func Connect(s Settings, out io.Writer, log *slog.Logger) (*Handler, error) {
 	c := s.aws()
 	policy := record.DefaultPolicy()
 	policy.Suffix = s.Suffix
@@ -31,7 +31,7 @@ func connect(s settings, out io.Writer, log *slog.Logger) (*handler, error) {
 	scaling := autoscaling.NewFromConfig(c)
 	syncer, err := dnssync.New(dnssync.Config{
 		Zone:    dns,
-		Fleet:   &fleet.AWS{Scaling: scaling, Machines: ec2.NewFromConfig(c), Allowed: s.Scope.allGroups()},
+		Fleet:   &fleet.AWS{Scaling: scaling, Machines: ec2.NewFromConfig(c), Allowed: s.Scope.AllGroups()},
 		Hooks:   &fleet.Hooks{API: scaling, Name: s.Hook},
 		Policy:  policy,
 		Metrics: metrics{out: out, now: time.Now, log: log, mu: new(sync.Mutex)},
@@ -40,7 +40,7 @@ func connect(s settings, out io.Writer, log *slog.Logger) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &handler{scope: s.Scope, syncer: syncer, now: time.Now, log: log}
+	h := &Handler{scope: s.Scope, syncer: syncer, now: time.Now, log: log}
 	if s.Queue != "" {
 		h.reminder = queue{client: sqs.NewFromConfig(c), url: s.Queue}
 	}
@@ -49,11 +49,14 @@ func connect(s settings, out io.Writer, log *slog.Logger) (*handler, error) {
 
 // aws is what the SDK needs to know. Its config package would find the same by way of files, other
 // services and their clients, which a function has no use for and pays for at every start.
-func (s settings) aws() aws.Config {
+func (s Settings) aws() aws.Config {
 	key := aws.Credentials{AccessKeyID: s.Key.ID, SecretAccessKey: s.Key.Secret, SessionToken: s.Key.Session, Source: "environment"}
 	c := aws.Config{
 		Region:      s.Region,
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return key, nil }),
+	}
+	if s.Client != nil {
+		c.HTTPClient = s.Client
 	}
 	if s.Endpoint != "" {
 		c.BaseEndpoint = &s.Endpoint

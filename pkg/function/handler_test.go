@@ -1,4 +1,4 @@
-package main
+package function
 
 import (
 	"bytes"
@@ -56,14 +56,14 @@ func (s *sent) SendMessage(_ context.Context, in *sqs.SendMessageInput, _ ...fun
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func newTestHandler(t *testing.T) (*handler, *calls, *sent, *bytes.Buffer) {
+func newTestHandler(t *testing.T) (*Handler, *calls, *sent, *bytes.Buffer) {
 	t.Helper()
 	s, err := parseScope("demo=demo-masters,demo-minions;prod=prod-masters")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, q, log := &calls{pokes: map[string]int{}, fail: map[string]error{}}, &sent{}, new(bytes.Buffer)
-	return &handler{scope: s, syncer: c, reminder: queue{client: q, url: "https://queue"}, now: func() time.Time { return noon },
+	return &Handler{scope: s, syncer: c, reminder: queue{client: q, url: "https://queue"}, now: func() time.Time { return noon },
 		log: slog.New(slog.NewJSONHandler(log, nil))}, c, q, log
 }
 
@@ -140,7 +140,7 @@ func TestInvokeSyncsEachClusterOnce(t *testing.T) {
 
 func TestEverySampleNamesItsCluster(t *testing.T) {
 	h, _, _, _ := newTestHandler(t)
-	files, err := filepath.Glob("events/*.json")
+	files, err := filepath.Glob("../../lambda/events/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("finding the samples: %v", err)
 	}
@@ -240,20 +240,20 @@ func TestReminders(t *testing.T) {
 }
 
 func TestReadSettings(t *testing.T) {
-	good := map[string]string{envClusters: "demo=a,b;prod=c", envZone: "Z1", envRegion: "r", envKey: "k", envSecret: "s"}
+	good := map[string]string{EnvClusters: "demo=a,b;prod=c", EnvZone: "Z1", EnvRegion: "r", EnvKey: "k", EnvSecret: "s"}
 	for _, tt := range []struct{ name, key, value, want string }{
 		{"good", "", "", ""},
-		{"no clusters", envClusters, "", `"" is not a cluster's name`},
-		{"no groups", envClusters, "demo", "without a name"},
-		{"not a label", envClusters, "De_mo=a", "not a cluster's name"},
-		{"cluster twice", envClusters, "demo=a;demo=b", "there twice"},
-		{"group of two clusters", envClusters, "demo=a;prod=a", "a group belongs to one cluster"},
-		{"no zone", envZone, "k8s", "not the id of a hosted zone"},
-		{"no region", envRegion, "", envRegion},
-		{"no key", envKey, "", envKey},
+		{"no clusters", EnvClusters, "", `"" is not a cluster's name`},
+		{"no groups", EnvClusters, "demo", "without a name"},
+		{"not a label", EnvClusters, "De_mo=a", "not a cluster's name"},
+		{"cluster twice", EnvClusters, "demo=a;demo=b", "there twice"},
+		{"group of two clusters", EnvClusters, "demo=a;prod=a", "a group belongs to one cluster"},
+		{"no zone", EnvZone, "k8s", "not the id of a hosted zone"},
+		{"no region", EnvRegion, "", EnvRegion},
+		{"no key", EnvKey, "", EnvKey},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := readSettings(func(k string) string {
+			_, err := Read(func(k string) string {
 				if k == tt.key {
 					return tt.value
 				}

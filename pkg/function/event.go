@@ -1,4 +1,4 @@
-package main
+package function
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ var errGroup = errors.New("the group is not in the allow-list")
 // poke says which clusters an event makes worth looking at, and whether something had happened (a
 // schedule and a reminder only say that time has passed). The error is why the event could not be
 // read, for the log; clusters is valid with it too.
-func (s scope) poke(body []byte) (clusters []string, pokes []dnssync.Poke, err error) {
+func (s Scope) poke(body []byte) (clusters []string, pokes []dnssync.Poke, err error) {
 	var e event
 	if err := json.Unmarshal(body, &e); err != nil {
 		return s.clusters, []dnssync.Poke{{}}, fmt.Errorf("reading an event: %w", err)

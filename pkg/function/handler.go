@@ -1,4 +1,4 @@
-package main
+package function
 
 import (
 	"bytes"
@@ -25,9 +25,9 @@ type reminder interface {
 	Remind(ctx context.Context, cluster string, after time.Duration) error
 }
 
-// handler answers invocations.
-type handler struct {
-	scope  scope
+// Handler answers invocations.
+type Handler struct {
+	scope  Scope
 	syncer syncer
 	// reminder nil: no reminders.
 	reminder reminder
@@ -60,7 +60,7 @@ type job struct {
 // that was tried most often: a poke is as good as any other, so one is enough to try again with, and
 // the one that was tried most often is the first to reach the dead-letter queue, where the alarm is.
 // A single event fails as a whole.
-func (h *handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+func (h *Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	jobs, batch := h.jobs(ctx, payload)
 	h.run(ctx, jobs)
 	out := answer{Failures: []events.SQSBatchItemFailure{}}
@@ -86,7 +86,7 @@ func (h *handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 }
 
 // jobs sorts an invocation's events by cluster.
-func (h *handler) jobs(ctx context.Context, payload []byte) (jobs []*job, batch bool) {
+func (h *Handler) jobs(ctx context.Context, payload []byte) (jobs []*job, batch bool) {
 	by := map[string]*job{}
 	add := func(m events.SQSMessage, body []byte) {
 		clusters, pokes, err := h.scope.poke(body)
@@ -122,7 +122,7 @@ func (j *job) add(m events.SQSMessage, pokes []dnssync.Poke) {
 }
 
 // run reconciles every job's cluster, all at once: one that waits must not use up another's time.
-func (h *handler) run(ctx context.Context, jobs []*job) {
+func (h *Handler) run(ctx context.Context, jobs []*job) {
 	var wait sync.WaitGroup
 	for _, j := range jobs {
 		wait.Go(func() {
@@ -135,7 +135,7 @@ func (h *handler) run(ctx context.Context, jobs []*job) {
 }
 
 // remind asks to be called again when a hook is due. When that does not work the schedule is there.
-func (h *handler) remind(ctx context.Context, r dnssync.Report) {
+func (h *Handler) remind(ctx context.Context, r dnssync.Report) {
 	if r.Again.IsZero() || h.reminder == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package main
+package function
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
 )
 
-// namespace is where CloudWatch shows the metrics.
-const namespace = "Hardtack/DNS"
+// Namespace is where CloudWatch shows the metrics.
+const Namespace = "Hardtack/DNS"
 
 // metrics writes CloudWatch's embedded metric format: lines of the log that become metrics without a
 // request to its API.
@@ -54,7 +54,7 @@ type emfLine struct {
 // Observe writes the figures of one call of Sync.
 func (m metrics) Observe(ctx context.Context, r dnssync.Report, err error) {
 	line := emfLine{
-		AWS: emfHeader{m.now().UnixMilli(), []emfDirective{{namespace, [][]string{{"Cluster"}}, []emfMetric{
+		AWS: emfHeader{m.now().UnixMilli(), []emfDirective{{Namespace, [][]string{{"Cluster"}}, []emfMetric{
 			{"Changes", "Count"}, {"Conflicts", "Count"}, {"Throttled", "Count"},
 			{"ZoneRequests", "Count"}, {"Unannounced", "Count"}, {"Failures", "Count"},
 		}}}},
