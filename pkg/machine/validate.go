@@ -1,0 +1,212 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+)
+
+// The ways in which a node gets its name.
+const (
+	NamingIPName     = "ip-name"
+	NamingInstanceID = "instance-id"
+	NamingHostname   = "hostname"
+)
+
+// The bounds of an MTU: what every IPv4 host must take (RFC 791), and the largest an interface has.
+const (
+	minMTU = 576
+	maxMTU = 65535
+)
+
+var (
+	labelForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	domainForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+	// AutoScaling's names: printable ASCII without a colon (CreateAutoScalingGroup), and here without
+	// blanks; hooks' names are letters, digits and -_/ (PutLifecycleHook).
+	groupForm = regexp.MustCompile(`^[!-9;-~]{1,255}$`)
+	hookForm  = regexp.MustCompile(`^[A-Za-z0-9_/-]{1,255}$`)
+	hashForm  = regexp.MustCompile(`^[A-Za-z0-9:+/=._-]{8,128}$`)
+	ssmForm   = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
+)
+
+// validator collects findings; lines maps a field path to its line, and refused holds the lines that
+// have a finding of the decoder.
+type validator struct {
+	file     string
+	lines    map[string]int
+	refused  map[int]bool
+	problems *problem.List
+}
+
+// index records the line of every field below n. What an alias stands for is not followed: it has its
+// own place, and an anchor may hold itself.
+func (v validator) index(field string, n *yaml.Node) {
+	v.lines[field] = n.Line
+	switch n.Kind {
+	case yaml.DocumentNode:
+		v.index(field, n.Content[0])
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := join(field, n.Content[i].Value)
+			v.index(key, n.Content[i+1])
+			v.lines[key] = n.Content[i].Line
+		}
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			v.index(at(field, i), item)
+		}
+	}
+}
+
+func join(field, key string) string {
+	if field == "" {
+		return key
+	}
+	return field + "." + key
+}
+
+func at(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+
+// errorf adds a finding about field; where the field is missing, the line is that of the nearest
+// parent that is there.
+func (v validator) errorf(field, hint, format string, args ...any) {
+	line, parent := v.lines[field], field
+	for line == 0 && parent != "" {
+		parent = parent[:max(0, strings.LastIndexAny(parent, ".["))]
+		line = v.lines[parent]
+	}
+	if v.refused[line] {
+		return
+	}
+	v.problems.Add(problem.Problem{File: v.file, Line: line, Field: field, Rule: "machine", Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// form reports a value that is missing or does not match.
+func (v validator) form(field, value string, form *regexp.Regexp, what string) {
+	switch {
+	case value == "":
+		v.errorf(field, "", "is missing")
+	case !form.MatchString(value):
+		v.errorf(field, "", "%q is not %s", value, what)
+	}
+}
+
+func (v validator) config(c Config) {
+	if c.APIVersion != APIVersion || c.Kind != Kind {
+		v.errorf("apiVersion", "", "apiVersion %q and kind %q: this program reads %q and %q", c.APIVersion, c.Kind, APIVersion, Kind)
+	}
+	v.form("cluster", c.Cluster, labelForm, "a DNS label")
+	v.form("group", c.Group, groupForm, "the name of an AutoScaling group")
+	v.form("configHash", c.ConfigHash, hashForm, "a digest")
+	if c.LaunchHook != "" {
+		v.form("launchHook", c.LaunchHook, hookForm, "the name of a lifecycle hook")
+	}
+	v.store(c.Store)
+	v.port("api.port", c.API.Port)
+	for i, name := range c.API.Names {
+		if net.ParseIP(name) == nil && !domainForm.MatchString(name) {
+			v.errorf(at("api.names", i), "", "%q is neither a DNS name nor an address", name)
+		}
+	}
+	v.etcd(c.Etcd)
+	v.network(c.Network)
+	v.node(c.Node)
+}
+
+func (v validator) store(store string) {
+	kind, place, _ := strings.Cut(store, ":")
+	switch {
+	case store == "":
+		v.errorf("store", "", "is missing")
+	case kind == "ssm" && ssmForm.MatchString(place):
+	case kind == "dir" && path.IsAbs(place) && path.Clean(place) == place:
+	default:
+		v.errorf("store", "", `%q is neither "ssm:/path" nor "dir:/path"`, store)
+	}
+}
+
+func (v validator) port(field string, port int) {
+	if port < 1 || port > 65535 {
+		v.errorf(field, "", "%d is not a port", port)
+	}
+}
+
+func (v validator) etcd(e Etcd) {
+	first := map[string]int{}
+	for i, m := range e.Members {
+		v.form(at("etcd.members", i), m, labelForm, "a DNS label")
+		if j, again := first[m]; again {
+			v.errorf(at("etcd.members", i), "", "%q is already at %s", m, at("etcd.members", j))
+		}
+		first[m] = i
+	}
+	if e.Member != "" && !slices.Contains(e.Members, e.Member) {
+		v.errorf("etcd.member", "", "%q is not among etcd.members", e.Member)
+	}
+}
+
+func (v validator) network(n Network) {
+	service, serviceOK := v.prefix("network.serviceCIDR", n.ServiceCIDR)
+	pods, podsOK := v.prefix("network.podCIDR", n.PodCIDR)
+	if serviceOK && podsOK && service.Overlaps(pods) {
+		v.errorf("network.podCIDR", "", "%s overlaps network.serviceCIDR %s", pods, service)
+	}
+	switch dns, err := netip.ParseAddr(n.DNSAddress); {
+	case n.DNSAddress == "":
+		v.errorf("network.dnsAddress", "", "is missing")
+	case err != nil:
+		v.errorf("network.dnsAddress", "", "%q is not an address", n.DNSAddress)
+	case serviceOK && !service.Contains(dns):
+		v.errorf("network.dnsAddress", "", "%s is not in network.serviceCIDR %s", dns, service)
+	}
+	v.form("network.dnsDomain", n.DNSDomain, domainForm, "a DNS name without a dot at its end")
+	if n.MTU != 0 && (n.MTU < minMTU || n.MTU > maxMTU) {
+		v.errorf("network.mtu", "0 or nothing: the interface's less VXLAN's 50", "%d is not between %d and %d bytes", n.MTU, minMTU, maxMTU)
+	}
+}
+
+func (v validator) prefix(field, value string) (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(value)
+	switch {
+	case value == "":
+		v.errorf(field, "", "is missing")
+	case err != nil:
+		v.errorf(field, "", "%q is not a range of addresses in CIDR notation", value)
+	case p.Masked() != p:
+		v.errorf(field, "write "+p.Masked().String(), "%s has bits set beyond its prefix", value)
+	default:
+		return p, true
+	}
+	return netip.Prefix{}, false
+}
+
+func (v validator) node(n Node) {
+	switch n.Naming {
+	case "", NamingIPName, NamingInstanceID, NamingHostname:
+	default:
+		v.errorf("node.naming", "", "%q is not %s, %s or %s", n.Naming, NamingIPName, NamingInstanceID, NamingHostname)
+	}
+	for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
+		if hint, err := CheckLabel(key, n.Labels[key]); err != nil {
+			v.errorf("node.labels."+key, hint, "%v", err)
+		}
+	}
+	for i, text := range n.Taints {
+		if _, err := ParseTaint(text); err != nil {
+			v.errorf(at("node.taints", i), "", "%v", err)
+		}
+	}
+	if n.MaxPods < 0 {
+		v.errorf("node.maxPods", "", "%d is less than none", n.MaxPods)
+	}
+}
