@@ -52,6 +52,8 @@ type Group struct {
 	Zones             []string
 	Image, Type       string
 	Subnet            string
+	// Role is the IAM role of its machines, UserData what they are started with; both may be empty.
+	Role, UserData string
 }
 
 // Instance is a group's view of a machine.
@@ -99,6 +101,8 @@ type instance struct {
 	Instance
 	actions map[string]*action
 	route   route
+	// boots is true while the instance waits for its machine to run.
+	boots bool
 	// epoch counts the states, so that what was planned for a state that is over does not happen.
 	epoch    int
 	activity string
@@ -216,6 +220,28 @@ func (s *AutoScaling) Group(name string) (config Group, ok bool) {
 	return config, ok
 }
 
+// Update changes a group's settings; what runs already stays as it is, until StartRefresh replaces it. change is
+// called with the account locked, on a copy; the group's name stays.
+func (s *AutoScaling) Update(name string, change func(*Group)) (err error) {
+	s.account.locked(func() {
+		var g *group
+		if g, err = s.find(name); err != nil {
+			return
+		}
+		to := g.Group
+		to.Tags, to.Unpropagated = maps.Clone(to.Tags), maps.Clone(to.Unpropagated)
+		change(&to)
+		if to.Min < 0 || to.Min > to.Max || to.Desired < to.Min || to.Desired > to.Max {
+			err = malformed("Desired capacity:%d must be between the specified min size:%d and max size:%d", to.Desired, to.Min, to.Max)
+			return
+		}
+		to.Name = name
+		g.Group = to
+		s.settle(g)
+	})
+	return err
+}
+
 // History lists every transition of every instance so far.
 func (s *AutoScaling) History() (list []Transition) {
 	s.account.locked(func() { list = slices.Clone(s.history) })
@@ -247,7 +273,7 @@ func (s *AutoScaling) shown(g *group) []Instance {
 // move puts an instance into a state.
 func (s *AutoScaling) move(g *group, i *instance, to string) {
 	s.history = append(s.history, Transition{i.ID, i.State, to, s.now()})
-	i.State = to
+	i.State, i.boots = to, false
 	i.epoch++
 	if to == StateTerminated || to == StateDetached || to == Warmed+StateTerminated {
 		g.instances = slices.DeleteFunc(g.instances, func(other *instance) bool { return other == i })
@@ -267,18 +293,33 @@ func (s *AutoScaling) later(i *instance, d time.Duration, f func()) {
 
 // machineChanged is EC2's word that a machine has changed by itself.
 func (s *AutoScaling) machineChanged(m Machine) {
-	if m.State == MachineRunning || m.State == MachinePending {
-		return
-	}
-	if g, i, err := s.byID("", m.ID); err == nil && counts(i.State) {
+	g, i, err := s.byID("", m.ID)
+	runs := m.State == MachineRunning || m.State == MachinePending
+	switch {
+	case err != nil:
+	case i.boots && m.State == MachineRunning:
+		i.boots = false
+		s.hold(g, i, transitionLaunching)
+	case i.boots && !runs:
+		s.launchLost(g, i)
+	case counts(i.State) && (!runs || m.Impaired):
 		s.failed(g, i)
 	}
+}
+
+// launchLost gives up an instance whose machine never ran.
+func (s *AutoScaling) launchLost(g *group, i *instance) {
+	s.announce(EventLaunchFailed, g, i, eventStatusFailed, "Instance became unhealthy while waiting for instance to be in InService state. Termination Reason: Server.InternalError: Internal error on launch")
+	s.move(g, i, StateTerminated)
+	s.ec2().terminate(i.ID)
+	s.rest(g)
+	s.show(g)
 }
 
 // failed lets the group notice that an instance's machine runs no longer.
 func (s *AutoScaling) failed(g *group, i *instance) {
 	s.account.regional.agenda.after(s.options.HealthCheck, func() {
-		if counts(i.State) {
+		if m, _ := s.ec2().machine(i.ID); counts(i.State) && (m.Impaired || m.State != MachineRunning && m.State != MachinePending) {
 			i.Health = Unhealthy
 			i.cause = fmt.Sprintf("At %s an instance was taken out of service in response to an EC2 health check indicating it has been terminated or stopped.", s.now().UTC().Format(eventTime))
 			s.show(g)

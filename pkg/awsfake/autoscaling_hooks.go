@@ -149,7 +149,16 @@ func (s *AutoScaling) abandon(g *group, i *instance, a *action) {
 }
 
 // launched goes on once a machine has been started: its hooks, then service.
-func (s *AutoScaling) launched(g *group, i *instance) { s.hold(g, i, transitionLaunching) }
+func (s *AutoScaling) launched(g *group, i *instance) {
+	switch m, _ := s.ec2().machine(i.ID); {
+	case s.ec2().options.Hypervisor == nil || m.State == MachineRunning:
+		s.hold(g, i, transitionLaunching)
+	case m.State == MachinePending:
+		i.boots = true
+	default:
+		s.launchLost(g, i)
+	}
+}
 
 // finish ends a transition that nothing holds any more.
 func (s *AutoScaling) finish(g *group, i *instance) {

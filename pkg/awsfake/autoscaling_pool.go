@@ -88,7 +88,7 @@ func (s *AutoScaling) poolReady(g *group, i *instance) {
 	}
 	s.move(g, i, Warmed+state)
 	if state != "Running" {
-		s.ec2().move(i.ID, MachineStopped, MachinePending, MachineRunning)
+		s.ec2().stop(i.ID)
 	}
 	s.announce(event, g, i, eventStatusInProgress, "")
 }

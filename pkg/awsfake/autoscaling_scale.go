@@ -57,7 +57,7 @@ func (s *AutoScaling) scaleOut(g *group) bool {
 			i.route = route{originPool, originGroup}
 			s.begin(i, fmt.Sprintf("At %s an instance was started in response to a difference between desired and actual capacity.", s.now().UTC().Format(eventTime)))
 			s.move(g, i, StatePending)
-			s.ec2().move(i.ID, MachineRunning, MachineStopped)
+			s.ec2().start(i.ID)
 			s.later(i, s.options.Step, func() { s.launched(g, i) })
 			return true
 		}
@@ -73,12 +73,26 @@ func (s *AutoScaling) launch(g *group, state string, way route) bool {
 	cause := fmt.Sprintf("At %s an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d.",
 		s.now().UTC().Format(eventTime), len(g.active()), len(g.active())+1)
 	zone := g.Zones[s.serial%len(g.Zones)]
-	if err := s.refused("launch", g); err != nil {
+	m, err := s.run(g, zone)
+	if err != nil {
 		i := &instance{Instance: Instance{Group: g.Name, Zone: zone}, route: way}
 		s.begin(i, cause)
 		s.announce(EventLaunchFailed, g, i, eventStatusFailed, err.Error())
 		s.rest(g)
 		return false
+	}
+	i := &instance{Instance: Instance{ID: m.ID, Group: g.Name, Zone: zone, Health: Healthy}, actions: map[string]*action{}, route: way}
+	s.begin(i, cause)
+	g.instances = append(g.instances, i)
+	s.move(g, i, state)
+	s.later(i, s.options.Step, func() { s.launched(g, i) })
+	return true
+}
+
+// run starts a machine as the group's owner wants them.
+func (s *AutoScaling) run(g *group, zone string) (Machine, error) {
+	if err := s.refused("launch", g); err != nil {
+		return Machine{}, err
 	}
 	tags := map[string]string{"aws:autoscaling:groupName": g.Name}
 	for key, value := range g.Tags {
@@ -86,13 +100,7 @@ func (s *AutoScaling) launch(g *group, state string, way route) bool {
 			tags[key] = value
 		}
 	}
-	m := s.ec2().run(Machine{Image: g.Image, Type: g.Type, Zone: zone, Subnet: g.Subnet, Tags: tags})
-	i := &instance{Instance: Instance{ID: m.ID, Group: g.Name, Zone: zone, Health: Healthy}, actions: map[string]*action{}, route: way}
-	s.begin(i, cause)
-	g.instances = append(g.instances, i)
-	s.move(g, i, state)
-	s.later(i, s.options.Step, func() { s.launched(g, i) })
-	return true
+	return s.ec2().run(Machine{Image: g.Image, Type: g.Type, Zone: zone, Subnet: g.Subnet, Role: g.Role, UserData: g.UserData, Tags: tags})
 }
 
 func (s *AutoScaling) refused(what string, g *group) error {

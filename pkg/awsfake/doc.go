@@ -8,6 +8,9 @@
 // An [Account] holds everything; [Account.Handler] is one HTTP handler for every API, meant for
 // AWS_ENDPOINT_URL, and the same calls exist as Go methods for simulators that make millions of them.
 // Both pass the same gate: the call is counted, delayed, throttled, denied, carried out and answered
-// in that order, and calls are carried out one after another. What each API holds, from which source,
+// in that order, and calls are carried out one after another.
+//
+// An account is also a very small region whose groups keep their size: a program is the hypervisor of its
+// machines by [Hypervisor] and [Account.Run], and hears of events by [Events.Subscribe] or a queue. What each API holds, from which source,
 // and what it leaves out is said beside it: route53_doc.go for Route 53.
 package awsfake

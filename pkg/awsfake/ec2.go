@@ -21,10 +21,13 @@ const (
 // Machine is an EC2 instance. A terminated one has no address and is described for another hour.
 type Machine struct {
 	ID, State, Image, Type, Zone, Subnet string
-	Private, Private6, Public            netip.Addr
-	Tags                                 map[string]string
-	Launched                             time.Time
-	Ended                                time.Time
+	// Role is the IAM role of its instance profile, UserData what its metadata service answers; both may be empty.
+	Role, UserData            string
+	Private, Private6, Public netip.Addr
+	Tags                      map[string]string
+	Launched, Ended           time.Time
+	// Impaired machines fail their status checks.
+	Impaired bool
 }
 
 // Volume is an EBS volume; Instance is empty while it is attached to none.
@@ -47,6 +50,8 @@ type EC2Options struct {
 	// Reuse gives the addresses of ended machines to new ones, the oldest first, as a subnet that is
 	// nearly full does.
 	Reuse bool
+	// Hypervisor runs the machines in earnest; Boot, Halt, IPv6, Public and Reuse have no effect then.
+	Hypervisor Hypervisor
 }
 
 // EC2 is the account's machines and volumes. Its exported methods may be called by several goroutines;
@@ -73,34 +78,47 @@ func (e *EC2) now() time.Time { return e.account.regional.agenda.now }
 
 func (e *EC2) after(d time.Duration, f func()) { e.account.regional.agenda.after(d, f) }
 
-// Run starts a machine; image, type, zone, subnet and tags are the caller's, the rest is filled in.
-func (e *EC2) Run(m Machine) (started Machine) {
-	e.account.locked(func() { started = e.run(m) })
-	return started
+// Run starts a machine; image, type, zone, subnet, role, user data and tags are the caller's, the rest is filled
+// in. It is refused where the hypervisor has no place for it.
+func (e *EC2) Run(m Machine) (started Machine, err error) {
+	e.account.locked(func() { started, err = e.run(m) })
+	return started, err
 }
 
-func (e *EC2) run(m Machine) Machine {
+func (e *EC2) run(m Machine) (Machine, error) {
 	now := e.now()
 	m.ID = "i-" + hexID("instance", len(e.order), 17)
 	m.State, m.Launched, m.Tags = MachinePending, now, maps.Clone(m.Tags)
-	host := e.host()
-	m.Private = hostAddress(netip.MustParseAddr("10.0.0.0"), host)
-	if e.options.IPv6 {
-		m.Private6 = netip.MustParseAddr(fmt.Sprintf("2001:db8::%x:%x", host>>16, host&0xffff))
+	if err := e.place(&m); err != nil {
+		return Machine{}, err
 	}
-	if e.options.Public {
-		m.Public = hostAddress(netip.MustParseAddr("198.18.0.0"), host) // the benchmark range of RFC 2544
-	}
-	if e.options.Boot == 0 {
+	managed := e.options.Hypervisor != nil
+	if e.options.Boot == 0 && !managed {
 		m.State = MachineRunning
 	}
 	e.order = append(e.order, m.ID)
 	e.machines[m.ID] = &past[Machine]{}
 	e.machines[m.ID].put(now, e.options.Lag, m)
-	if e.options.Boot > 0 {
+	switch {
+	case managed:
+		e.tell(m)
+	case e.options.Boot > 0:
 		e.after(e.options.Boot, func() { e.move(m.ID, MachineRunning, MachinePending) })
 	}
-	return m
+	return m, nil
+}
+
+// invent makes up addresses for a machine that nobody runs.
+func (e *EC2) invent() (private, private6, public netip.Addr) {
+	host := e.host()
+	private = hostAddress(netip.MustParseAddr("10.0.0.0"), host)
+	if e.options.IPv6 {
+		private6 = netip.MustParseAddr(fmt.Sprintf("2001:db8::%x:%x", host>>16, host&0xffff))
+	}
+	if e.options.Public {
+		public = hostAddress(netip.MustParseAddr("198.18.0.0"), host) // the benchmark range of RFC 2544
+	}
+	return private, private6, public
 }
 
 // host takes a free host number; the first ten of a subnet are not given out.
@@ -143,6 +161,10 @@ func (e *EC2) terminate(id string) bool {
 	if _, ok := e.machine(id); !ok {
 		return false
 	}
+	if e.options.Hypervisor != nil {
+		e.move(id, MachineShuttingDown, MachinePending, MachineRunning, MachineStopping, MachineStopped)
+		return true
+	}
 	if e.options.Halt == 0 {
 		e.move(id, MachineTerminated, MachinePending, MachineRunning, MachineStopping, MachineStopped)
 		return true
@@ -155,13 +177,13 @@ func (e *EC2) terminate(id string) bool {
 
 // Stop halts a machine; it keeps its private address. Start brings it back.
 func (e *EC2) Stop(id string) (ok bool) {
-	e.account.locked(func() { ok = e.move(id, MachineStopped, MachinePending, MachineRunning) })
+	e.account.locked(func() { ok = e.stop(id) })
 	return ok
 }
 
 // Start runs a stopped machine again.
 func (e *EC2) Start(id string) (ok bool) {
-	e.account.locked(func() { ok = e.move(id, MachineRunning, MachineStopped) })
+	e.account.locked(func() { ok = e.start(id) })
 	return ok
 }
 
@@ -178,19 +200,22 @@ func (e *EC2) move(id, to string, from ...string) bool {
 		e.release(&m, now)
 	}
 	history.put(now, e.options.Lag, m)
-	e.changed(m)
+	e.tell(m)
 	return true
 }
 
 // release takes the addresses and volumes of a machine that has ended.
 func (e *EC2) release(m *Machine, now time.Time) {
-	b := m.Private.As4()
-	e.free = append(e.free, int(b[1])<<16|int(b[2])<<8|int(b[3]))
+	if e.options.Hypervisor == nil {
+		b := m.Private.As4()
+		e.free = append(e.free, int(b[1])<<16|int(b[2])<<8|int(b[3]))
+	}
 	m.Private, m.Private6, m.Public, m.Ended = netip.Addr{}, netip.Addr{}, netip.Addr{}, now
 	for _, history := range e.volumes {
 		if v := history.last(); v.Instance == m.ID {
 			v.Instance, v.Device = "", ""
 			history.put(now, e.options.Lag, v)
+			e.tellVolume(v)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestDescribeInstances(t *testing.T) {
 	b := newBench(t, Options{EC2: EC2Options{IPv6: true, Public: true}})
 	var all []Machine
 	for n := range 12 {
-		all = append(all, b.account.EC2().Run(Machine{Zone: "us-west-2a", Type: "t3.medium", Tags: map[string]string{"Role": []string{"masters", "minions", "etcd"}[n%3]}}))
+		all = append(all, b.run(t, Machine{Zone: "us-west-2a", Type: "t3.medium", Tags: map[string]string{"Role": []string{"masters", "minions", "etcd"}[n%3]}}))
 	}
 	b.account.EC2().Terminate(all[0].ID)
 	b.account.EC2().Stop(all[1].ID)
@@ -74,7 +74,7 @@ func TestDescribeInstances(t *testing.T) {
 
 func TestDescribeInstancesRefuses(t *testing.T) {
 	b := newBench(t, Options{})
-	m := b.account.EC2().Run(Machine{})
+	m := b.run(t, Machine{})
 	for _, test := range []struct {
 		in            *ec2.DescribeInstancesInput
 		code, message string
@@ -94,7 +94,7 @@ func TestDescribeInstancesRefuses(t *testing.T) {
 func TestInstancePages(t *testing.T) {
 	b := newBench(t, Options{})
 	for range 23 {
-		b.account.EC2().Run(Machine{})
+		b.run(t, Machine{})
 	}
 	p := ec2.NewDescribeInstancesPaginator(b.ec2, &ec2.DescribeInstancesInput{MaxResults: aws.Int32(5)})
 	pages, seen := 0, map[string]bool{}
@@ -115,7 +115,7 @@ func TestInstancePages(t *testing.T) {
 
 func TestReadsLag(t *testing.T) {
 	b := newBench(t, Options{EC2: EC2Options{Lag: 3 * time.Second}})
-	m := b.account.EC2().Run(Machine{})
+	m := b.run(t, Machine{})
 	if got := b.ids(t, &ec2.DescribeInstancesInput{}); len(got) != 0 {
 		t.Errorf("a new machine is seen at once")
 	}
@@ -133,8 +133,8 @@ func TestReadsLag(t *testing.T) {
 
 func TestVolumes(t *testing.T) {
 	b := newBench(t, Options{})
-	m := b.account.EC2().Run(Machine{Zone: "us-west-2a"})
-	other := b.account.EC2().Run(Machine{Zone: "us-west-2b"})
+	m := b.run(t, Machine{Zone: "us-west-2a"})
+	other := b.run(t, Machine{Zone: "us-west-2b"})
 	v, err := b.ec2.CreateVolume(t.Context(), &ec2.CreateVolumeInput{
 		AvailabilityZone: aws.String("us-west-2a"), Size: aws.Int32(8),
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeVolume, Tags: []types.Tag{{Key: aws.String("EtcdMember"), Value: aws.String("a")}}}},
@@ -166,9 +166,19 @@ func TestVolumes(t *testing.T) {
 
 func TestAddressesComeBack(t *testing.T) {
 	b := newBench(t, Options{EC2: EC2Options{Reuse: true}})
-	m := b.account.EC2().Run(Machine{})
+	m := b.run(t, Machine{})
 	b.account.EC2().Terminate(m.ID)
-	if again := b.account.EC2().Run(Machine{}); again.Private != m.Private || again.ID == m.ID {
+	if again := b.run(t, Machine{}); again.Private != m.Private || again.ID == m.ID {
 		t.Errorf("the new machine %s has %s, want %s", again.ID, again.Private, m.Private)
 	}
+}
+
+// run starts a machine.
+func (b *bench) run(t *testing.T, m Machine) Machine {
+	t.Helper()
+	m, err := b.account.EC2().Run(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

@@ -46,6 +46,7 @@ func (e *EC2) attachVolume(id, instance, device string) (Volume, error) {
 	}
 	v.Instance, v.Device, v.Attached = instance, device, e.now()
 	history.put(v.Attached, e.options.Lag, v)
+	e.tellVolume(v)
 	return v, nil
 }
 
@@ -67,6 +68,7 @@ func (e *EC2) detachVolume(id string) (Volume, error) {
 	was := v
 	v.Instance, v.Device = "", ""
 	history.put(e.now(), e.options.Lag, v)
+	e.tellVolume(v)
 	return was, nil
 }
 

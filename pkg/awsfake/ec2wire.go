@@ -11,15 +11,16 @@ import (
 // actions are the calls of EC2's Query protocol (version 2016-11-15) that are understood.
 func (e *EC2) actions() actions {
 	return actions{
-		"DescribeInstances":  e.describeInstances,
-		"DescribeVolumes":    e.describeVolumes,
-		"RunInstances":       e.runInstances,
-		"TerminateInstances": e.terminateInstances,
-		"CreateTags":         e.createTags,
-		"DeleteTags":         e.deleteTags,
-		"CreateVolume":       e.createVolumeCall,
-		"AttachVolume":       e.attachVolumeCall,
-		"DetachVolume":       e.detachVolumeCall,
+		"DescribeInstances":      e.describeInstances,
+		"DescribeInstanceStatus": e.describeStatus,
+		"DescribeVolumes":        e.describeVolumes,
+		"RunInstances":           e.runInstances,
+		"TerminateInstances":     e.terminateInstances,
+		"CreateTags":             e.createTags,
+		"DeleteTags":             e.deleteTags,
+		"CreateVolume":           e.createVolumeCall,
+		"AttachVolume":           e.attachVolumeCall,
+		"DetachVolume":           e.detachVolumeCall,
 	}
 }
 
@@ -45,7 +46,12 @@ type xmlMachine struct {
 	PublicIP     string       `xml:"ipAddress,omitempty"`
 	IPv6         string       `xml:"ipv6Address,omitempty"`
 	Disks        []xmlMapping `xml:"blockDeviceMapping>item"`
+	Profile      *xmlProfile  `xml:"iamInstanceProfile"`
 	machineLists
+}
+
+type xmlProfile struct {
+	ARN string `xml:"arn"`
 }
 
 // machineLists are the list fields of xmlMachine.
@@ -96,6 +102,9 @@ func machineXML(m Machine, disks []Volume) xmlReservation {
 		InstanceID: m.ID, ImageID: m.Image, State: stateXML(m.State), InstanceType: m.Type, LaunchTime: stamp(m.Launched), Zone: m.Zone,
 		SubnetID: m.Subnet, PrivateIP: text(m.Private), PublicIP: text(m.Public), IPv6: text(m.Private6),
 		machineLists: machineLists{Tags: tagsXML(m.Tags)},
+	}
+	if m.Role != "" {
+		x.Profile = &xmlProfile{"arn:aws:iam::" + owner + ":instance-profile/" + m.Role}
 	}
 	for _, v := range disks {
 		if v.Instance == m.ID {
@@ -233,7 +242,11 @@ func (e *EC2) runInstances(p params) (any, error) {
 	}
 	out := xmlReservation{}
 	for range count {
-		r := machineXML(e.run(template), nil)
+		m, err := e.run(template)
+		if err != nil {
+			return nil, err
+		}
+		r := machineXML(m, nil)
 		out.ID, out.OwnerID = r.ID, r.OwnerID
 		out.Instances = append(out.Instances, r.Instances...)
 	}

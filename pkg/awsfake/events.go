@@ -99,7 +99,6 @@ type Events struct {
 
 	serial      int
 	sent        []Event
-	arrived     []Event
 	subscribers []func(Event)
 	queues      []target
 }
@@ -151,8 +150,8 @@ func (b *Events) emit(detailType string, resources []string, detail any) {
 }
 
 func (b *Events) arrive(e Event) {
-	if len(b.subscribers) > 0 {
-		b.arrived = append(b.arrived, e)
+	for _, f := range b.subscribers {
+		b.account.regional.later(func() { f(e) })
 	}
 	for _, t := range b.queues {
 		if t.match == nil || t.match(e) {
@@ -161,24 +160,6 @@ func (b *Events) arrive(e Event) {
 				panic(fmt.Sprintf("encoding an event: %v", err))
 			}
 			b.account.regional.sqs.put(t.queue, string(body), 0)
-		}
-	}
-}
-
-// flush calls the subscribers with what has arrived.
-func (b *Events) flush() {
-	for {
-		b.account.mu.Lock()
-		arrived, subscribers := b.arrived, b.subscribers
-		b.arrived = nil
-		b.account.mu.Unlock()
-		if len(arrived) == 0 {
-			return
-		}
-		for _, e := range arrived {
-			for _, f := range subscribers {
-				f(e)
-			}
 		}
 	}
 }

@@ -11,7 +11,9 @@ const homeRegion = "us-west-2"
 
 // regional is what one region of the account holds beside DNS. All of it is behind the account's lock.
 type regional struct {
-	agenda      agenda
+	agenda agenda
+	// outbox is what others are to be told, by Tick, once the account is not locked.
+	outbox      []func()
 	events      *Events
 	ec2         *EC2
 	autoscaling *AutoScaling
@@ -55,11 +57,28 @@ func (a *Account) locked(fn func()) {
 	a.regional.agenda.run(now)
 }
 
-// Tick lets everything happen that is due by the clock, and calls the subscribers of events that have
-// arrived. Calls to the APIs also let happen what is due, but only Tick calls subscribers.
+// later has Tick call f, after all that it was to call before.
+func (r *regional) later(f func()) {
+	r.outbox = append(r.outbox, f)
+	r.agenda.poke()
+}
+
+// Tick lets everything happen that is due by the clock, and calls the subscribers of events that have arrived
+// and the hypervisor. Calls to the APIs also let happen what is due, but only Tick calls others.
 func (a *Account) Tick() {
 	a.locked(func() {})
-	a.regional.events.flush()
+	for {
+		a.mu.Lock()
+		outbox := a.regional.outbox
+		a.regional.outbox = nil
+		a.mu.Unlock()
+		if len(outbox) == 0 {
+			return
+		}
+		for _, f := range outbox {
+			f()
+		}
+	}
 }
 
 // Next is when the next thing happens by itself: a timeout, a boot, the arrival of an event. False: nothing will.
@@ -105,7 +124,7 @@ type agenda struct {
 	now    time.Time
 	queue  entries
 	serial int
-	// wake is told of every new entry.
+	// wake is told of every new entry, and of everything that Tick is to tell others.
 	wake chan struct{}
 }
 
@@ -119,6 +138,11 @@ type entry struct {
 func (g *agenda) after(d time.Duration, f func()) {
 	g.serial++
 	heap.Push(&g.queue, entry{g.now.Add(d), g.serial, f})
+	g.poke()
+}
+
+// poke wakes Run.
+func (g *agenda) poke() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
