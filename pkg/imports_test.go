@@ -18,9 +18,9 @@ var layers = []struct {
 	packages []string
 }{
 	{"leaf", "every package may use a leaf, so a leaf uses none of ours", []string{"pkg/role", "pkg/problem", "pkg/run", "pkg/version"}},
-	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs", "pkg/record", "pkg/machine"}},
+	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs", "pkg/record", "pkg/machine", "pkg/spec"}},
 	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent", "pkg/dnssync"}},
-	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/fleet", "pkg/zone", "pkg/awsfake"}},
+	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/vnet"}},
 	{"assets", "plain files, embedded", []string{"images", "units"}},
 	{"region", "what Lambda and the lab wire up from all below", []string{"pkg/function", "pkg/lab"}},
 	{"top", "translation only", []string{"cmd/", "lambda", "pkg/e2e"}},
@@ -28,9 +28,10 @@ var layers = []struct {
 
 // sideways lists the imports inside one layer that are meant.
 var sideways = map[string][]string{
-	"pkg/rootfs": {"pkg/unit"},     // the links that enable a unit come from its [Install] section
-	"pkg/lab":    {"pkg/function"}, // the same handler as the Lambda
-	"pkg/debian": {"pkg/chroot"},   // a base system is made ready by commands that run in it
+	"pkg/spec":   {"pkg/machine", "pkg/unit"}, // what a machine is told, and which flags the units have
+	"pkg/rootfs": {"pkg/unit"},                // the links that enable a unit come from its [Install] section
+	"pkg/lab":    {"pkg/function"},            // the same handler as the Lambda
+	"pkg/debian": {"pkg/chroot"},              // a base system is made ready by commands that run in it
 }
 
 // outside lists who alone may import modules that spread through whatever touches them, and what

@@ -1,0 +1,299 @@
+package spec
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// DefaultLaunchHook is the name of the lifecycle hook where there are AutoScaling groups.
+const DefaultLaunchHook = "hardtack-ready"
+
+// noHook is how a document says that there is no lifecycle hook.
+const noHook = "none"
+
+// The defaults that Hardtack decides: the addresses are those that the image has baked in, and a test
+// compares them.
+const (
+	defaultServiceCIDR = "10.96.0.0/16"
+	defaultPodCIDR     = "10.244.0.0/16"
+	defaultDNSDomain   = "cluster.local"
+	defaultPort        = 443
+)
+
+// ours marks a default of this program.
+var ours = Origin{Default, "hardtack"}
+
+// completer fills one document.
+type completer struct {
+	checker
+	in  *Cluster
+	out *Complete
+}
+
+// Complete fills in everything that the document leaves out. The list holds every finding that only
+// shows when all is known; the result is nil when it has an error.
+func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
+	var problems problem.List
+	f := completer{
+		checker: checker{source: c.source, problems: &problems}, in: c,
+		out: &Complete{Cluster: &Cluster{source: c.source}, Origins: map[string]Origin{}, image: image},
+	}
+	f.top()
+	f.network()
+	f.groups()
+	f.etcdMembers()
+	f.components()
+	f.extras()
+	problems.Sort()
+	if problems.Err() != nil {
+		return nil, problems
+	}
+	return f.out, problems
+}
+
+// settle returns what is written, or else the default, and notes where it comes from: a value that is
+// written and would hold anyway is still the default.
+func settle[T comparable](f *completer, field string, given, def T, o Origin) T {
+	if f.source.given[field] && given != def {
+		f.out.Origins[field] = Origin{Kind: User}
+		return given
+	}
+	f.out.Origins[field] = o
+	return def
+}
+
+// settleList is settle for a list: an empty one that is written is one, too.
+func settleList(f *completer, field string, given, def []string, o Origin) []string {
+	if f.source.given[field] && !slices.Equal(given, def) {
+		f.out.Origins[field] = Origin{Kind: User}
+		return append([]string{}, given...)
+	}
+	f.out.Origins[field] = o
+	return append([]string{}, def...)
+}
+
+func (f *completer) top() {
+	in, out := f.in, f.out.Cluster
+	out.APIVersion, out.Kind, out.Name = in.APIVersion, in.Kind, in.Name
+	for _, field := range []string{"apiVersion", "kind", "name"} {
+		f.out.Origins[field] = Origin{Kind: User}
+	}
+	out.Version = settle(f, "version", minor(in.Version), DefaultVersion, ours)
+	out.Store = settle(f, "store", in.Store, "ssm:/hardtack/"+in.Name, Origin{Derived, "name"})
+	hook := DefaultLaunchHook
+	if !strings.HasPrefix(out.Store, "ssm:") {
+		hook = noHook
+	}
+	out.LaunchHook = settle(f, "launchHook", in.LaunchHook, hook, Origin{Derived, "store"})
+	out.API.Port = settle(f, "api.port", in.API.Port, defaultPort, ours)
+	out.API.Names = settleList(f, "api.names", in.API.Names, nil, ours)
+}
+
+// minor is "1.36" of "v1.36.3".
+func minor(version string) string {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	return strings.Join(parts[:min(len(parts), 2)], ".")
+}
+
+func (f *completer) network() {
+	in, out := f.in.Network, &f.out.Cluster.Network
+	out.ServiceCIDR = settle(f, "network.serviceCIDR", in.ServiceCIDR, defaultServiceCIDR, ours)
+	out.PodCIDR = settle(f, "network.podCIDR", in.PodCIDR, defaultPodCIDR, ours)
+	out.DNSAddress = settle(f, "network.dnsAddress", in.DNSAddress, nth(out.ServiceCIDR, 10), Origin{Derived, "network.serviceCIDR"})
+	out.DNSDomain = settle(f, "network.dnsDomain", in.DNSDomain, defaultDNSDomain, ours)
+	out.MTU = settle(f, "network.mtu", in.MTU, 0, ours)
+	services, err1 := netip.ParsePrefix(out.ServiceCIDR)
+	pods, err2 := netip.ParsePrefix(out.PodCIDR)
+	dns, err3 := netip.ParseAddr(out.DNSAddress)
+	if err1 != nil || err2 != nil || err3 != nil {
+		return // the document's own check has said so
+	}
+	if services.Overlaps(pods) {
+		f.errorf("network.podCIDR", "%s overlaps the Services' range %s", pods, services)
+	}
+	switch {
+	case !services.Contains(dns):
+		f.errorf("network.dnsAddress", "%s is not in the Services' range %s", dns, services)
+	case dns == services.Addr() || dns == services.Addr().Next():
+		f.errorf("network.dnsAddress", "%s is taken: the range's first address is the API's Service", dns)
+	}
+}
+
+// nth is the address that many after the range's own, or "" for what is no range.
+func nth(cidr string, n int) string {
+	p, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return ""
+	}
+	a := p.Addr()
+	for range n {
+		a = a.Next()
+	}
+	return a.String()
+}
+
+// defaultGroups is the cluster of a document without groups.
+func defaultGroups() []GroupSpec {
+	one, two := 1, 2
+	return []GroupSpec{
+		{Name: "masters", Roles: []string{"masters", "etcd"}, Size: &one},
+		{Name: "minions", Roles: []string{"minions"}, Size: &two},
+	}
+}
+
+func (f *completer) groups() {
+	groups := f.in.Groups
+	written := len(groups) > 0
+	if !written {
+		groups = defaultGroups()
+	}
+	for i, g := range groups {
+		f.group(at("groups", i), g, written, groups)
+	}
+}
+
+// group completes one group. The fields of a group that is written are the user's by themselves; that a
+// default group comes again, written out, changes no origin.
+func (f *completer) group(field string, g GroupSpec, written bool, all []GroupSpec) {
+	o := Origin{Kind: User}
+	if !written || f.isDefault() {
+		o = ours
+	}
+	roles := g.set()
+	out := GroupSpec{Name: g.Name, Roles: append([]string{}, g.Roles...), Members: append([]string{}, g.Members...)}
+	for _, name := range []string{".name", ".roles"} {
+		f.out.Origins[field+name] = o
+	}
+	size := 1
+	from := ours
+	if len(g.Members) > 0 {
+		size, from = len(g.Members), Origin{Derived, field + ".members"}
+		f.out.Origins[field+".members"] = o
+	} else {
+		f.out.Origins[field+".members"] = ours
+	}
+	if g.Size != nil && *g.Size != size {
+		size, from = *g.Size, o
+	}
+	out.Size = &size
+	f.out.Origins[field+".size"] = from
+	cpus, memory := machineSize(roles)
+	out.CPUs = settle(f, field+".cpus", g.CPUs, cpus, ours)
+	out.Memory = settle(f, field+".memory", g.Memory, memory, Origin{Derived, field + ".roles"})
+	out.Node = f.node(field+".node", g.Node, roles, all)
+	f.out.Cluster.Groups = append(f.out.Cluster.Groups, out)
+	f.expand(out, roles)
+}
+
+// isDefault reports whether the groups as written are the default ones in names, roles, members and size.
+func (f *completer) isDefault() bool {
+	return slices.EqualFunc(f.in.Groups, defaultGroups(), func(a, b GroupSpec) bool {
+		return a.Name == b.Name && slices.Equal(a.Roles, b.Roles) && len(a.Members) == 0 && a.Size != nil && *a.Size == *b.Size
+	})
+}
+
+func (g GroupSpec) set() role.Set {
+	var roles []role.Role
+	for _, r := range g.Roles {
+		roles = append(roles, role.Role(r))
+	}
+	return role.NewSet(roles...)
+}
+
+// machineSize is what a machine of these roles needs, with room: CPUs, and MiB of memory.
+func machineSize(roles role.Set) (cpus, memory int) {
+	for r, m := range map[role.Role]int{role.Masters: 1536, role.Minions: 1536, role.Etcd: 512} {
+		if roles.Has(r) {
+			memory += m
+		}
+	}
+	return 2, max(memory, 1024)
+}
+
+// controlPlaneTaint keeps pods that do not tolerate it off masters that are minions too.
+const controlPlaneTaint = "node-role.kubernetes.io/control-plane=:NoSchedule"
+
+func (f *completer) node(field string, n Node, roles role.Set, all []GroupSpec) Node {
+	out := Node{Naming: settle(f, field+".naming", n.Naming, "auto", ours)}
+	out.MaxPods = settle(f, field+".maxPods", n.MaxPods, 0, ours)
+	out.Labels = map[string]string{}
+	for key, value := range n.Labels {
+		out.Labels[key] = value
+		f.out.Origins[join(field+".labels", key)] = Origin{Kind: User}
+	}
+	if len(out.Labels) == 0 {
+		f.out.Origins[field+".labels"] = ours
+	}
+	plain := slices.ContainsFunc(all, func(g GroupSpec) bool { return g.set().Has(role.Minions) && !g.set().Has(role.Masters) })
+	var taints []string
+	from := ours
+	if roles.Has(role.Masters) && roles.Has(role.Minions) && plain {
+		taints, from = []string{controlPlaneTaint}, Origin{Derived, "groups"}
+	}
+	out.Taints = settleList(f, field+".taints", n.Taints, taints, from)
+	return out
+}
+
+// expand adds the groups that a written one becomes.
+func (f *completer) expand(g GroupSpec, roles role.Set) {
+	tag := role.Role("")
+	if len(g.Roles) > 0 {
+		tag = role.Role(g.Roles[0])
+	}
+	one := Group{Name: g.Name, Roles: roles, Tag: tag, Size: *g.Size, CPUs: g.CPUs, Memory: g.Memory, Node: g.Node}
+	if len(g.Members) == 0 {
+		f.out.Groups = append(f.out.Groups, one)
+		return
+	}
+	for i, name := range g.names() {
+		one.Name, one.Member, one.Size = name, g.Members[i], 1
+		f.out.Groups = append(f.out.Groups, one)
+	}
+}
+
+// etcdMembers decides whether etcd is one member beside its API server or a cluster of names, and finds
+// what cannot work.
+func (f *completer) etcdMembers() {
+	var members []string
+	unnamed, machines, masters := 0, 0, 0
+	for i, g := range f.out.Cluster.Groups {
+		if g.set().Has(role.Masters) {
+			masters++
+		}
+		if !g.set().Has(role.Etcd) {
+			continue
+		}
+		for _, m := range g.Members {
+			if slices.Contains(members, m) {
+				f.errorf(at("groups", i)+".members", "member %q is in two groups", m)
+			}
+			members = append(members, m)
+		}
+		if len(g.Members) == 0 {
+			unnamed++
+			machines += *g.Size
+			if *g.Size > 1 {
+				f.hint(at("groups", i)+".members", "name them, as in members: [a, b, c]",
+					"are missing: each of the %d machines is a member of etcd with a name of its own", *g.Size)
+			} else if !g.set().Has(role.Masters) {
+				f.hint(at("groups", i)+".members", "name it, as in members: [a]",
+					"are missing: an etcd that is not beside its API server is found by its member's name")
+			}
+		}
+	}
+	switch {
+	case masters > 0 && unnamed == 0 && len(members) == 0:
+		f.hint("groups", "add the role etcd to the masters' group", "there are masters and no group has the role %s", role.Etcd)
+	case unnamed > 0 && (len(members) > 0 || unnamed > 1):
+		f.errorf("groups", "some groups with the role %s have members with names and some have not", role.Etcd)
+	case unnamed > 0 && masters > 1:
+		f.hint("groups", "name its member", "a group of masters has no etcd, and the one that there is answers only on its own machine")
+	}
+	for i := range f.out.Groups {
+		f.out.Groups[i].Members = members
+	}
+}

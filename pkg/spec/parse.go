@@ -1,0 +1,157 @@
+package spec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+)
+
+// MaxInput is the largest document that Parse reads, in bytes: far above any real one, so that a
+// crafted one does not take the machine's memory.
+const MaxInput = 1 << 20
+
+// source is where the fields of a document stand, for findings.
+type source struct {
+	file  string
+	lines map[string]int
+	// refused holds the lines that have a finding of the decoder.
+	refused map[int]bool
+	// given holds the path of every field that is written with something but null.
+	given map[string]bool
+}
+
+// Parse reads a cluster.yaml strictly. file is only for messages. The list holds every finding about the
+// document's form, each with its line; the cluster is nil when the list has an error.
+func Parse(file string, data []byte) (*Cluster, problem.List) {
+	var problems problem.List
+	if len(data) > MaxInput {
+		problems.Errorf(file, "", "is larger than %d bytes", MaxInput)
+		return nil, problems
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(data, &root); err != nil {
+		addYAML(&problems, file, err)
+		return nil, problems
+	}
+	c := &Cluster{source: &source{file: file, lines: map[string]int{}, refused: map[int]bool{}, given: map[string]bool{}}}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	switch err := dec.Decode(c); {
+	case errors.Is(err, io.EOF):
+		problems.Add(problem.Problem{File: file, Rule: "spec-empty", Text: "the document is empty",
+			Hint: "the least is apiVersion: " + APIVersion + ", kind: " + Kind + " and a name"})
+		return nil, problems
+	case err != nil:
+		addYAML(&problems, file, err)
+	case !errors.Is(dec.Decode(new(yaml.Node)), io.EOF):
+		problems.Add(problem.Problem{File: file, Rule: "spec-documents",
+			Text: "there is a second YAML document", Hint: "a cluster is one document: remove the line ---"})
+	}
+	if slices.ContainsFunc(problems, func(p problem.Problem) bool { return strings.Contains(p.Text, "already defined") }) {
+		return nil, problems
+	}
+	for _, p := range problems {
+		c.source.refused[p.Line] = true
+	}
+	c.source.index("", &root)
+	v := checker{source: c.source, problems: &problems}
+	v.document(c)
+	problems.Sort()
+	if problems.Err() != nil {
+		return nil, problems
+	}
+	return c, problems
+}
+
+// index records the line of every field below n.
+func (s *source) index(field string, n *yaml.Node) {
+	if field != "" {
+		s.lines[field], s.given[field] = n.Line, n.ShortTag() != "!!null"
+	}
+	switch n.Kind {
+	case yaml.DocumentNode:
+		s.index(field, n.Content[0])
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := join(field, n.Content[i].Value)
+			s.index(key, n.Content[i+1])
+			s.lines[key] = n.Content[i].Line
+		}
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			s.index(at(field, i), item)
+		}
+	}
+}
+
+// join is the path of a key; one that has a dot or a bracket in it is quoted, so that paths stay unique.
+func join(field, key string) string {
+	if strings.ContainsAny(key, `.[]"`) || key == "" {
+		return field + "[" + strconv.Quote(key) + "]"
+	}
+	if field == "" {
+		return key
+	}
+	return field + "." + key
+}
+
+func at(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+
+// checker collects findings.
+type checker struct {
+	source   *source
+	problems *problem.List
+}
+
+// errorf adds a finding about field; where the field is not written, the line is that of the nearest
+// parent that is.
+func (v checker) errorf(field, format string, args ...any) { v.hint(field, "", format, args...) }
+
+// hint adds a finding with what to do next.
+func (v checker) hint(field, hint, format string, args ...any) {
+	line, parent := v.source.lines[field], field
+	for line == 0 && parent != "" {
+		parent = parent[:max(0, strings.LastIndexAny(parent, ".["))]
+		line = v.source.lines[parent]
+	}
+	if line > 0 && v.source.refused[line] {
+		return
+	}
+	v.problems.Add(problem.Problem{File: v.source.file, Line: line, Field: field, Rule: "spec",
+		Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+var (
+	yamlLine  = regexp.MustCompile(`^(?:yaml: )?line (\d+): (?s:(.*))$`)
+	yamlField = regexp.MustCompile(`^field (\S+) not found in type (\S+)$`)
+)
+
+// addYAML turns what the YAML library says into findings: it writes the line into the text.
+func addYAML(problems *problem.List, file string, err error) {
+	texts := []string{err.Error()}
+	var typed *yaml.TypeError
+	if errors.As(err, &typed) {
+		texts = typed.Errors
+	}
+	for _, text := range texts {
+		p := problem.Problem{File: file, Rule: "spec-yaml", Text: strings.TrimPrefix(text, "yaml: ")}
+		if m := yamlLine.FindStringSubmatch(text); m != nil {
+			p.Line, _ = strconv.Atoi(m[1])
+			p.Text = m[2]
+		}
+		if m := yamlField.FindStringSubmatch(p.Text); m != nil {
+			p.Text = fmt.Sprintf("field %q is not known", m[1])
+			p.Hint = nearestField(m[1], m[2])
+		}
+		problems.Add(p)
+	}
+}

@@ -1,0 +1,250 @@
+package spec
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+var (
+	labelForm  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	memberForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
+	minorForm  = regexp.MustCompile(`^v?1\.[0-9]+(\.[0-9]+)?$`)
+	domainForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	ssmForm    = regexp.MustCompile(`^ssm:(/[A-Za-z0-9_.-]+)+$`)
+	hookForm   = regexp.MustCompile(`^[A-Za-z0-9_/-]{1,255}$`)
+)
+
+// document checks what can be said of a document before it is completed: form, and no more.
+func (v checker) document(c *Cluster) {
+	v.constant("apiVersion", c.APIVersion, APIVersion)
+	v.constant("kind", c.Kind, Kind)
+	switch {
+	case c.Name == "":
+		v.hint("name", "a DNS label, as in name: demo", "is missing")
+	case !labelForm.MatchString(c.Name):
+		v.errorf("name", "%q is not a DNS label: small letters, digits and -, at most 63", c.Name)
+	}
+	if c.Version != "" && !minorForm.MatchString(c.Version) {
+		v.errorf("version", "%q is not a Kubernetes version such as %q", c.Version, DefaultVersion)
+	}
+	if s := c.Store; s != "" && !ssmForm.MatchString(s) && !absolute(strings.TrimPrefix(s, "dir:"), strings.HasPrefix(s, "dir:")) {
+		v.errorf("store", "%q is neither ssm:/path nor dir:/path", s)
+	}
+	if c.LaunchHook != "" && !hookForm.MatchString(c.LaunchHook) {
+		v.errorf("launchHook", "%q is not the name of a lifecycle hook", c.LaunchHook)
+	}
+	v.api(c.API)
+	v.network(c.Network)
+	v.groups(c.Groups)
+}
+
+func (v checker) constant(field, have, want string) {
+	switch have {
+	case want:
+	case "":
+		v.hint(field, "write "+field+": "+want, "is missing")
+	default:
+		v.errorf(field, "%q is not %q, the one that this program reads", have, want)
+	}
+}
+
+// absolute reports whether a path is absolute and clean; also holds for a path that is not asked about.
+func absolute(name string, asked bool) bool {
+	return asked && path.IsAbs(name) && path.Clean(name) == name && name != "/"
+}
+
+func (v checker) api(a API) {
+	if v.source.given["api.port"] && (a.Port < 1 || a.Port > 65535) {
+		v.errorf("api.port", "%d is not a port", a.Port)
+	}
+	for i, name := range a.Names {
+		if _, err := netip.ParseAddr(name); err != nil && !domainForm.MatchString(name) {
+			v.errorf(at("api.names", i), "%q is neither a DNS name nor an address", name)
+		}
+	}
+}
+
+func (v checker) network(n Network) {
+	v.prefix("network.serviceCIDR", n.ServiceCIDR, 12, 24)
+	v.prefix("network.podCIDR", n.PodCIDR, 8, 24)
+	if n.DNSAddress != "" {
+		if a, err := netip.ParseAddr(n.DNSAddress); err != nil || !a.Is4() {
+			v.errorf("network.dnsAddress", "%q is not an IPv4 address", n.DNSAddress)
+		}
+	}
+	if n.DNSDomain != "" && !domainForm.MatchString(n.DNSDomain) {
+		v.errorf("network.dnsDomain", "%q is not a DNS name", n.DNSDomain)
+	}
+	if n.MTU != 0 && (n.MTU < 576 || n.MTU > 9216) {
+		v.errorf("network.mtu", "%d is not between 576 and 9216 bytes", n.MTU)
+	}
+}
+
+// prefix checks a range of addresses. The bounds are Kubernetes's: it takes no more than 20 bits of
+// Services, and each node has a /24 of the pods' range.
+func (v checker) prefix(field, text string, least, most int) {
+	if text == "" {
+		return
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil || !p.Addr().Is4():
+		v.errorf(field, "%q is not a range of IPv4 addresses such as 10.96.0.0/16", text)
+	case p.Masked() != p:
+		v.hint(field, "write "+p.Masked().String(), "%s has bits set behind its mask", text)
+	case p.Bits() < least || p.Bits() > most:
+		v.errorf(field, "/%d is not between /%d and /%d", p.Bits(), least, most)
+	}
+}
+
+func (v checker) groups(groups []GroupSpec) {
+	if v.source.given["groups"] && len(groups) == 0 {
+		v.hint("groups", "leave it out for the default, or give a group", "is empty")
+	}
+	names := map[string]string{}
+	for i, g := range groups {
+		field := at("groups", i)
+		v.group(field, g)
+		for _, name := range g.names() {
+			if first, ok := names[name]; ok {
+				v.errorf(field+".name", "group %q is already at %s", name, first)
+			}
+			names[name] = field
+		}
+	}
+}
+
+// names are the groups that it becomes.
+func (g GroupSpec) names() []string {
+	if len(g.Members) == 0 {
+		return []string{g.Name}
+	}
+	names := make([]string, len(g.Members))
+	for i, m := range g.Members {
+		names[i] = g.Name + "-" + m
+	}
+	return names
+}
+
+// maxGroupSize keeps a typing error from being a bill; more machines are more groups.
+const maxGroupSize = 5000
+
+func (v checker) group(field string, g GroupSpec) {
+	switch {
+	case g.Name == "":
+		v.errorf(field+".name", "is missing")
+	case !labelForm.MatchString(g.Name):
+		v.errorf(field+".name", "%q is not a DNS label: small letters, digits and -, at most 63", g.Name)
+	}
+	roles := v.roles(field+".roles", g.Roles)
+	if len(g.Roles) == 0 {
+		v.errorf(field+".roles", "is missing: one or more of %s", role.Join(role.All(), ", "))
+	}
+	if g.Size != nil && (*g.Size < 0 || *g.Size > maxGroupSize) {
+		v.errorf(field+".size", "%d is not between 0 and %d", *g.Size, maxGroupSize)
+	}
+	if g.Size != nil && len(g.Members) > 0 && *g.Size != len(g.Members) {
+		v.hint(field+".size", "leave it out", "is %d, but there are %d members", *g.Size, len(g.Members))
+	}
+	if len(g.Members) > 0 && !roles.Has(role.Etcd) {
+		v.errorf(field+".members", "members are etcd's, and the group has not the role %s", role.Etcd)
+	}
+	seen := map[string]bool{}
+	for i, m := range g.Members {
+		switch {
+		case !memberForm.MatchString(m):
+			v.errorf(at(field+".members", i), "%q is not a name of a member: small letters, digits and -, at most 32", m)
+		case seen[m]:
+			v.errorf(at(field+".members", i), "member %q is there twice", m)
+		}
+		seen[m] = true
+	}
+	if v.source.given[field+".cpus"] && (g.CPUs < 1 || g.CPUs > 512) {
+		v.errorf(field+".cpus", "%d is not between 1 and 512", g.CPUs)
+	}
+	if v.source.given[field+".memory"] && (g.Memory < 256 || g.Memory > 1<<24) {
+		v.errorf(field+".memory", "%d MiB is not between 256 MiB and 16 TiB", g.Memory)
+	}
+	v.node(field+".node", g.Node, roles)
+}
+
+// roles checks a list of roles.
+func (v checker) roles(field string, names []string) role.Set {
+	var roles []role.Role
+	for i, name := range names {
+		r, err := role.Parse(name)
+		switch {
+		case err != nil:
+			v.hint(at(field, i), didYouMean(name, []string{string(role.Masters), string(role.Minions), string(role.Etcd)}), "%v", err)
+		case slices.Contains(roles, r):
+			v.errorf(at(field, i), "role %s is there twice", r)
+		}
+		roles = append(roles, r)
+	}
+	return role.NewSet(roles...)
+}
+
+var taintForm = regexp.MustCompile(`^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?(=[A-Za-z0-9_.-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
+
+// namings are the values of node.naming.
+var namings = []string{"auto", "ip-name", "instance-id", "hostname"}
+
+func (v checker) node(field string, n Node, roles role.Set) {
+	if n.Naming != "" && !slices.Contains(namings, n.Naming) {
+		v.hint(field+".naming", didYouMean(n.Naming, namings), "%q is not one of %s", n.Naming, strings.Join(namings, ", "))
+	}
+	for i, t := range n.Taints {
+		if !taintForm.MatchString(t) {
+			v.errorf(at(field+".taints", i), "%q is not of the form key=value:NoSchedule, :PreferNoSchedule or :NoExecute", t)
+		}
+	}
+	for key := range n.Labels {
+		if err := nodeLabel(key); err != nil {
+			v.errorf(join(field+".labels", key), "%v", err)
+		}
+	}
+	if n.MaxPods < 0 || n.MaxPods > 1024 {
+		v.errorf(field+".maxPods", "%d is not between 0 and 1024", n.MaxPods)
+	}
+	if len(n.Labels)+len(n.Taints) > 0 && len(roles) > 0 && !roles.Has(role.Minions) {
+		v.errorf(field, "the group's machines are no nodes: they have not the role %s", role.Minions)
+	}
+}
+
+var labelKeyForm = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+
+// ownLabels are the labels below kubernetes.io that a kubelet may give itself
+// (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
+var ownLabels = []string{
+	"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/instance-type",
+	"node.kubernetes.io/instance-type", "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
+	"topology.kubernetes.io/region", "topology.kubernetes.io/zone",
+}
+
+// nodeLabel reports a label that a node may not give itself.
+func nodeLabel(key string) error {
+	if !labelKeyForm.MatchString(key) {
+		return fmt.Errorf("%q is not the key of a label", key)
+	}
+	prefix, _, _ := strings.Cut(key, "/")
+	if !strings.Contains(key, "/") || slices.Contains(ownLabels, key) {
+		return nil
+	}
+	for _, free := range []string{"kubelet.kubernetes.io", "node.kubernetes.io"} {
+		if prefix == free || strings.HasSuffix(prefix, "."+free) {
+			return nil
+		}
+	}
+	for _, kept := range []string{"kubernetes.io", "k8s.io"} {
+		if prefix == kept || strings.HasSuffix(prefix, "."+kept) {
+			return fmt.Errorf("NodeRestriction lets no node give itself a label below %s", kept)
+		}
+	}
+	return nil
+}
