@@ -1,0 +1,276 @@
+package vnet
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+)
+
+// queueLength is how many frames wait for a machine that does not read: then frames are lost, as on a wire. At 9001
+// bytes that is 4.6 MB a machine at worst. A machine that is stopped must never stop the others.
+const queueLength = 512
+
+// mac is a MAC as a map's key.
+type mac [6]byte
+
+// Port is a machine's place on the switch.
+type Port struct {
+	network *Network
+	machine Machine
+	mac     mac
+	addr    [4]byte
+	listen  *net.UnixListener
+	out     chan []byte
+	// done is closed when the port is detached.
+	done   chan struct{}
+	faults faults
+	count  counters
+
+	mu   sync.Mutex
+	conn net.Conn
+	gone bool
+}
+
+// counters are atomic, since a reader and several writers count.
+type counters struct {
+	received, sent, spoofed, foreign, lost atomic.Int64
+}
+
+// Stats are a port's frames.
+type Stats struct {
+	// Received came from the machine and Sent went to it.
+	Received int64 `json:"received"`
+	Sent     int64 `json:"sent"`
+	// Spoofed bore addresses that are not the machine's own.
+	Spoofed int64 `json:"spoofed"`
+	// Foreign were neither IPv4 nor ARP, or multicast: a VPC carries none of them.
+	Foreign int64 `json:"foreign"`
+	// Lost found the machine's queue full.
+	Lost int64 `json:"lost"`
+}
+
+// Attach makes a port for a machine. The machine's QEMU connects to the port's Socket; when it is started anew (a
+// reboot, a replacement of the process) it connects to the same one.
+func (n *Network) Attach(m Machine) (*Port, error) {
+	if m.Addr.Is4() && m.MAC == nil {
+		m.MAC = MACOf(m.Addr)
+	}
+	if m.Addr.Is4() && m.Hostname == "" {
+		m.Hostname = HostnameOf(m.Addr)
+	}
+	if err := n.checkMachine(m); err != nil {
+		return nil, fmt.Errorf("attaching machine %q: %w", m.Name, err)
+	}
+	p := &Port{network: n, machine: m, mac: mac(m.MAC), addr: m.Addr.As4(), out: make(chan []byte, queueLength), done: make(chan struct{})}
+	socket := filepath.Join(n.config.Dir, m.Addr.String()+".sock")
+	listen, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("attaching machine %q: %w", m.Name, err)
+	}
+	p.listen = listen
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.free(m); err != nil {
+		listen.Close()
+		return nil, fmt.Errorf("attaching machine %q: %w", m.Name, err)
+	}
+	n.byMAC[p.mac], n.byAddr[m.Addr] = p, p
+	n.tasks.Go(p.accept)
+	return p, nil
+}
+
+// checkMachine says what about a machine cannot be attached to this network.
+func (n *Network) checkMachine(m Machine) error {
+	var errs []error
+	if m.Name == "" {
+		errs = append(errs, errors.New("it has no name"))
+	}
+	switch subnet := n.config.Subnet; {
+	case !subnet.Contains(m.Addr):
+		errs = append(errs, fmt.Errorf("address %s is not in %s", m.Addr, subnet))
+	case m.Addr == subnet.Addr(), m.Addr == broadcast(subnet), m.Addr.Compare(n.Endpoints()) <= 0:
+		errs = append(errs, fmt.Errorf("address %s is reserved", m.Addr))
+	}
+	if len(m.MAC) != 6 || m.MAC[0]&1 == 1 || mac(m.MAC) == gatewayMAC {
+		errs = append(errs, fmt.Errorf("MAC %q is not the address of one machine", m.MAC))
+	}
+	if !validLabel(m.Hostname) {
+		errs = append(errs, fmt.Errorf("host name %q is not a DNS label", m.Hostname))
+	}
+	return errors.Join(errs...)
+}
+
+// free reports whether nobody else has what a machine needs; the caller holds the lock.
+func (n *Network) free(m Machine) error {
+	if n.closed {
+		return net.ErrClosed
+	}
+	for _, other := range n.byMAC {
+		o := other.machine
+		if o.Name == m.Name || o.Addr == m.Addr || mac(o.MAC) == mac(m.MAC) || o.Hostname == m.Hostname {
+			return fmt.Errorf("machine %q (%s, %s) is attached already", o.Name, o.Addr, o.MAC)
+		}
+	}
+	return nil
+}
+
+// Socket is the path of the Unix socket for QEMU's "-netdev stream,server=off".
+func (p *Port) Socket() string { return p.listen.Addr().String() }
+
+// Machine is who is behind the port, with what Attach has filled in.
+func (p *Port) Machine() Machine { return p.machine }
+
+// Stats counts the port's frames.
+func (p *Port) Stats() Stats {
+	return Stats{p.count.received.Load(), p.count.sent.Load(), p.count.spoofed.Load(), p.count.foreign.Load(), p.count.lost.Load()}
+}
+
+// Detach takes the port away: its address is free again. It may be called more than once.
+func (p *Port) Detach() error {
+	n := p.network
+	n.mu.Lock()
+	if n.byMAC[p.mac] == p {
+		delete(n.byMAC, p.mac)
+		delete(n.byAddr, p.machine.Addr)
+	}
+	n.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return nil
+	}
+	p.gone = true
+	close(p.done)
+	if p.conn != nil {
+		_ = p.conn.Close() // its reader says what there is to say
+	}
+	if err := p.listen.Close(); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("detaching machine %q: %w", p.machine.Name, err)
+	}
+	return nil
+}
+
+// accept serves one connection after the other: one QEMU at a time is the machine, and the newest is right.
+func (p *Port) accept() {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		conn, err := p.listen.Accept()
+		if err != nil {
+			return // detached
+		}
+		p.mu.Lock()
+		if p.gone {
+			p.mu.Unlock()
+			_ = conn.Close()
+			return
+		}
+		if p.conn != nil {
+			_ = p.conn.Close()
+		}
+		p.conn = conn
+		p.mu.Unlock()
+		serving.Wait()
+		p.drain()
+		p.network.log.Debug("machine connected", "machine", p.machine.Name)
+		ended := make(chan struct{})
+		serving.Go(func() { p.write(conn, ended) })
+		serving.Go(func() {
+			defer close(ended)
+			p.read(conn)
+		})
+	}
+}
+
+// drain forgets what was meant for the machine's past.
+func (p *Port) drain() {
+	for {
+		select {
+		case <-p.out:
+		default:
+			return
+		}
+	}
+}
+
+// read takes frames as QEMU's stream carries them: 4 bytes of length, big endian, and the frame.
+func (p *Port) read(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	in := bufio.NewReaderSize(conn, 256<<10)
+	limit := uint32(p.network.config.MTU + header.EthernetMinimumSize + 4) // and a VLAN's tag, to be dropped as foreign
+	var size [4]byte
+	for {
+		if _, err := io.ReadFull(in, size[:]); err != nil {
+			return
+		}
+		length := binary.BigEndian.Uint32(size[:])
+		if length > limit {
+			// Longer than the MTU: a card does not take it off the wire.
+			if _, err := in.Discard(int(length)); err != nil {
+				return
+			}
+			p.count.foreign.Add(1)
+			continue
+		}
+		frame := make([]byte, length)
+		if _, err := io.ReadFull(in, frame); err != nil {
+			return
+		}
+		p.count.received.Add(1)
+		p.network.forward(p, frame)
+	}
+}
+
+// write sends what is queued, as many frames at once as there are.
+func (p *Port) write(conn net.Conn, ended <-chan struct{}) {
+	out := bufio.NewWriterSize(conn, 256<<10)
+	for {
+		select {
+		case <-ended:
+			return
+		case <-p.done:
+			return
+		case frame := <-p.out:
+			var size [4]byte
+			binary.BigEndian.PutUint32(size[:], uint32(len(frame)))
+			_, _ = out.Write(size[:])
+			_, _ = out.Write(frame) // bufio keeps its error for Flush
+			p.count.sent.Add(1)
+			if len(p.out) > 0 {
+				continue
+			}
+			if out.Flush() != nil {
+				_ = conn.Close()
+				<-ended
+				return
+			}
+		}
+	}
+}
+
+// send queues a frame for the machine; the frame must not be changed any more.
+func (p *Port) send(frame []byte) {
+	select {
+	case p.out <- frame:
+	default:
+		p.count.lost.Add(1)
+	}
+}
+
+// broadcast is the last address of an IPv4 network.
+func broadcast(subnet netip.Prefix) netip.Addr {
+	b := subnet.Addr().As4()
+	v := binary.BigEndian.Uint32(b[:]) | uint32(1<<(32-subnet.Bits())-1)
+	binary.BigEndian.PutUint32(b[:], v)
+	return netip.AddrFrom4(b)
+}

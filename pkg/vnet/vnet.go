@@ -1,0 +1,244 @@
+// Package vnet is the network of a lab: what a subnet of a VPC is to EC2 instances, for virtual machines that
+// run beside each other without privileges.
+//
+// Its rule: no packet leaves the process. Machines reach each other and the gateway's services; everything
+// else is refused at once and counted. Each machine has one port, and the port is its identity: a frame that
+// does not bear the port's own addresses goes nowhere (EC2's source/destination check), so a service can
+// believe the address of its caller.
+//
+// The switch has nothing to learn: which address is behind which port is known from Attach.
+package vnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+)
+
+// The defaults of Config.
+const (
+	// DefaultMTU is what EC2's VPCs carry between instances, in bytes of an IP packet.
+	DefaultMTU = 9001
+	// maxMTU keeps a frame below the 68 KiB that QEMU takes from a stream.
+	maxMTU = 65535 - header.EthernetMinimumSize
+)
+
+// Config is one network. The zero value is a usable default.
+type Config struct {
+	// Subnet is the machines' network; the zero value means 10.1.0.0/24. As in a VPC its first address is the
+	// gateway's and the second the resolver's; the third is for AWS's endpoints.
+	Subnet netip.Prefix
+	// MTU is in bytes of an IP packet, 0 means DefaultMTU.
+	MTU int
+	// Domain is that of the machines' own names, told by DHCP and searched first ("eu-central-1.compute.internal");
+	// the resolver answers for <hostname>.<domain> and for addresses. Empty means "internal".
+	Domain string
+	// Search are further domains that machines search, in this order.
+	Search []string
+	// Resolver answers for all other names; nil knows none.
+	Resolver Resolver
+	// Dir is where the ports' sockets are made; empty means a directory of its own, which Close removes. A
+	// socket's path has at most 107 bytes.
+	Dir string
+	// Log gets what is worth a line: a machine that connects, a first refused attempt. Nil discards.
+	Log *slog.Logger
+}
+
+// Machine is what Attach is told: who is behind a port.
+type Machine struct {
+	// Name is for people, and in Refused and Queries: an instance id, say. It must be unique among attached machines.
+	Name string
+	// Addr is the machine's address in the subnet, its fixed lease.
+	Addr netip.Addr
+	// MAC is the card's address; nil means MACOf(Addr).
+	MAC net.HardwareAddr
+	// Hostname is its name without a domain, told by DHCP; empty means HostnameOf(Addr).
+	Hostname string
+}
+
+// MACOf is a locally administered MAC that belongs to an IPv4 address: 06:00 and its four bytes.
+func MACOf(addr netip.Addr) net.HardwareAddr {
+	b := addr.As4()
+	return net.HardwareAddr{6, 0, b[0], b[1], b[2], b[3]}
+}
+
+// HostnameOf is the host name that EC2 gives to an instance by its address: "ip-10-1-0-12".
+func HostnameOf(addr netip.Addr) string {
+	b := addr.As4()
+	return fmt.Sprintf("ip-%d-%d-%d-%d", b[0], b[1], b[2], b[3])
+}
+
+// Network is a network that is up. Its methods are safe for use by several goroutines.
+type Network struct {
+	config  Config
+	log     *slog.Logger
+	gateway *gateway
+	refused refusals
+	queries queryLog
+	// tmp is Dir where it is ours, to be removed.
+	tmp string
+
+	mu     sync.RWMutex
+	byMAC  map[mac]*Port
+	byAddr map[netip.Addr]*Port
+	closed bool
+	// tasks are all goroutines of the network; done is closed when Close begins.
+	tasks sync.WaitGroup
+	done  chan struct{}
+	stop  func() bool
+}
+
+// New brings a network up. It ends with ctx or by Close; the caller calls Close in any case.
+func New(ctx context.Context, c Config) (*Network, error) {
+	c = c.withDefaults()
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	n := &Network{config: c, log: c.Log, byMAC: map[mac]*Port{}, byAddr: map[netip.Addr]*Port{}, done: make(chan struct{})}
+	if c.Dir == "" {
+		dir, err := os.MkdirTemp("", "hardtack-net-")
+		if err != nil {
+			return nil, fmt.Errorf("making the network's directory: %w", err)
+		}
+		n.config.Dir, n.tmp = dir, dir
+	}
+	g, err := newGateway(ctx, n)
+	if err != nil {
+		return nil, errors.Join(err, n.removeDir())
+	}
+	n.gateway = g
+	if err := n.serveDNS(ctx); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	n.stop = context.AfterFunc(ctx, func() {
+		if err := n.Close(); err != nil {
+			n.log.Warn("closing the network", "error", err)
+		}
+	})
+	return n, nil
+}
+
+func (c Config) withDefaults() Config {
+	if !c.Subnet.IsValid() {
+		c.Subnet = netip.MustParsePrefix("10.1.0.0/24")
+	}
+	if c.MTU == 0 {
+		c.MTU = DefaultMTU
+	}
+	if c.Domain == "" {
+		c.Domain = "internal"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if !c.Subnet.Addr().Is4() || c.Subnet.Bits() > 28 || c.Subnet != c.Subnet.Masked() {
+		errs = append(errs, fmt.Errorf("subnet %s is not an IPv4 network of at least 16 addresses", c.Subnet))
+	}
+	if c.MTU < 1280 || c.MTU > maxMTU {
+		errs = append(errs, fmt.Errorf("MTU %d is not between 1280 and %d", c.MTU, maxMTU))
+	}
+	for _, name := range append([]string{c.Domain}, c.Search...) {
+		if !validName(name) {
+			errs = append(errs, fmt.Errorf("domain %q is not a DNS name", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Subnet is the machines' network.
+func (n *Network) Subnet() netip.Prefix { return n.config.Subnet }
+
+// Gateway is the gateway's address, the subnet's first. It is the source of what Dial and Forward send.
+func (n *Network) Gateway() netip.Addr { return n.config.Subnet.Addr().Next() }
+
+// DNS is the resolver's address, the subnet's second.
+func (n *Network) DNS() netip.Addr { return n.Gateway().Next() }
+
+// Endpoints is the address for AWS's endpoints, the subnet's third. Nothing listens there by itself.
+func (n *Network) Endpoints() netip.Addr { return n.DNS().Next() }
+
+// MTU is the network's, in bytes of an IP packet.
+func (n *Network) MTU() int { return n.config.MTU }
+
+// MachineAt is the attached machine that has the address.
+func (n *Network) MachineAt(addr netip.Addr) (Machine, bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	p, ok := n.byAddr[addr.Unmap()]
+	if !ok {
+		return Machine{}, false
+	}
+	return p.machine, true
+}
+
+// ports are the attached ones.
+func (n *Network) ports() []*Port {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	all := make([]*Port, 0, len(n.byMAC))
+	for _, p := range n.byMAC {
+		all = append(all, p)
+	}
+	return all
+}
+
+// Close takes the network down and waits until nothing of it is left: sockets, connections, goroutines. It may
+// be called more than once.
+func (n *Network) Close() error {
+	n.mu.Lock()
+	first := !n.closed
+	n.closed = true
+	n.mu.Unlock()
+	if !first {
+		n.tasks.Wait()
+		return nil
+	}
+	if n.stop != nil {
+		n.stop()
+	}
+	close(n.done)
+	var errs []error
+	for _, p := range n.ports() {
+		errs = append(errs, p.Detach())
+	}
+	n.gateway.close()
+	n.tasks.Wait()
+	return errors.Join(append(errs, n.removeDir())...)
+}
+
+func (n *Network) removeDir() error {
+	if n.tmp == "" {
+		return nil
+	}
+	return os.RemoveAll(n.tmp)
+}
+
+// Attempt is traffic of one machine to one place outside the network, which was refused.
+type Attempt struct {
+	Machine string `json:"machine"`
+	// Dst is where it wanted to; the port is 0 for a protocol without ports.
+	Dst netip.AddrPort `json:"dst"`
+	// Proto is "tcp", "udp", "icmp" or an IP protocol number.
+	Proto string `json:"proto"`
+	// Packets and Bytes (of IP) were sent and went nowhere.
+	Packets int64     `json:"packets"`
+	Bytes   int64     `json:"bytes"`
+	First   time.Time `json:"first"`
+}
+
+// Refused lists what machines wanted from outside since the network is up, the first ones first. Nothing was ever
+// fetched from there.
+func (n *Network) Refused() []Attempt { return n.refused.list() }
