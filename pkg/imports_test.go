@@ -45,9 +45,10 @@ var outside = []struct {
 	{"github.com/hashicorp/packer/", nil, "Packer is a tool to run, never a library (BUSL-1.1)"},
 	{"github.com/coreos/go-systemd", []string{"pkg/unit", "pkg/rootfs"}, "units are parsed in one place"},
 	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/fleet", "pkg/zone", "pkg/function", "pkg/lab", "cmd/hardtack", "lambda"}, "AWS's types stay in the adapters"},
-	{"github.com/miekg/dns", []string{"pkg/zone", "cmd/hardtack"}, "v1 is in maintenance: kept behind the packages that use it"},
+	{"github.com/miekg/dns", []string{"pkg/zone", "pkg/vnet", "cmd/hardtack"}, "v1 is in maintenance: kept behind the packages that ask and, for the lab's machines, answer"},
+	{"gvisor.dev/gvisor", []string{"pkg/vnet"}, "a TCP/IP stack is seen through net.Conn and net.Listener only"},
 	{"github.com/sigstore/", []string{"pkg/fetch"}, "signatures are verified where files arrive"},
-	{"net/http", []string{"pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
+	{"net/http", []string{"pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
 }
 
 func TestImportsGoDown(t *testing.T) {
