@@ -20,7 +20,7 @@ var layers = []struct {
 	{"leaf", "every package may use a leaf, so a leaf uses none of ours", []string{"pkg/role", "pkg/problem", "pkg/run", "pkg/version"}},
 	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs", "pkg/record", "pkg/machine", "pkg/spec"}},
 	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent", "pkg/dnssync"}},
-	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/vnet"}},
+	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/vnet", "pkg/probe", "pkg/systemd"}},
 	{"assets", "plain files, embedded", []string{"images", "units"}},
 	{"region", "what Lambda and the lab wire up from all below", []string{"pkg/function", "pkg/lab"}},
 	{"top", "translation only", []string{"cmd/", "lambda", "pkg/e2e"}},
@@ -31,7 +31,12 @@ var sideways = map[string][]string{
 	"pkg/spec":   {"pkg/machine", "pkg/unit"}, // what a machine is told, and which flags the units have
 	"pkg/rootfs": {"pkg/unit"},                // the links that enable a unit come from its [Install] section
 	"pkg/lab":    {"pkg/function"},            // the same handler as the Lambda
-	"pkg/debian": {"pkg/chroot"},              // a base system is made ready by commands that run in it
+	// one table of reasons, and one way to wait
+	"pkg/agent/config": {"pkg/agent/reason"},
+	"pkg/agent/node":   {"pkg/agent/reason"},
+	"pkg/agent/ready":  {"pkg/agent/reason", "pkg/agent/timeline"},
+	"pkg/agent/wait":   {"pkg/agent/reason"},
+	"pkg/debian":       {"pkg/chroot"}, // a base system is made ready by commands that run in it
 }
 
 // outside lists who alone may import modules that spread through whatever touches them, and what
@@ -43,12 +48,12 @@ var outside = []struct {
 }{
 	{"github.com/hashicorp/packer-plugin-sdk", []string{"cmd/packer-plugin-hardtack"}, "Packer's types stay at its edge"},
 	{"github.com/hashicorp/packer/", nil, "Packer is a tool to run, never a library (BUSL-1.1)"},
-	{"github.com/coreos/go-systemd", []string{"pkg/unit", "pkg/rootfs"}, "units are parsed in one place"},
+	{"github.com/coreos/go-systemd", []string{"pkg/unit", "pkg/rootfs", "pkg/systemd"}, "units are parsed in one place, and the service manager is talked to in one"},
 	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/fleet", "pkg/zone", "pkg/function", "pkg/lab", "cmd/hardtack", "lambda"}, "AWS's types stay in the adapters"},
 	{"github.com/miekg/dns", []string{"pkg/zone", "pkg/vnet", "cmd/hardtack"}, "v1 is in maintenance: kept behind the packages that ask and, for the lab's machines, answer"},
 	{"gvisor.dev/gvisor", []string{"pkg/vnet"}, "a TCP/IP stack is seen through net.Conn and net.Listener only"},
 	{"github.com/sigstore/", []string{"pkg/fetch"}, "signatures are verified where files arrive"},
-	{"net/http", []string{"pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
+	{"net/http", []string{"pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/probe", "pkg/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
 }
 
 func TestImportsGoDown(t *testing.T) {

@@ -137,7 +137,7 @@ func TestMetadataServiceLate(t *testing.T) {
 		}
 		_ = server.Serve(l) // ends with Close
 	})
-	root := machine(t, map[string]string{"proc/cmdline": "hardtack.userdata=imds hardtack.imds=http://" + address})
+	root := machineRoot(t, map[string]string{"proc/cmdline": "hardtack.userdata=imds hardtack.imds=http://" + address})
 	began := time.Now()
 	out, err := exec.CommandContext(t.Context(), program, "userdata", "--root", root).CombinedOutput()
 	took := time.Since(began)
@@ -153,7 +153,7 @@ func TestMetadataServiceLate(t *testing.T) {
 
 // TestQuick measures the program from exec to exit, on the first boot and on later ones.
 func TestQuick(t *testing.T) {
-	root := machine(t, map[string]string{"run/credentials/@system/hardtack.userdata": "#cloud-config\nwrite_files:\n- {path: /etc/sysconfig/kubernetes-etcd, content: x}\n"})
+	root := machineRoot(t, map[string]string{"run/credentials/@system/hardtack.userdata": "#cloud-config\nwrite_files:\n- {path: /etc/sysconfig/kubernetes-etcd, content: x}\n"})
 	var took []time.Duration
 	for range 20 {
 		began := time.Now()
@@ -171,8 +171,8 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// machine makes a root directory with files.
-func machine(t *testing.T, files map[string]string) string {
+// machineRoot makes a root directory with files.
+func machineRoot(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	for name, content := range files {
