@@ -16,6 +16,10 @@ const usage = `hardtack-agent is the part of Hardtack that runs on the machines.
 usage:
   hardtack-agent userdata [--dry-run] [--json] [--root DIR] [--deadline 2m] [-v]
       find this machine's user data, write its files, and leave exactly the role files that it asks for
+  hardtack-agent wait [--api] [--file FILE]... [URL]...
+      wait until files are there and a server answers; wait --help lists its flags
+  hardtack-agent addons [--kubeconfig FILE] [--machine FILE] [--dir DIR] [--extra DIR] [-v]
+      apply what every cluster needs, from the manifests in the image
   hardtack-agent version
       print the version
 
@@ -50,6 +54,10 @@ func dispatch(ctx context.Context, args []string, s streams) error {
 	switch verb {
 	case "userdata":
 		return userdataCommand(ctx, rest, s)
+	case "wait":
+		return waitCommand(ctx, rest, s)
+	case "addons":
+		return addonsCommand(ctx, rest, s)
 	case "version":
 		if len(rest) > 0 {
 			return usageError{fmt.Errorf("version takes no arguments, and got %q", rest)}
