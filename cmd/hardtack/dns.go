@@ -29,12 +29,20 @@ func dnsCommand() *cli.Command {
 			dnsPlanCommand(),
 			dnsLookupCommand(),
 			dnsDoctorCommand(),
+			dnsZoneCommand(),
 		},
 	}
 }
 
 // dnsFlags say which cluster, zone and fleet a command is about.
 func dnsFlags(more ...cli.Flag) []cli.Flag {
+	return append(zoneFlags(
+		&cli.StringFlag{Name: "fleet", Usage: "who the members are: a `FILE` (YAML or JSON), aws, or exec:PROGRAM [ARGUMENTS] that prints such a file"},
+	), more...)
+}
+
+// zoneFlags say which cluster and zone a command is about.
+func zoneFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "cluster", Usage: "the cluster's `NAME`, a DNS label"},
 		&cli.StringFlag{Name: "suffix", Value: record.DefaultSuffix, Usage: "the `ZONE` below which the cluster's name is"},
@@ -44,7 +52,6 @@ func dnsFlags(more ...cli.Flag) []cli.Flag {
 		&cli.BoolFlag{Name: "route53", Usage: "keep the records in Route 53"},
 		&cli.StringFlag{Name: "zone-id", Usage: "with --route53: the hosted zone's `ID`; left out, the zone is found by its name"},
 		&cli.StringFlag{Name: "vpc", Usage: "with --route53: the `VPC` that sees the private zone, where several zones have the name"},
-		&cli.StringFlag{Name: "fleet", Usage: "who the members are: a `FILE` (YAML or JSON), aws, or exec:PROGRAM [ARGUMENTS] that prints such a file"},
 		&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 	}, more...)
 }
@@ -54,10 +61,14 @@ type dnsTarget struct {
 	cluster string
 	policy  record.Policy
 	zone    dnssync.Zone
+	zoneID  string // Route 53's
 	fleet   dnssync.Fleet
 	hooks   dnssync.Hooks
-	// negative reads how long the zone's "no such name" is kept.
+	// negative reads how long the zone's "no such name" is kept, and lower lowers it to zone.NegativeTTL.
 	negative func(context.Context) (time.Duration, error)
+	lower    func(context.Context) error
+	// unsigned asks whether the server takes updates without a signature; nil where none can.
+	unsigned func(context.Context) (bool, error)
 	// signed says how requests are signed: a key's name, or AWS's signature.
 	signed string
 	// pace is dnssync's: a server of one's own has no quota that storms would use up.
@@ -66,6 +77,15 @@ type dnsTarget struct {
 
 // newDNSTarget reads the flags; what they name is only looked up, never changed.
 func newDNSTarget(c *cli.Context) (*dnsTarget, error) {
+	t, err := newZoneTarget(c)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.useFleet(c)
+}
+
+// newZoneTarget is one without a fleet.
+func newZoneTarget(c *cli.Context) (*dnsTarget, error) {
 	if err := noArguments(c); err != nil {
 		return nil, err
 	}
@@ -83,10 +103,7 @@ func newDNSTarget(c *cli.Context) (*dnsTarget, error) {
 	default:
 		err = t.useServer(c)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return t, t.useFleet(c)
+	return t, err
 }
 
 func (t *dnsTarget) useServer(c *cli.Context) error {
@@ -103,6 +120,7 @@ func (t *dnsTarget) useServer(c *cli.Context) error {
 		return err
 	}
 	t.zone, t.pace = z, -1
+	t.lower, t.unsigned = z.LowerMinimum, z.TakesUnsigned
 	t.negative = func(ctx context.Context) (time.Duration, error) { return askNegative(ctx, conf.Server, t.policy) }
 	return nil
 }
@@ -121,10 +139,16 @@ func (t *dnsTarget) useRoute53(c *cli.Context) error {
 			return err
 		}
 	}
-	t.signed = "AWS credentials"
+	return t.keepIn(api, id)
+}
+
+// keepIn keeps the records in one hosted zone.
+func (t *dnsTarget) keepIn(api *route53.Client, id string) (err error) {
+	t.zoneID, t.signed = strings.TrimPrefix(id, "/hostedzone/"), "AWS credentials"
 	t.negative = func(ctx context.Context) (time.Duration, error) {
 		return zone.NegativeTTLOf(ctx, api, id, fqdn(t.policy.Suffix))
 	}
+	t.lower = func(ctx context.Context) error { return zone.LowerMinimum(ctx, api, id, fqdn(t.policy.Suffix)) }
 	t.zone, err = zone.NewRoute53(api, id, t.policy)
 	return err
 }
@@ -157,8 +181,8 @@ func (t *dnsTarget) useFleet(c *cli.Context) error {
 	return nil
 }
 
-func awsConfig(ctx context.Context) (aws.Config, error) {
-	conf, err := config.LoadDefaultConfig(ctx)
+func awsConfig(ctx context.Context, more ...func(*config.LoadOptions) error) (aws.Config, error) {
+	conf, err := config.LoadDefaultConfig(ctx, more...)
 	if err != nil {
 		return conf, fmt.Errorf("reading the AWS configuration: %w", err)
 	}

@@ -36,8 +36,11 @@ func dnsDoctorCommand() *cli.Command {
 		Action: onTarget(func(c *cli.Context, t *dnsTarget, s *dnssync.Syncer) error {
 			ctx, cancel := dnssyncContext(c)
 			defer cancel()
-			checks := []check{t.checkNegative(ctx), t.checkRead(ctx), t.checkSigned(), t.checkPrerequisites(ctx)}
-			checks = append(checks, t.checkLimit(ctx, c.Bool("write")), t.checkRecords(ctx, s))
+			checks := []check{t.checkNegative(ctx), t.checkRead(ctx), t.checkSigned()}
+			if t.unsigned != nil {
+				checks = append(checks, t.checkUnsigned(ctx))
+			}
+			checks = append(checks, t.checkPrerequisites(ctx), t.checkLimit(ctx, c.Bool("write")), t.checkRecords(ctx, s))
 			var err error
 			if c.Bool("json") {
 				err = printJSON(c.App.Writer, checks)
@@ -78,7 +81,7 @@ func (t *dnsTarget) checkNegative(ctx context.Context) check {
 		ch.Next = "see that the server runs and has the zone"
 	case d > zone.NegativeTTL:
 		ch.State, ch.Text = "warning", fmt.Sprintf("a \"no such name\" is kept for %s: a machine that asks too early waits as long", d)
-		ch.Next = fmt.Sprintf("lower the SOA's TTL or minimum to %d", int(zone.NegativeTTL/time.Second))
+		ch.Next = fmt.Sprintf("hardtack dns zone prepare, with the same flags, lowers it to %s", zone.NegativeTTL)
 	default:
 		ch.Text = fmt.Sprintf("a \"no such name\" is kept for %s", d)
 	}
@@ -99,6 +102,19 @@ func (t *dnsTarget) checkSigned() check {
 			"make a key with tsig-keygen, name it in the zone's allow-update and allow-transfer, and give it with --tsig-key"}
 	}
 	return check{Name: "signature", State: "ok", Text: "requests are signed with " + t.signed}
+}
+
+// checkUnsigned is about the server, whatever this caller signs with.
+func (t *dnsTarget) checkUnsigned(ctx context.Context) check {
+	ch := check{Name: "unsigned updates", State: "ok", Text: "the server refuses them from this machine"}
+	switch open, err := t.unsigned(ctx); {
+	case err != nil:
+		ch.State, ch.Text, ch.Next = "error", err.Error(), "see that the server runs and has the zone"
+	case open:
+		ch.State, ch.Text = "warning", "the server takes updates without a signature from this machine: whoever can send from its address may change the records"
+		ch.Next = "name keys and no addresses in the zone's allow-update"
+	}
+	return ch
 }
 
 // probe is a record that nobody has.

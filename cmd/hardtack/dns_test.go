@@ -18,13 +18,15 @@ import (
 )
 
 // Every script runs the program against a BIND of its own: $SERVER, with $KEY that may change the zone
-// k8s and $OTHERKEY that may not. With a file "plain" in the script the SOA minimum is 900.
+// k8s and $OTHERKEY that may not, and against a fake account of AWS.
 func TestDNSScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short was asked for: every script starts a name server")
 	}
 	b := zonetest.StartBIND(t, zonetest.BINDOptions{})
 	slow := zonetest.StartBIND(t, zonetest.BINDOptions{Minimum: 900})
+	open := zonetest.StartBIND(t, zonetest.BINDOptions{Minimum: 900, Unsigned: true})
+	shut := zonetest.StartBIND(t, zonetest.BINDOptions{NoTransfer: true})
 	endpoint := awsRegion(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/dns", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *updateScripts,
@@ -33,8 +35,11 @@ func TestDNSScripts(t *testing.T) {
 			name := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 			env.Setenv("CLUSTER", name)
 			env.Setenv("SERVER", b.Addr)
-			env.Setenv("SLOW", slow.Addr)
-			env.Setenv("SLOWKEY", slow.KeyFile)
+			// SLOW's SOA minimum stays 900, OPEN takes unsigned updates, SHUT lets nobody transfer.
+			for name, other := range map[string]zonetest.BIND{"SLOW": slow, "OPEN": open, "SHUT": shut} {
+				env.Setenv(name, other.Addr)
+				env.Setenv(name+"KEY", other.KeyFile)
+			}
 			env.Setenv("KEY", b.KeyFile)
 			env.Setenv("OTHERKEY", b.OtherFile)
 			env.Setenv("ON", "--zone-server="+b.Addr)
@@ -66,6 +71,7 @@ func awsRegion(t *testing.T) string {
 	if _, err := zone.CreateZone(t.Context(), api, q, "1"); err != nil {
 		t.Fatal(err)
 	}
+	a.SetPolicy("AKIDNOBODY", awsfake.Policy{})
 	err := a.AutoScaling().Create(awsfake.Group{Name: "masters", Max: 3, Desired: 3, Zones: []string{"eu-central-1a"},
 		Tags: map[string]string{fleet.TagCluster: "aws", fleet.TagRole: "masters"}})
 	if err != nil {

@@ -36,6 +36,12 @@ type generation struct {
 	left      [departureBuckets]int64 // Unix seconds; 0 for never
 }
 
+// NewGeneration is the generation of records that are written without a Syncer: the placeholders of a
+// new cluster. The random number tells it from every other one.
+func NewGeneration(now time.Time, random uint64) string {
+	return generation{}.next(now, strconv.FormatUint(random, 36), nil).String()
+}
+
 var errGeneration = errors.New("the generation record is not one that this version writes")
 
 // parseGeneration reads what generation.String writes.

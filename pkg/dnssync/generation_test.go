@@ -30,3 +30,15 @@ func TestGenerationRemembersDepartures(t *testing.T) {
 		}
 	}
 }
+
+// What is made without a Syncer is what a Syncer reads, and no two are alike.
+func TestNewGeneration(t *testing.T) {
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	g, err := parseGeneration(NewGeneration(now, 1))
+	if err != nil || !g.committed.Equal(now) || g != (generation{committed: now, nonce: "1"}) {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if NewGeneration(now, 1) == NewGeneration(now, 2) {
+		t.Error("two of one second are alike")
+	}
+}

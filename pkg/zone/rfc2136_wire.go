@@ -96,7 +96,9 @@ func (z *RFC2136) transferError(ctx context.Context, err error) error {
 	case reply == nil || reply.Id != q.Id || reply.Rcode == dns.RcodeSuccess:
 		return fmt.Errorf("transferring: %w", err)
 	case reply.Rcode == dns.RcodeRefused:
-		return fmt.Errorf("the server refuses the transfer (REFUSED): %s", z.allow("allow-transfer"))
+		return fmt.Errorf("the server refuses the transfer (REFUSED), and records are only read by transfer (AXFR): %s", z.allow("allow-transfer"))
+	case reply.Rcode == dns.RcodeNotImplemented:
+		return errors.New("the server has no transfers (NOTIMP), and records are only read by transfer (AXFR): use a server that does, such as BIND")
 	}
 	return z.refusal(reply)
 }

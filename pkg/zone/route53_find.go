@@ -92,7 +92,7 @@ func FindZone(ctx context.Context, api ZonesAPI, q Query) (string, error) {
 func (q Query) one(found []string) (string, error) {
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("looking for the %s: %w in this account (create it, or name another)", q, ErrNoZone)
+		return "", fmt.Errorf("looking for the %s: %w in this account (create it: hardtack dns zone create; or name another)", q, ErrNoZone)
 	case 1:
 		return found[0], nil
 	}

@@ -126,6 +126,46 @@ func TestCreateZoneLowersTheMinimum(t *testing.T) {
 	says(t, err, []string{"name a VPC and its region"})
 }
 
+// EnsureZone may be called again and again; a zone of the name that the VPC sees and that is not ours is named.
+func TestEnsureZone(t *testing.T) {
+	a, client := account(t)
+	api := client("AKIDADMIN")
+	id, created, err := zone.EnsureZone(t.Context(), api, private, "1")
+	if err != nil || !created {
+		t.Fatalf("%s, %v, %v", id, created, err)
+	}
+	again, created, err := zone.EnsureZone(t.Context(), api, private, "2")
+	if err != nil || created || again != id {
+		t.Errorf("the second call: %s, %v, %v", again, created, err)
+	}
+	taken := awsfake.Fault{Refuse: &awsfake.Error{Status: 400, Code: "ConflictingDomainExists",
+		Message: "The VPC vpc-0fffffffffffffff0 in region eu-central-1 has already been associated with the hosted zone Z9 with the same domain name."}}
+	s := &awsfake.Script{}
+	s.Add("CreateHostedZone", taken)
+	a.SetFaults(s)
+	other := private
+	other.VPC = "vpc-0fffffffffffffff0"
+	_, created, err = zone.EnsureZone(t.Context(), api, other, "3")
+	says(t, err, []string{"not this account's", "list-hosted-zones-by-vpc --vpc-id vpc-0fffffffffffffff0", "choose another name"})
+	if created {
+		t.Error("it says that it created another account's zone")
+	}
+	// Somebody else's call comes between looking and creating.
+	a.SetFaults(awsfake.FaultFunc(func(c awsfake.Call) awsfake.Fault {
+		if c.Action == "CreateHostedZone" && c.Number == 3 {
+			create(t, api, other, "4")
+		}
+		return awsfake.Fault{}
+	}))
+	id, created, err = zone.EnsureZone(t.Context(), api, other, "5")
+	if found, _ := zone.FindZone(t.Context(), api, other); err != nil || created || id != found || id == "" {
+		t.Errorf("%s, %v, %v", id, created, err)
+	}
+	a.SetPolicy("AKIDOTHER", awsfake.Policy{})
+	_, _, err = zone.EnsureZone(t.Context(), client("AKIDOTHER"), private, "6")
+	says(t, err, []string{"AccessDenied", "IAM"})
+}
+
 func TestPrepareOnce(t *testing.T) {
 	_, client := account(t)
 	z := in(t, client("AKIDADMIN"), create(t, client("AKIDADMIN"), private, "1"))

@@ -54,8 +54,8 @@ controls { };
 zone "k8s" {
 	type primary;
 	file "%[1]s/k8s.zone";
-	allow-update { key "hardtack"; };
-	allow-transfer { key "hardtack"; };
+	allow-update { key "hardtack"; %[3]s };
+	allow-transfer { %[4]s };
 };
 `
 )
@@ -66,6 +66,22 @@ type BINDOptions struct {
 	Minimum int
 	// Records are more lines for the zone file.
 	Records string
+	// Unsigned: who has a loopback address may update the zone without a key, too.
+	Unsigned bool
+	// NoTransfer: no key may transfer the zone.
+	NoTransfer bool
+}
+
+// rights are what the zone's allow-update has besides the key, and its allow-transfer.
+func (o BINDOptions) rights() (update, transfer string) {
+	transfer = `key "hardtack";`
+	if o.Unsigned {
+		update = "127.0.0.1;"
+	}
+	if o.NoTransfer {
+		transfer = "none;"
+	}
+	return update, transfer
 }
 
 // StartBIND starts a server that ends with the test. It skips the test only where named (Debian's
@@ -90,11 +106,12 @@ func StartBIND(t testing.TB, o BINDOptions) BIND {
 	} {
 		write(t, filepath.Join(dir, name), text)
 	}
+	update, transfer := o.rights()
 	// A free port may be taken by another process before named has it: then the next one is tried.
 	for range 5 {
 		port := freePort(t)
 		b := BIND{Addr: fmt.Sprintf("127.0.0.1:%d", port), KeyFile: filepath.Join(dir, "hardtack.key"), OtherFile: filepath.Join(dir, "other.key")}
-		write(t, filepath.Join(dir, "named.conf"), fmt.Sprintf(bindText, dir, port))
+		write(t, filepath.Join(dir, "named.conf"), fmt.Sprintf(bindText, dir, port, update, transfer))
 		if startNamed(t, named, filepath.Join(dir, "named.conf"), b) {
 			return b
 		}
