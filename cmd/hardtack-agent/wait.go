@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ of the CA; for ever, unless --timeout says otherwise. The unit's status says wha
   --local-api      https://127.0.0.1:<port>/readyz
   --etcd           /health of the cluster's etcd members, or of the one on this machine where they have no names
   --file A[,B]     a file that must be there and not be empty, or one of several; may be repeated
+  --unless FILE    wait for no answer where this file is there already
   --ca FILE        the CA (/etc/hardtack/ca.crt)
   --cert, --key    the client's certificate and key, for servers that want one
   --timeout 0      give up after this long; 0 is never
@@ -45,7 +47,7 @@ type waitFlags struct {
 	files            [][]string
 	probe            probe.Client
 	timeout          time.Duration
-	root             string
+	unless, root     string
 	verbose          bool
 }
 
@@ -63,6 +65,7 @@ func (f *waitFlags) parse(args []string) ([]string, error) {
 	flags.StringVar(&f.probe.Certificate, "cert", "", "")
 	flags.StringVar(&f.probe.Key, "key", "", "")
 	flags.DurationVar(&f.timeout, "timeout", 0, "")
+	flags.StringVar(&f.unless, "unless", "", "")
 	flags.StringVar(&f.root, "root", "/", "")
 	flags.BoolVar(&f.verbose, "v", false, "")
 	err := flags.Parse(args)
@@ -106,6 +109,9 @@ func waitCommand(ctx context.Context, args []string, s streams) error {
 
 // targets lists what is to answer. The machine file is only read where a flag needs it.
 func (f *waitFlags) targets(urls []string) ([]*url.URL, error) {
+	if _, err := os.Stat(f.unless); f.unless != "" && err == nil {
+		return nil, nil
+	}
 	if f.api || f.local || f.etcd {
 		c, err := config.Read(f.root)
 		if err != nil {

@@ -115,8 +115,8 @@ func (img *Image) variables(u unit.Unit) (map[string]baked, error) {
 	vars := map[string]baked{}
 	for _, o := range u.Values("Service", "EnvironmentFile") {
 		file := strings.TrimPrefix(o.Value, "-")
-		if _, isRole, _ := role.OfFile(file); isRole {
-			continue
+		if _, isRole, _ := role.OfFile(file); isRole || strings.HasPrefix(file, "/run/") {
+			continue // made at boot
 		}
 		data, err := fs.ReadFile(img.rootfs, strings.TrimPrefix(file, "/"))
 		if err != nil {
