@@ -182,13 +182,10 @@ func (s *AutoScaling) find(name string) (*group, error) {
 	return g, nil
 }
 
-// byID finds a machine's group; the group's name, where given, must be right.
-func (s *AutoScaling) byID(name, id string) (*group, *instance, error) {
+// byID finds a machine's group.
+func (s *AutoScaling) byID(id string) (*group, *instance, error) {
 	for _, key := range sortedKeys(s.groups) {
 		g := s.groups[key]
-		if name != "" && name != key {
-			continue
-		}
 		for _, i := range g.instances {
 			if i.ID == id {
 				return g, i, nil
@@ -293,7 +290,7 @@ func (s *AutoScaling) later(i *instance, d time.Duration, f func()) {
 
 // machineChanged is EC2's word that a machine has changed by itself.
 func (s *AutoScaling) machineChanged(m Machine) {
-	g, i, err := s.byID("", m.ID)
+	g, i, err := s.byID(m.ID)
 	runs := m.State == MachineRunning || m.State == MachinePending
 	switch {
 	case err != nil:

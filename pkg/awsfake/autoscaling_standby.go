@@ -103,7 +103,7 @@ func (s *AutoScaling) detach(name string, ids []string, decrement bool) error {
 
 // setHealth sets what the group thinks of an instance. No event announces it.
 func (s *AutoScaling) setHealth(id, health string) error {
-	g, i, err := s.byID("", id)
+	g, i, err := s.byID(id)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (s *AutoScaling) setHealth(id, health string) error {
 
 // terminateCall ends one instance, with or without a replacement.
 func (s *AutoScaling) terminateCall(id string, decrement bool) (*group, *instance, error) {
-	g, i, err := s.byID("", id)
+	g, i, err := s.byID(id)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
@@ -21,15 +22,23 @@ func TestAWSCommandLine(t *testing.T) {
 	server := httptest.NewServer(account.Handler())
 	t.Cleanup(server.Close)
 	createZone(t, client(server.URL, "K", 1), "demo.k8s")
-
-	cmd := exec.CommandContext(t.Context(), program, "route53", "list-hosted-zones-by-name", "--dns-name", "demo.k8s", "--output", "json")
-	cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL="+server.URL, "AWS_ACCESS_KEY_ID=K", "AWS_SECRET_ACCESS_KEY=S",
-		"AWS_DEFAULT_REGION=eu-central-1", "AWS_CONFIG_FILE="+os.DevNull, "AWS_SHARED_CREDENTIALS_FILE="+os.DevNull)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	admin := account.AddUser("admin", awsfake.Administrator())
+	run := func(secret string) (out []byte, message string, err error) {
+		cmd := exec.CommandContext(t.Context(), program, "route53", "list-hosted-zones-by-name", "--dns-name", "demo.k8s", "--output", "json")
+		cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL="+server.URL, "AWS_ACCESS_KEY_ID="+admin.AccessKey, "AWS_SECRET_ACCESS_KEY="+secret,
+			"AWS_DEFAULT_REGION=eu-central-1", "AWS_CONFIG_FILE="+os.DevNull, "AWS_SHARED_CREDENTIALS_FILE="+os.DevNull)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err = cmd.Output()
+		return out, stderr.String(), err
+	}
+	// Its signatures are made by a program that is not the one that checks them.
+	out, message, err := run(admin.Secret)
 	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
+		t.Fatalf("%v: %s", err, message)
+	}
+	if _, message, err := run("guess"); err == nil || !strings.Contains(message, "SignatureDoesNotMatch") {
+		t.Errorf("with a wrong secret: %v: %s", err, message)
 	}
 	var got struct {
 		HostedZones []struct{ Name string }

@@ -16,7 +16,8 @@ const owner = "123456789012"
 
 // Options are the account's surroundings; every zero field has a use.
 type Options struct {
-	// Clock is the account's time; nil is the machine's.
+	// Clock is the account's time; nil is the machine's. Only then must the date of a signature be right, since
+	// clients sign with the time of their machine.
 	Clock Clock
 	// Faults decides what befalls calls; nil is nothing.
 	Faults Faults
@@ -45,18 +46,21 @@ type Account struct {
 	regional *regional
 
 	// mu is held while a call is carried out: all services' state is behind it.
-	mu       sync.Mutex
-	buckets  map[string]*bucket
-	policies map[string]Policy
-	counts   map[string]int
-	refused  map[string]int
-	serial   uint64
+	mu         sync.Mutex
+	buckets    map[string]*bucket
+	policies   map[string]Policy
+	identities identities
+	// dated is whether signatures must carry the account's time.
+	dated   bool
+	counts  map[string]int
+	refused map[string]int
+	serial  uint64
 }
 
 // New returns an empty account.
 func New(o Options) *Account {
 	a := &Account{
-		clock: o.Clock, faults: o.Faults,
+		clock: o.Clock, faults: o.Faults, dated: o.Clock == nil, identities: newIdentities(),
 		buckets: map[string]*bucket{}, policies: map[string]Policy{},
 		counts: map[string]int{}, refused: map[string]int{},
 	}
@@ -89,8 +93,8 @@ func (a *Account) SetFaults(f Faults) {
 	a.faults = f
 }
 
-// SetPolicy restricts the principal with this access key to what p allows. A key without a policy may
-// do everything.
+// SetPolicy restricts the principal with this access key to what p allows, in an account that has no roles and
+// users. A key without a policy may do everything there.
 func (a *Account) SetPolicy(accessKey string, p Policy) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

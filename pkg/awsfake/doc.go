@@ -10,6 +10,10 @@
 // Both pass the same gate: the call is counted, delayed, throttled, denied, carried out and answered
 // in that order, and calls are carried out one after another.
 //
+// Who calls is nobody's business until the account has roles or users ([Account.AddRole], [Account.AddUser]): from
+// then on signatures are checked, sessions end, and IAM policies ([ParsePolicy]) are evaluated for each action,
+// resource and condition, with the refusals of each service.
+//
 // An account is also a very small region whose groups keep their size: a program is the hypervisor of its
 // machines by [Hypervisor] and [Account.Run], and hears of events by [Events.Subscribe] or a queue. What each API holds, from which source,
 // and what it leaves out is said beside it: route53_doc.go for Route 53.

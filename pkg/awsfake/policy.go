@@ -1,75 +1,109 @@
 package awsfake
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
 
 // Policy is what a principal may do, as IAM's identity policies say it: one Deny is a no, else one
-// Allow is a yes, else it is a no.
+// Allow is a yes, else it is a no. ParsePolicy reads one from its JSON.
 type Policy []Statement
 
-// Statement is one statement of a policy. "*" and "?" in actions and resources match as in IAM.
+// Statement is one statement of a policy. "*" and "?" in actions and resources match as in IAM, and an action
+// whatever its case. The fields that begin with Not match everything but what they list, in place of the others.
 type Statement struct {
-	Deny      bool
-	Actions   []string // "route53:List*"
-	Resources []string // "arn:aws:route53:::hostedzone/Z1"
-	// Conditions must all hold; a condition is a key and the patterns that it may have.
+	Deny                    bool
+	Actions, NotActions     []string // "route53:List*"
+	Resources, NotResources []string // "arn:aws:route53:::hostedzone/Z1"
+	// Conditions must all hold.
 	Conditions []Condition
 }
 
-// Condition is ForAllValues:StringLike: every value that the call has for Key is like one of the
-// patterns. As in IAM, a call without values for the key passes.
+// Condition is an operator over a key of the call's context and a statement's values; what its values may be is
+// said beside conditionOperators. The zero Operator is ForAllValues:StringLike.
 type Condition struct {
+	Operator string // "StringEquals", "ForAnyValue:ArnLike", "NullIfExists" …
 	Key      string // "route53:ChangeResourceRecordSetsNormalizedRecordNames"
 	Patterns []string
 }
 
-// authorize refuses what the caller's policy does not allow.
-func (a *Account) authorize(s service, c *call) error {
-	policy, ok := a.policies[c.Key]
-	if !ok {
-		return nil
-	}
-	arn, attributes := "*", map[string][]string(nil)
-	if r, ok := s.(resourced); ok {
-		arn, attributes = r.resource(c)
-	}
-	action := c.Service + ":" + c.Action
-	if policy.allows(action, arn, attributes) {
-		return nil
-	}
-	return &Error{Status: 403, Code: "AccessDenied", Message: fmt.Sprintf(
-		"User: arn:aws:iam::%s:user/%s is not authorized to perform: %s on resource: %s because no identity-based policy allows the %s action", owner, c.Key, action, arn, action)}
-}
+// verdict is what policies say of one action on one resource.
+type verdict int
 
-func (p Policy) allows(action, arn string, attributes map[string][]string) bool {
-	allowed := false
-	for _, s := range p {
-		if !s.applies(action, arn, attributes) {
-			continue
-		}
-		if s.Deny {
-			return false
-		}
-		allowed = true
-	}
-	return allowed
-}
+const (
+	notAllowed verdict = iota
+	allowed
+	denied
+)
 
-func (s Statement) applies(action, arn string, attributes map[string][]string) bool {
-	if !likeAny(s.Actions, action) || !likeAny(s.Resources, arn) {
-		return false
-	}
-	for _, c := range s.Conditions {
-		for _, value := range attributes[c.Key] {
-			if !likeAny(c.Patterns, value) {
-				return false
+// judge asks several policies of one principal.
+func judge(policies []Policy, action, arn string, context map[string][]string) verdict {
+	v := notAllowed
+	for _, p := range policies {
+		for _, s := range p {
+			if !s.applies(action, arn, context) {
+				continue
 			}
+			if s.Deny {
+				return denied
+			}
+			v = allowed
 		}
 	}
-	return true
+	return v
+}
+
+func (s Statement) applies(action, arn string, context map[string][]string) bool {
+	acts := likeAny(lower(s.Actions), strings.ToLower(action))
+	if len(s.NotActions) > 0 {
+		acts = !likeAny(lower(s.NotActions), strings.ToLower(action))
+	}
+	on := likeAny(resolved(s.Resources, context), arn)
+	if len(s.NotResources) > 0 {
+		on = !likeAny(resolved(s.NotResources, context), arn)
+	}
+	return acts && on && !slices.ContainsFunc(s.Conditions, func(c Condition) bool { return !c.holds(context) })
+}
+
+func lower(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = strings.ToLower(s)
+	}
+	return out
+}
+
+// resolved replaces policy variables ("${aws:PrincipalArn}"); a text with one that has no single value is left out,
+// since it matches nothing.
+func resolved(patterns []string, context map[string][]string) []string {
+	var out []string
+	for _, p := range patterns {
+		if text, ok := resolve(p, context); ok {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func resolve(p string, context map[string][]string) (string, bool) {
+	head, rest, found := strings.Cut(p, "${")
+	if !found {
+		return p, true
+	}
+	name, rest, closed := strings.Cut(rest, "}")
+	if !closed {
+		return p, true
+	}
+	value := name // "${*}", "${?}" and "${$}" stand for themselves; here they still match as patterns
+	if len(name) != 1 {
+		values := context[strings.ToLower(name)]
+		if len(values) != 1 {
+			return "", false
+		}
+		value = values[0]
+	}
+	rest, ok := resolve(rest, context)
+	return head + value + rest, ok
 }
 
 func likeAny(patterns []string, s string) bool {

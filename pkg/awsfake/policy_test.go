@@ -52,9 +52,12 @@ func TestPolicy(t *testing.T) {
 		if tt.allowed && err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
+		why := " because no identity-based policy allows the route53:ChangeResourceRecordSets action"
+		if tt.name == "what is denied" {
+			why = " with an explicit deny in an identity-based policy"
+		}
 		if !tt.allowed {
-			wantRefusal(t, err, "AccessDenied", "User: arn:aws:iam::123456789012:user/LAMBDA is not authorized to perform: route53:ChangeResourceRecordSets on resource: arn:aws:route53:::"+
-				tt.zone[1:]+" because no identity-based policy allows the route53:ChangeResourceRecordSets action")
+			wantRefusal(t, err, "AccessDenied", "User: arn:aws:iam::123456789012:user/LAMBDA is not authorized to perform: route53:ChangeResourceRecordSets on resource: arn:aws:route53:::"+tt.zone[1:]+why)
 		}
 	}
 	if sets, _ := listAll(t, lambda, zone, 300); len(sets) != 3 {

@@ -32,18 +32,18 @@ func (r *Route53) serve(c *call) (any, error) {
 	return nil, refuse("InvalidAction", "awsfake does not model %s", c.Action)
 }
 
-// resource is what IAM's policies for Route 53 are about (Service Authorization Reference, "Actions,
-// resources, and condition keys for Amazon Route 53").
-func (r *Route53) resource(c *call) (arn string, attributes map[string][]string) {
+// needs of Route 53 (Service Authorization Reference, "Actions, resources, and condition keys for Amazon Route 53").
+func (r *Route53) needs(c *call) []need {
+	n := need{action: "route53:" + c.Action, arn: "*"}
 	switch c.Action {
 	case "GetChange":
-		return "arn:aws:route53:::change/" + c.pathID(), nil
+		n.arn = "arn:aws:route53:::change/" + c.pathID()
 	case "GetHostedZone", "DeleteHostedZone", "ListResourceRecordSets":
-		return "arn:aws:route53:::hostedzone/" + c.pathID(), nil
+		n.arn = "arn:aws:route53:::hostedzone/" + c.pathID()
 	case "ChangeResourceRecordSets":
-		return "arn:aws:route53:::hostedzone/" + c.pathID(), changeAttributes(c)
+		n.arn, n.context = "arn:aws:route53:::hostedzone/"+c.pathID(), changeAttributes(c)
 	}
-	return "*", nil
+	return []need{n}
 }
 
 // changeAttributes are the condition keys of a batch. A normalized name has no final dot.

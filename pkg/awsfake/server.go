@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -19,12 +19,6 @@ type service interface {
 	// serve carries out one call with the account locked, and returns what the protocol encodes. The
 	// error of a call that changed nothing is an *Error; another kind is a bug and answered with 500.
 	serve(c *call) (any, error)
-}
-
-// resourced is a service that knows the ARN that a call acts on, for policies. Others act on "*".
-type resourced interface {
-	// resource runs with the account locked; attributes are condition keys with their values.
-	resource(c *call) (arn string, attributes map[string][]string)
 }
 
 // protocol is how an API's calls and answers look on the wire.
@@ -46,6 +40,12 @@ type call struct {
 	Service, Action string
 	// Key is the access key that signed, Region where it was signed for.
 	Key, Region string
+	Signature   signed
+	// Caller is who made the call; nil in an account that is open to all.
+	Caller *principal
+	// Source is the caller's address, Secure whether the call came by TLS.
+	Source string
+	Secure bool
 	// ID is the request's own, in every answer.
 	ID  string
 	Now time.Time
@@ -67,11 +67,12 @@ func (a *Account) endpoints(o Options) map[string]endpoint {
 		"ec2":         {ec2Protocol{namespace: "http://ec2.amazonaws.com/doc/2016-11-15/"}, a.regional.ec2},
 		"sqs":         {jsonProtocol{version: "1.0", shapes: "com.amazonaws.sqs#"}, a.regional.sqs},
 		"ssm":         {jsonProtocol{version: "1.1"}, a.regional.ssm},
+		"sts":         {queryProtocol{namespace: "https://sts.amazonaws.com/doc/2011-06-15/"}, sts{}},
 	}
 }
 
 // Handler answers every API of the account at one address. Calls are told apart by the service in
-// their signature; the signature itself is not checked.
+// their signature, which is checked once the account has roles or users (AddRole).
 func (a *Account) Handler() http.Handler { return http.HandlerFunc(a.serveHTTP) }
 
 func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
@@ -81,7 +82,10 @@ func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &call{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Body: body}
-	c.Key, c.Region, c.Service = scope(r)
+	c.Signature = readSignature(r, body)
+	c.Key, c.Region, c.Service = c.Signature.key, c.Signature.region, c.Signature.service
+	c.Source, _, _ = net.SplitHostPort(r.RemoteAddr)
+	c.Secure = r.TLS != nil
 	e, ok := a.services[c.Service]
 	if !ok {
 		http.Error(w, fmt.Sprintf("awsfake has no service %q (known by the signature's scope)", c.Service), http.StatusNotImplemented)
@@ -108,7 +112,7 @@ func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *Account) answer(ctx context.Context, s service, c *call) (answer any, err error) {
 	err = a.do(ctx, c.Service, c.Action, func(now time.Time) (err error) {
 		c.Now = now
-		if err := a.authorize(s, c); err != nil {
+		if err := a.authorize(ctx, s, c); err != nil {
 			return err
 		}
 		answer, err = s.serve(c)
@@ -131,16 +135,4 @@ func refusal(err error) *Error {
 		return e
 	}
 	return &Error{Status: http.StatusInternalServerError, Code: "InternalFailure", Message: err.Error()}
-}
-
-// scope reads the signature's credential scope: <key>/<date>/<region>/<service>/aws4_request.
-func scope(r *http.Request) (key, region, service string) {
-	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
-	credential, _, _ := strings.Cut(rest, ",")
-	parts := strings.Split(strings.TrimSpace(credential), "/")
-	if len(parts) < 5 {
-		return "", "", ""
-	}
-	n := len(parts)
-	return strings.Join(parts[:n-4], "/"), parts[n-3], parts[n-2]
 }

@@ -150,7 +150,7 @@ func (s *SSM) getByPath(c *call) (any, error) {
 type putInput struct {
 	Name, Value, Type, Tier     string
 	Description, AllowedPattern string
-	DataType, KeyId             string //nolint:staticcheck // the protocol's name
+	DataType, KeyId             string
 	Overwrite                   bool
 	Tags                        []struct{ Key, Value string }
 }

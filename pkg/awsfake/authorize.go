@@ -1,0 +1,151 @@
+package awsfake
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// skew is how far a signature's date may be from the service's clock.
+const skew = 5 * time.Minute
+
+// need is one permission that a call takes.
+type need struct {
+	action, arn string
+	// context are the condition keys of the service, the tags of the resource among them.
+	context map[string][]string
+	// refusal is answered in place of the service's usual one; nil is the usual one.
+	refusal *Error
+}
+
+// resourced is a service that knows what its calls need. The calls of others need the permission on "*".
+type resourced interface {
+	// needs runs with the account locked. A call that needs nothing is open to everyone who is known.
+	needs(c *call) []need
+}
+
+// authorize refuses a call that nobody known has signed, or whose caller may not do all that it needs.
+func (a *Account) authorize(ctx context.Context, s service, c *call) error {
+	who, err := a.authenticate(ctx, c)
+	if err != nil || who == nil {
+		return err
+	}
+	c.Caller = who
+	needs := []need{{action: c.Service + ":" + c.Action, arn: "*"}}
+	if r, ok := s.(resourced); ok {
+		needs = r.needs(c)
+	}
+	for _, n := range needs {
+		all := map[string][]string{
+			"aws:requestedregion": {c.Region}, "aws:currenttime": {c.Now.UTC().Format(time.RFC3339)}, "aws:epochtime": {fmt.Sprint(c.Now.Unix())},
+			"aws:sourceip": {c.Source}, "aws:securetransport": {fmt.Sprint(c.Secure)},
+		}
+		maps.Copy(all, who.context)
+		for key, values := range n.context {
+			all[strings.ToLower(key)] = values
+		}
+		if v := judge(who.policies, n.action, n.arn, all); v != allowed {
+			if n.refusal != nil {
+				return n.refusal
+			}
+			return forbidden(c.Service, who.arn, n, v)
+		}
+	}
+	return nil
+}
+
+// authenticate finds out who has signed a call. Nil: the account is open, and the caller may do everything.
+func (a *Account) authenticate(ctx context.Context, c *call) (*principal, error) {
+	if !a.identities.closed() {
+		if policy, ok := a.policies[c.Key]; ok {
+			return &principal{arn: "arn:aws:iam::" + owner + ":user/" + c.Key, id: c.Key, policies: []Policy{policy}}, nil
+		}
+		return nil, nil
+	}
+	k, known := a.identities.keys[c.Key]
+	sent := c.Signature.request.Header.Get("X-Amz-Security-Token")
+	date, err := time.Parse(dateFormat, c.Signature.date)
+	switch {
+	case !known || sent != k.Token:
+		return nil, unknownKey(c.Service)
+	case !k.Expires.IsZero() && !c.Now.Before(k.Expires):
+		return nil, expiredToken(c.Service)
+	case err != nil || !c.Signature.valid(ctx, k.Credentials):
+		return nil, badSignature(c.Service, "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.")
+	case a.dated && c.Now.Sub(date) > skew:
+		return nil, skewed(c.Service, fmt.Sprintf("Signature expired: %s is now earlier than %s (%s - 5 min.)", c.Signature.date, stampDate(c.Now.Add(-skew)), stampDate(c.Now)))
+	case a.dated && date.Sub(c.Now) > skew:
+		return nil, skewed(c.Service, fmt.Sprintf("Signature not yet current: %s is still later than %s (%s + 5 min.)", c.Signature.date, stampDate(c.Now.Add(skew)), stampDate(c.Now)))
+	}
+	who := k.principal()
+	return &who, nil
+}
+
+func stampDate(t time.Time) string { return t.UTC().Format(dateFormat) }
+
+// speaksJSON reports whether a service's errors are those of the JSON protocols ("Common Error Types" of its API
+// reference); the others' are those of the Query protocol, and EC2's its own ("Error codes for the Amazon EC2 API").
+func speaksJSON(service string) bool { return service == "ssm" || service == "sqs" }
+
+const invalidToken = "The security token included in the request is invalid."
+
+func unknownKey(service string) error {
+	switch {
+	case service == "ec2":
+		return authFailure()
+	case speaksJSON(service):
+		return refuse("UnrecognizedClientException", invalidToken)
+	}
+	return &Error{Status: http.StatusForbidden, Code: "InvalidClientTokenId", Message: invalidToken}
+}
+
+func authFailure() error {
+	return &Error{Status: http.StatusUnauthorized, Code: "AuthFailure", Message: "AWS was not able to validate the provided access credentials"}
+}
+
+func badSignature(service, message string) error {
+	switch {
+	case service == "ec2":
+		return authFailure()
+	case speaksJSON(service):
+		return refuse("InvalidSignatureException", "%s", message)
+	}
+	return &Error{Status: http.StatusForbidden, Code: "SignatureDoesNotMatch", Message: message}
+}
+
+func skewed(service, message string) error {
+	if service == "ec2" {
+		return refuse("RequestExpired", "Request has expired.")
+	}
+	return badSignature(service, message)
+}
+
+func expiredToken(service string) error {
+	const message = "The security token included in the request is expired"
+	switch {
+	case service == "ec2":
+		return refuse("RequestExpired", "Request has expired.")
+	case speaksJSON(service):
+		return refuse("ExpiredTokenException", message)
+	}
+	return &Error{Status: http.StatusForbidden, Code: "ExpiredToken", Message: message}
+}
+
+// forbidden is a service's word that the caller's policies do not allow what it needs.
+func forbidden(service, arn string, n need, v verdict) error {
+	why := "because no identity-based policy allows the " + n.action + " action"
+	if v == denied {
+		why = "with an explicit deny in an identity-based policy"
+	}
+	message := fmt.Sprintf("User: %s is not authorized to perform: %s on resource: %s %s", arn, n.action, n.arn, why)
+	switch {
+	case service == "ec2":
+		return &Error{Status: http.StatusForbidden, Code: "UnauthorizedOperation", Message: "You are not authorized to perform this operation. " + message}
+	case speaksJSON(service):
+		return refuse("AccessDeniedException", "%s", message)
+	}
+	return &Error{Status: http.StatusForbidden, Code: "AccessDenied", Message: message}
+}

@@ -1,0 +1,146 @@
+package awsfake
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Credentials sign a principal's calls. Their texts are made from a count, not from chance: they keep nobody out
+// who can read this package, and are for accounts that hold nothing real.
+type Credentials struct {
+	AccessKey, Secret string
+	// Token goes with a role's credentials, and is empty for a user's.
+	Token string
+	// Expires is when they end; zero is never.
+	Expires time.Time
+}
+
+// role is an IAM role, or a user, who has long-lived credentials.
+type role struct {
+	name, id string
+	user     bool
+	policies []Policy
+}
+
+// key is what an access key stands for.
+type key struct {
+	Credentials
+	role    *role
+	session string
+}
+
+// principal is who made a call.
+type principal struct {
+	arn, id  string
+	policies []Policy
+	context  map[string][]string
+}
+
+// AddRole makes a role, or replaces the policies of one; credentials that were issued for it follow.
+//
+// An account is open until its first role or user: any access key may do everything, but for those with SetPolicy,
+// and signatures are not checked. From then on every call must be signed by credentials that the account made, and
+// is allowed what their policies say. To give the account its first administrator, AddUser.
+func (a *Account) AddRole(name string, policies ...Policy) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.identities.add(name, false, policies)
+}
+
+// AddUser makes a user, or replaces the policies of one, and returns credentials that never end. A user without a
+// policy may do nothing; Administrator may do everything.
+func (a *Account) AddUser(name string, policies ...Policy) Credentials {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.identities.add(name, true, policies)
+	return a.identities.issue(r, "", time.Time{})
+}
+
+// Administrator is a policy that allows everything.
+func Administrator() Policy {
+	return Policy{{Actions: []string{"*"}, Resources: []string{"*"}}}
+}
+
+var sessionName = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
+
+// Issue makes credentials for a session of a role that end after ttl, as a metadata service hands them out for an
+// instance profile; the session is then the instance's id, and the calls carry ec2:SourceInstanceARN.
+func (a *Account) Issue(name, session string, ttl time.Duration) (Credentials, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r, ok := a.identities.roles["role/"+name]
+	switch {
+	case !ok:
+		return Credentials{}, refuse("NoSuchEntity", "The role with name %s cannot be found.", name)
+	case !sessionName.MatchString(session):
+		return Credentials{}, malformed("Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\w+=,.@-]*", session)
+	case ttl <= 0:
+		return Credentials{}, malformed("credentials must last longer than %v", ttl)
+	}
+	return a.identities.issue(r, session, a.clock.Now().Add(ttl)), nil
+}
+
+// identities are an account's roles, users and access keys; they are behind the account's lock.
+type identities struct {
+	roles  map[string]*role
+	keys   map[string]key
+	serial int
+}
+
+func newIdentities() identities {
+	return identities{roles: map[string]*role{}, keys: map[string]key{}}
+}
+
+// closed reports whether calls must be signed by somebody who is known.
+func (i *identities) closed() bool { return len(i.roles) > 0 }
+
+func (i *identities) add(name string, user bool, policies []Policy) *role {
+	kind, prefix := "role/", "AROA"
+	if user {
+		kind, prefix = "user/", "AIDA"
+	}
+	r := i.roles[kind+name]
+	if r == nil {
+		r = &role{name: name, user: user, id: prefix + strings.ToUpper(hexID(kind+name, 0, 17))}
+		i.roles[kind+name] = r
+	}
+	r.policies = policies
+	return r
+}
+
+func (i *identities) issue(r *role, session string, expires time.Time) Credentials {
+	i.serial++
+	text := func(kind string) string {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", kind, r.id, i.serial))
+		return base64.StdEncoding.EncodeToString(sum[:30])
+	}
+	c := Credentials{AccessKey: "AKIA" + strings.ToUpper(hexID("key", i.serial, 16)), Secret: text("secret"), Expires: expires}
+	if !r.user {
+		c.AccessKey, c.Token = "ASIA"+c.AccessKey[4:], "IQoJ"+text("token")+text("more of it")
+	}
+	i.keys[c.AccessKey] = key{Credentials: c, role: r, session: session}
+	return c
+}
+
+// principal is who a key belongs to, and what IAM knows of them by its global condition keys.
+func (k key) principal() principal {
+	p := principal{policies: k.role.policies, context: map[string][]string{"aws:principalaccount": {owner}}}
+	if k.role.user {
+		p.arn, p.id = "arn:aws:iam::"+owner+":user/"+k.role.name, k.role.id
+		p.context["aws:username"], p.context["aws:principaltype"] = []string{k.role.name}, []string{"User"}
+		p.context["aws:principalarn"] = []string{p.arn}
+	} else {
+		p.arn, p.id = "arn:aws:sts::"+owner+":assumed-role/"+k.role.name+"/"+k.session, k.role.id+":"+k.session
+		p.context["aws:principaltype"] = []string{"AssumedRole"}
+		p.context["aws:principalarn"] = []string{"arn:aws:iam::" + owner + ":role/" + k.role.name}
+		if strings.HasPrefix(k.session, "i-") {
+			p.context["ec2:sourceinstancearn"] = []string{machineARN(k.session)}
+		}
+	}
+	p.context["aws:userid"] = []string{p.id}
+	return p
+}

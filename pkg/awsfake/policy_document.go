@@ -1,0 +1,115 @@
+package awsfake
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// texts is a list of a policy, which may be one text.
+type texts []string
+
+func (l *texts) UnmarshalJSON(data []byte) error {
+	var one any
+	if err := json.Unmarshal(data, &one); err != nil {
+		return err
+	}
+	switch v := one.(type) {
+	case string:
+		*l = texts{v}
+		return nil
+	case bool, float64:
+		*l = texts{fmt.Sprint(v)}
+		return nil
+	}
+	var list []string
+	err := json.Unmarshal(data, &list)
+	*l = list
+	return err
+}
+
+type statementDocument struct {
+	Sid, Effect             string
+	Action, NotAction       texts
+	Resource, NotResource   texts
+	Condition               map[string]map[string]texts
+	Principal, NotPrincipal json.RawMessage
+}
+
+// ParsePolicy reads an identity policy's JSON document, and says everything that is wrong with it at once: what
+// IAM would refuse, and what is not modelled here.
+func ParsePolicy(document []byte) (Policy, error) {
+	var in struct {
+		Version, Id string
+		Statement   json.RawMessage
+	}
+	if err := strictly(document, &in); err != nil {
+		return nil, fmt.Errorf("reading the policy: %w", err)
+	}
+	var list []statementDocument
+	if raw := bytes.TrimSpace(in.Statement); len(raw) > 0 && raw[0] == '{' {
+		raw = append(append([]byte{'['}, raw...), ']')
+		in.Statement = raw
+	}
+	if err := strictly(in.Statement, &list); err != nil {
+		return nil, fmt.Errorf("reading the policy's statements: %w", err)
+	}
+	var problems []error
+	if in.Version != "2012-10-17" {
+		problems = append(problems, fmt.Errorf("the Version is %q: policy variables need 2012-10-17", in.Version))
+	}
+	var p Policy
+	for i, d := range list {
+		s, errs := d.statement()
+		for _, err := range errs {
+			problems = append(problems, fmt.Errorf("statement %d: %w", i+1, err))
+		}
+		p = append(p, s)
+	}
+	return p, errors.Join(problems...)
+}
+
+func strictly(data []byte, v any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(v)
+}
+
+func (d statementDocument) statement() (s Statement, problems []error) {
+	complain := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	s = Statement{Deny: d.Effect == "Deny", Actions: d.Action, NotActions: d.NotAction, Resources: d.Resource, NotResources: d.NotResource}
+	if d.Effect != "Allow" && d.Effect != "Deny" {
+		complain("Effect is %q, not Allow or Deny", d.Effect)
+	}
+	if d.Principal != nil || d.NotPrincipal != nil {
+		complain("an identity policy has no Principal")
+	}
+	if (len(d.Action) > 0) == (len(d.NotAction) > 0) {
+		complain("it needs Action or NotAction")
+	}
+	if (len(d.Resource) > 0) == (len(d.NotResource) > 0) {
+		complain("it needs Resource or NotResource")
+	}
+	for _, action := range append(append(texts{}, d.Action...), d.NotAction...) {
+		if vendor, name, ok := strings.Cut(action, ":"); action != "*" && (!ok || vendor == "" || name == "" || strings.ContainsAny(vendor, "*?")) {
+			complain("%q is no action", action)
+		}
+	}
+	for _, arn := range append(append(texts{}, d.Resource...), d.NotResource...) {
+		if parts := strings.SplitN(arn, ":", 6); arn != "*" && (len(parts) < 6 || parts[0] != "arn" || strings.ContainsAny(parts[2], "*?")) {
+			complain("%q is no ARN: it has six parts, and the service is no wildcard", arn)
+		}
+	}
+	for _, operator := range sortedKeys(d.Condition) {
+		for _, key := range sortedKeys(d.Condition[operator]) {
+			c := Condition{Operator: operator, Key: key, Patterns: d.Condition[operator][key]}
+			if !c.known() {
+				complain("the condition operator %s is not modelled", operator)
+			}
+			s.Conditions = append(s.Conditions, c)
+		}
+	}
+	return s, problems
+}
