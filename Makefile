@@ -34,9 +34,9 @@ build: agent ## Build the hardtack command and the agents into build/bin
 	@mkdir -p $(BIN)
 	$(GO_BUILD) -o $(BIN)/hardtack ./cmd/hardtack
 
-agent: ## Build the agent for every architecture, where the plugin embeds it
-	@for arch in $(GOARCHES); do \
-	  GOARCH=$$arch $(GO_BUILD) -o $(AGENTS)/hardtack-agent-linux-$$arch ./cmd/hardtack-agent || exit 1; done
+agent: ## Build the agent and the hello program for every architecture, where the plugin embeds them
+	@for arch in $(GOARCHES); do for program in agent hello; do \
+	  GOARCH=$$arch $(GO_BUILD) -o $(AGENTS)/hardtack-$$program-linux-$$arch ./cmd/hardtack-$$program || exit 1; done; done
 
 plugin: agent ## Build the Packer plugin and install it into build/plugins
 	@mkdir -p $(BIN)
@@ -79,4 +79,4 @@ bench: setup ## Go benchmarks, and the bake against its floor and against mkosi
 	$(ROOT) scripts/bench-bake
 
 clean: ## Remove build/ (caches stay)
-	rm -rf $(BUILD) $(AGENTS)/hardtack-agent-linux-*
+	rm -rf $(BUILD) $(AGENTS)/hardtack-*-linux-*

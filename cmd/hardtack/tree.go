@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 
 	"github.com/urfave/cli/v2"
@@ -23,6 +24,7 @@ func treeCommand() *cli.Command {
 			&cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "`ARCHITECTURE`"},
 			&cli.StringFlag{Name: "cache", Usage: "cache `DIRECTORY` (default: hardtack in the user's cache directory)"},
 			&cli.StringFlag{Name: "agent", Required: true, Usage: "the hardtack-agent `PROGRAM` of that architecture, which `make agent` builds"},
+			&cli.StringFlag{Name: "hello", Usage: "the hardtack-hello `PROGRAM` beside it; empty leaves its image out"},
 			jsonFlag(),
 		},
 		Action: tree,
@@ -61,6 +63,18 @@ func composeTree(c *cli.Context) (*rootfs.Tree, error) {
 	if err != nil {
 		return nil, usagef("--agent: %w", err)
 	}
+	extra := []rootfs.Entry{agent}
+	if c.IsSet("hello") {
+		program, err := os.ReadFile(c.String("hello"))
+		if err != nil {
+			return nil, usagef("--hello: %w", err)
+		}
+		hello, err := fetch.Hello(program, c.String("arch"))
+		if err != nil {
+			return nil, err
+		}
+		extra = append(extra, hello)
+	}
 	progress := newProgress(c.App.ErrWriter)
 	fetcher, err := fetch.New(fetch.Options{
 		Assets: images.FS, Cache: c.String("cache"), Mirror: c.String("mirror"), Source: fetch.Source(c.String("source")),
@@ -82,6 +96,6 @@ func composeTree(c *cli.Context) (*rootfs.Tree, error) {
 		brought = append(brought, bake.Brought{Entries: r.Entries})
 	}
 	job, err := bake.Plan{Assets: images.FS, Units: units.FS, Lock: lock, Architecture: c.String("arch"),
-		Extra: []rootfs.Entry{agent}}.Job(brought)
+		Extra: extra}.Job(brought)
 	return job.Tree, err
 }

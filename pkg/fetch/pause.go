@@ -1,25 +1,16 @@
 package fetch
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
 )
@@ -108,51 +99,14 @@ func (j job) checkPause(makefile string) error {
 
 // writePause writes the OCI archive of an image whose one file is the program.
 func writePause(archive, program, version, arch string) (err error) {
-	img, err := pauseOf(program, arch)
+	data, err := os.ReadFile(program) // less than a megabyte
 	if err != nil {
-		return fmt.Errorf("making the pause image: %w", err)
+		return err
 	}
 	f, err := os.Create(archive)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return writeOCI(f, img, pauseImage+":"+version, version)
-}
-
-// pauseOf is the image itself. Its times are all zero: the same program gives the same image.
-func pauseOf(program, arch string) (v1.Image, error) {
-	data, err := os.ReadFile(program) // less than a megabyte
-	if err != nil {
-		return nil, err
-	}
-	var files bytes.Buffer
-	t := tar.NewWriter(&files)
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: "pause", Size: int64(len(data)), Mode: 0o755, ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
-	if err := t.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	if _, err := t.Write(data); err != nil {
-		return nil, err
-	}
-	if err := t.Close(); err != nil {
-		return nil, err
-	}
-	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil }
-	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
-	if err != nil {
-		return nil, err
-	}
-	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	if img, err = mutate.AppendLayers(img, layer); err != nil {
-		return nil, err
-	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: time.Unix(0, 0).UTC()}
-	config.Config = v1.Config{User: pauseUser, Entrypoint: []string{"/pause"}, WorkingDir: "/", Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}
-	return mutate.ConfigFile(img, config)
+	return WriteProgram(f, Program{Name: "pause", Content: data, Image: pauseImage, Tag: version, User: pauseUser, Arch: arch})
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
 )
 
-// agents holds hardtack-agent-linux-<arch> for each architecture, where the Makefile has built them.
+// agents holds hardtack-agent-linux-<arch> and hardtack-hello-linux-<arch> for each architecture, where the Makefile
+// has built them.
 //
 //go:embed all:agent
 var agents embed.FS
@@ -129,14 +130,18 @@ func (p *Provisioner) unitFiles() fs.FS {
 	return p.units
 }
 
-// extra are the entries that neither the lock nor the plugin's assets give: the agent, and what the
+// extra are the entries that neither the lock nor the plugin's assets give: the agent, the hello image, and what the
 // template adds.
 func (p *Provisioner) extra(arch string) ([]rootfs.Entry, error) {
 	agent, err := p.agent(arch)
 	if err != nil {
 		return nil, err
 	}
-	entries := []rootfs.Entry{agent}
+	hello, err := p.hello(arch)
+	if err != nil {
+		return nil, err
+	}
+	entries := []rootfs.Entry{agent, hello}
 	for _, f := range p.config.Files {
 		mode, err := f.mode()
 		if err != nil {
@@ -177,4 +182,13 @@ func (p *Provisioner) agent(arch string) (rootfs.Entry, error) {
 		return rootfs.Entry{}, fmt.Errorf("this plugin was built without hardtack-agent for %s (build it by `make plugin`, or set agent_path)", arch)
 	}
 	return entry, err
+}
+
+// hello is the archive of the image that tries what a cluster is for.
+func (p *Provisioner) hello(arch string) (rootfs.Entry, error) {
+	program, err := agents.ReadFile("agent/hardtack-hello-linux-" + arch)
+	if err != nil {
+		return rootfs.Entry{}, fmt.Errorf("this plugin was built without hardtack-hello for %s (build it by `make plugin`)", arch)
+	}
+	return fetch.Hello(program, arch)
 }
