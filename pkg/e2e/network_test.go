@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/vnet"
+	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/vnet/metadata"
+)
+
+//go:embed network.sh
+var networkScript []byte
+
+// The units that ask, and that answer the other machine and us on port 7.
+const (
+	networkUnit = `[Unit]
+After=hardtack-userdata.service network-online.target
+Wants=network-online.target
+[Service]
+LoadCredential=hardtack.network
+ExecStart=/bin/bash %%d/hardtack.network %s
+`
+	echoSocket  = "[Socket]\nListenStream=7\nAccept=yes\n"
+	echoService = "[Service]\nExecStart=/bin/cat\nStandardInput=socket\n"
+)
+
+// vpc is the region that the two machines are in.
+type vpc struct {
+	instances map[netip.Addr]ec2.Instance
+}
+
+func (v vpc) Instance(addr netip.Addr) (ec2.Instance, bool) {
+	i, ok := v.instances[addr]
+	return i, ok
+}
+
+func (v vpc) Credentials(context.Context, string, string) (ec2.Credentials, error) {
+	return ec2.Credentials{}, errors.New("no roles here")
+}
+
+// oneName is a zone with one name.
+type oneName struct{}
+
+func (oneName) Resolve(_ context.Context, q vnet.Question) (vnet.Reply, error) {
+	switch {
+	case q.Name == "masters.cncfdemo.k8s." && q.Type == "A":
+		return vnet.Reply{Values: []string{"10.1.0.10", "10.1.0.11"}, TTL: 5}, nil
+	case strings.HasSuffix(q.Name, "cncfdemo.k8s."):
+		return vnet.Reply{TTL: 5}, nil
+	}
+	return vnet.Reply{Unknown: true}, nil
+}
+
+// TestNetwork boots two machines on a network of ours, and has them say what they find there.
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	needMachines(t)
+	ctx, cancel := context.WithTimeout(interrupted, bound)
+	defer cancel()
+	network, err := vnet.New(ctx, vnet.Config{
+		Domain: "eu-central-1.compute.internal", Resolver: oneName{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := network.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	region := vpc{map[netip.Addr]ec2.Instance{}}
+	addrs := []netip.Addr{netip.MustParseAddr("10.1.0.10"), netip.MustParseAddr("10.1.0.11")}
+	for i, addr := range addrs {
+		region.instances[addr] = instance(i, addr, network.Subnet())
+	}
+	service := ec2.New(region, nil)
+	listener, err := network.Listen(ec2.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = service.Serve(ctx, listener) }()
+	for range addrs {
+		slots <- struct{}{}
+	}
+	var machines []*qemu.Machine
+	for i, addr := range addrs {
+		defer func() { <-slots }()
+		m := powerOn(ctx, t, network, region.instances[addr], addrs[1-i])
+		machines = append(machines, m)
+	}
+	for i, m := range machines {
+		if err := m.Await(ctx, quiet, func() bool { return m.Channel().Contains("@done") }); err != nil {
+			t.Fatalf("waiting for what the machine finds: %v\nwhat it has told:\n%s\nrequests: %v", err, m.Channel().String(), service.Requests())
+		}
+		checkNetwork(t, region.instances[addrs[i]], m, region.instances[addrs[1-i]])
+		conn, err := network.Dial(ctx, netip.AddrPortFrom(addrs[i], 7))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(conn, "hello")
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "hello\n" {
+			t.Errorf("machine %d echoed %q, %v", i, line, err)
+		}
+		conn.Close()
+		checkRefused(t, network, region.instances[addrs[i]].ID)
+	}
+}
+
+func instance(i int, addr netip.Addr, subnet netip.Prefix) ec2.Instance {
+	files := roleFiles(role.NewSet(role.Etcd))
+	files["/etc/hardtack/e2e"] = fmt.Sprintf("the user data of machine %d\n", i)
+	return ec2.Instance{
+		ID: fmt.Sprintf("i-0123456789abcdef%d", i), Type: "m7i.large", UserData: []byte(cloudConfig(files)),
+		Card: ec2.Card{Addr: addr, MAC: vnet.MACOf(addr), Subnet: subnet, Hostname: vnet.HostnameOf(addr) + ".eu-central-1.compute.internal"},
+	}
+}
+
+func powerOn(ctx context.Context, t *testing.T, network *vnet.Network, i ec2.Instance, peer netip.Addr) *qemu.Machine {
+	t.Helper()
+	port, err := network.Attach(vnet.Machine{Name: i.ID, Addr: i.Card.Addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := qemu.Start(ctx, qemu.Config{
+		Name: "hardtack-e2e-" + i.ID, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}},
+		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: i.Type, Serial: "ec2f5c1a-0000-4000-8000-000000000001"},
+		Network: qemu.Network{Kind: qemu.Stream, Socket: port.Socket(), MAC: i.Card.MAC.String()},
+		Credentials: map[string][]byte{
+			"systemd.extra-unit.hardtack-network.service": fmt.Appendf(nil, networkUnit, peer),
+			"systemd.extra-unit.hardtack-echo.socket":     []byte(echoSocket),
+			"systemd.extra-unit.hardtack-echo@.service":   []byte(echoService),
+			"systemd.unit-dropin.multi-user.target":       []byte("[Unit]\nWants=hardtack-network.service hardtack-echo.socket\n"),
+			"hardtack.network":                            networkScript,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("console of %s:\n%s", i.ID, m.Console())
+		}
+	})
+	return m
+}
+
+// checkNetwork compares what a machine has found with what there is.
+func checkNetwork(t *testing.T, i ec2.Instance, m *qemu.Machine, peer ec2.Instance) {
+	t.Helper()
+	found := map[string]string{}
+	for line := range strings.Lines(m.Channel().String()) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(key, "@") {
+			found[key] = value
+		}
+	}
+	addr := i.Card.Addr.String()
+	name, _, _ := strings.Cut(i.Card.Hostname, ".")
+	want := map[string]string{
+		"@hostname": name, "@address": addr + "/24", "@router": "10.1.0.1", "@mtu": "9001", "@mac": i.Card.MAC.String(),
+		"@resolves": "10.1.0.10 10.1.0.11", "@itself": addr, "@nowhere": "none",
+		"@metadata": addr, "@without-token": "Unauthorized",
+		"@userdata":    "the user data of machine " + i.ID[len(i.ID)-1:],
+		"@outside-tcp": "Connection refused",
+		"@ping":        "4000",
+		"@peer":        "from " + name,
+	}
+	for key, value := range want {
+		if found[key] != value {
+			t.Errorf("%s: %s is %q, want %q", i.ID, key, found[key], value)
+		}
+	}
+	t.Logf("%s, %s after power-on: %v", i.ID, time.Since(m.Started()).Round(time.Second), found)
+}
+
+// checkRefused asserts that what a machine tried has been counted.
+func checkRefused(t *testing.T, network *vnet.Network, id string) {
+	t.Helper()
+	for _, want := range []struct{ dst, proto string }{{"192.0.2.1:443", "tcp"}, {"192.0.2.1:123", "udp"}, {"192.0.2.1:0", "icmp"}} {
+		if !slices.ContainsFunc(network.Refused(), func(a vnet.Attempt) bool {
+			return a.Machine == id && a.Dst.String() == want.dst && a.Proto == want.proto && a.Bytes > 0
+		}) {
+			t.Errorf("%s: an attempt to reach %s by %s is not counted: %v", id, want.dst, want.proto, network.Refused())
+		}
+	}
+}
