@@ -6,5 +6,5 @@ import "embed"
 
 // FS holds the unit files at its root.
 //
-//go:embed *.service *.slice
+//go:embed *.service *.slice *.timer
 var FS embed.FS

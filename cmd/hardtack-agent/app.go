@@ -20,6 +20,12 @@ usage:
       wait until files are there and a server answers; wait --help lists its flags
   hardtack-agent addons [--kubeconfig FILE] [--machine FILE] [--dir DIR] [--extra DIR] [-v]
       apply what every cluster needs, from the manifests in the image
+  hardtack-agent certs [--role ROLE] [--patience 2m] [--json] [--root DIR] [-v]
+      mint what the daemons of the machine's roles, or of one, need and do not have
+  hardtack-agent bootstrap [--patience DURATION] [--json] [--root DIR] [-v]
+      wait for the cluster's bootstrap token, and write what a minion's daemons start with
+  hardtack-agent renew [--patience 2m] [--json] [--root DIR] [-v]
+      mint again what is due, and bring a minion the newest token
   hardtack-agent version
       print the version
 
@@ -58,6 +64,12 @@ func dispatch(ctx context.Context, args []string, s streams) error {
 		return waitCommand(ctx, rest, s)
 	case "addons":
 		return addonsCommand(ctx, rest, s)
+	case "certs":
+		return certsCommand(ctx, rest, s)
+	case "bootstrap":
+		return bootstrapCommand(ctx, rest, s)
+	case "renew":
+		return renewCommand(ctx, rest, s)
 	case "version":
 		if len(rest) > 0 {
 			return usageError{fmt.Errorf("version takes no arguments, and got %q", rest)}

@@ -28,6 +28,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			rolesCommand(),
 			lintCommand(),
 			treeCommand(),
+			pkiCommand(),
 			dnsCommand(),
 			completionCommand(),
 		},

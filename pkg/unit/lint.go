@@ -216,7 +216,7 @@ func section(u Unit) string { return sectionsOf(u.Kind())[2] }
 
 // install finds units that nothing would start. Slices come with what is in them.
 func (l *linter) install(u Unit) {
-	if gates(u) && !u.enabled() {
+	if gates(u) && !u.enabled() && !slices.ContainsFunc(l.units, func(t Unit) bool { return t.enabled() && t.triggers() == u.Name }) {
 		l.report(u, Option{}, RuleInstall, "add [Install] with WantedBy=multi-user.target",
 			"nothing starts %s: it has no WantedBy=, RequiredBy= or UpheldBy=", u.Name)
 	}

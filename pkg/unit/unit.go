@@ -5,6 +5,7 @@
 package unit
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -96,6 +97,15 @@ func (u Unit) defaultDependencies() bool {
 // enabled reports whether something starts the unit because of its [Install] section.
 func (u Unit) enabled() bool {
 	return len(u.words("Install", "WantedBy", "RequiredBy", "UpheldBy")) > 0
+}
+
+// triggers is the unit that this one starts when its time has come: a timer's, which is the service of its own name
+// unless it says another; empty for every other kind.
+func (u Unit) triggers() string {
+	if u.Kind() != "timer" {
+		return ""
+	}
+	return cmp.Or(u.Value("Timer", "Unit").Value, strings.TrimSuffix(u.Name, ".timer")+".service")
 }
 
 // EveryMachine reports whether the unit says that it runs on every machine, whatever its roles: by

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
+)
+
+func pkiCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "pki",
+		Usage: "a cluster's certificate authorities and keys, in its store",
+		Subcommands: []*cli.Command{
+			{Name: "create", Usage: "make what is missing, and never replace anything",
+				Flags: append(storeFlags(), jsonFlag()), Action: pkiCreate},
+			{Name: "show", Usage: "print what there is: names, times and fingerprints, no keys",
+				Flags: append(storeFlags(), jsonFlag()), Action: pkiShow},
+			{Name: "verify", Usage: "print what is wrong, and fail if anything is",
+				Flags: append(storeFlags(), jsonFlag()), Action: pkiVerify},
+			{Name: "ca", Usage: "print the certificate that every machine trusts",
+				Flags: storeFlags(), Action: pkiCA},
+			{Name: "kubeconfig", Usage: "print an administrator's kubeconfig; whoever has it may do everything until it expires",
+				Flags: append(storeFlags(),
+					&cli.StringFlag{Name: "server", Usage: "the API server's `URL` (default: https://masters.<cluster>.k8s)"},
+					&cli.DurationFlag{Name: "life", Value: pki.AdminLife, Usage: "how long it is good for"},
+				), Action: pkiKubeconfig},
+		},
+	}
+}
+
+func storeFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "cluster", Required: true, Usage: "the cluster's `NAME`"},
+		&cli.StringFlag{Name: "store", Usage: "`LOCATION`: ssm:/path or dir:PATH (default: ssm:/hardtack/<cluster>)"},
+		&cli.StringFlag{Name: "endpoint", Usage: "an `URL` that stands in for AWS"},
+	}
+}
+
+// label matches what a cluster may be called: it is a label of its machines' names.
+var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// openStore opens the store that the flags name. A relative directory is taken from where the command runs.
+func openStore(c *cli.Context) (store.Store, error) {
+	if err := noArguments(c); err != nil {
+		return nil, err
+	}
+	cluster := c.String("cluster")
+	if !label.MatchString(cluster) {
+		return nil, usagef("--cluster %q: not a DNS label (a to z, 0 to 9 and -, at most 63)", cluster)
+	}
+	text := cmp.Or(c.String("store"), store.KindSSM+":/hardtack/"+cluster)
+	if dir, ok := strings.CutPrefix(text, store.KindDir+":"); ok && dir != "" {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("--store %s: %w", text, err)
+		}
+		text = store.KindDir + ":" + abs
+	}
+	location, err := store.ParseLocation(text)
+	if err != nil {
+		return nil, usagef("--store: %w", err)
+	}
+	return store.Open(c.Context, location, store.Options{Endpoint: c.String("endpoint")})
+}
+
+func pkiCreate(c *cli.Context) error {
+	s, err := openStore(c)
+	if err != nil {
+		return err
+	}
+	made, err := authority.Create(c.Context, s, c.String("cluster"), time.Now())
+	if err != nil {
+		return fmt.Errorf("%w\nwhat was made stays as it is; the same command goes on from there", err)
+	}
+	if c.Bool("json") {
+		return printJSON(c.App.Writer, struct {
+			Store   string           `json:"store"`
+			Objects []authority.Made `json:"objects"`
+		}{s.String(), made})
+	}
+	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
+	for _, m := range made {
+		fmt.Fprintf(w, "%s\t%s\n", m.Action, m.Object)
+	}
+	return w.Flush()
+}
+
+// inspected is the answer of show and verify.
+type inspected struct {
+	Store string           `json:"store"`
+	Items []authority.Item `json:"items"`
+}
+
+func inspect(c *cli.Context) (inspected, error) {
+	s, err := openStore(c)
+	if err != nil {
+		return inspected{}, err
+	}
+	items, err := authority.Inspect(c.Context, s, time.Now())
+	return inspected{s.String(), items}, err
+}
+
+func pkiShow(c *cli.Context) error {
+	found, err := inspect(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(c.App.Writer, found)
+	}
+	return printItems(c.App.Writer, found)
+}
+
+func printItems(out io.Writer, found inspected) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s\n\nOBJECT\tKIND\tSUBJECT\tEXPIRES\tSHA-256\n", found.Store)
+	for _, i := range found.Items {
+		expires := ""
+		if i.Expires != nil {
+			expires = i.Expires.UTC().Format(time.DateOnly)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Object, i.Kind, i.Subject, expires, i.Fingerprint)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return printProblems(out, found)
+}
+
+func printProblems(out io.Writer, found inspected) error {
+	for _, i := range found.Items {
+		if i.Problem == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(out, "%s: %s\n", i.Object, i.Problem); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pkiVerify(c *cli.Context) error {
+	found, err := inspect(c)
+	if err != nil {
+		return err
+	}
+	wrong := 0
+	for _, i := range found.Items {
+		if i.Problem != "" {
+			wrong++
+		}
+	}
+	if c.Bool("json") {
+		err = printJSON(c.App.Writer, found)
+	} else {
+		err = printProblems(c.App.Writer, found)
+	}
+	if err == nil && wrong > 0 {
+		err = fmt.Errorf("%d of %d objects of %s are not as they should be", wrong, len(found.Items), found.Store)
+	}
+	return err
+}
+
+func pkiCA(c *cli.Context) error {
+	s, err := openStore(c)
+	if err != nil {
+		return err
+	}
+	data, err := s.Get(c.Context, pki.PublicKubernetes)
+	if err != nil {
+		return err
+	}
+	if _, err := pki.ParseAuthorityCertificate(data); err != nil {
+		return fmt.Errorf("%s: %w", pki.PublicKubernetes, err)
+	}
+	_, err = c.App.Writer.Write(data)
+	return err
+}
+
+func pkiKubeconfig(c *cli.Context) error {
+	s, err := openStore(c)
+	if err != nil {
+		return err
+	}
+	if life := c.Duration("life"); life <= 0 || life > pki.LeafLife {
+		return usagef("--life %v: must be longer than nothing and at most %v, since it cannot be taken back", life, pki.LeafLife)
+	}
+	a, err := readAuthority(c.Context, s, pki.KubernetesCA)
+	if err != nil {
+		return err
+	}
+	server := cmp.Or(c.String("server"), "https://masters."+c.String("cluster")+".k8s")
+	data, err := pki.AdminKubeconfig(a, server, c.Duration("life"), time.Now())
+	if err != nil {
+		return err
+	}
+	_, err = c.App.Writer.Write(data)
+	return err
+}
+
+func readAuthority(ctx context.Context, s store.Store, name string) (pki.Authority, error) {
+	cert, err := s.Get(ctx, name+pki.Crt)
+	if err != nil {
+		return pki.Authority{}, err
+	}
+	key, err := s.Get(ctx, name+pki.Key)
+	if err != nil {
+		return pki.Authority{}, err
+	}
+	a, err := pki.ParseAuthority(cert, key)
+	if err != nil {
+		return pki.Authority{}, fmt.Errorf("%s of %s: %w", name, s, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+)
+
+// Options say how to reach a store.
+type Options struct {
+	// Endpoint stands in for AWS, "" being AWS itself. Only such an endpoint may be plain http.
+	Endpoint string
+}
+
+// Open returns the store at a location. It asks nothing yet.
+func Open(_ context.Context, at Location, o Options) (Store, error) {
+	switch at.Kind {
+	case KindDir:
+		return NewDir(at.Root), nil
+	case KindSSM:
+		return NewSSM(at.Root, loader(o.Endpoint)), nil
+	}
+	return nil, fmt.Errorf("store %q: neither %s nor %s", at, KindDir, KindSSM)
+}
+
+// loader finds the region and the credentials as every SDK does: environment, files, the instance's profile.
+func loader(endpoint string) func(context.Context) (aws.Config, error) {
+	return func(ctx context.Context) (aws.Config, error) {
+		options := []func(*config.LoadOptions) error{config.WithEC2IMDSRegion()}
+		if endpoint != "" {
+			options = append(options, config.WithBaseEndpoint(endpoint))
+		}
+		return config.LoadDefaultConfig(ctx, options...)
+	}
+}
+
+// SSM is a store in Parameter Store: secrets as SecureString, what is public as String. Who may read what is decided
+// by IAM; see Policy.
+type SSM struct {
+	root string
+	load func(context.Context) (aws.Config, error)
+
+	mu     sync.Mutex
+	client *ssm.Client
+}
+
+var _ Store = (*SSM)(nil)
+
+// NewSSM returns the store below a path. load is called at the first use, and again until it succeeds: a machine's
+// metadata service may not answer yet.
+func NewSSM(root string, load func(context.Context) (aws.Config, error)) *SSM {
+	return &SSM{root: root, load: load}
+}
+
+// String is the location.
+func (s *SSM) String() string { return KindSSM + ":" + s.root }
+
+func (s *SSM) name(object string) *string { return aws.String(s.root + "/" + object) }
+
+// connect returns the client.
+func (s *SSM) connect(ctx context.Context) (*ssm.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		return s.client, nil
+	}
+	conf, err := s.load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", pki.ErrUnreachable, err)
+	}
+	if conf.Region == "" {
+		return nil, fmt.Errorf("%w: no region: neither AWS_REGION nor a profile nor the metadata service says one", pki.ErrUnreachable)
+	}
+	s.client = ssm.NewFromConfig(conf)
+	return s.client, nil
+}
+
+// Get reads the parameter.
+func (s *SSM) Get(ctx context.Context, object string) ([]byte, error) {
+	client, err := s.begin(ctx, "reading", object)
+	if err != nil {
+		return nil, err
+	}
+	out, err := client.GetParameter(ctx, &ssm.GetParameterInput{Name: s.name(object), WithDecryption: aws.Bool(true)})
+	if err != nil {
+		return nil, s.explain("reading", object, err)
+	}
+	return []byte(aws.ToString(out.Parameter.Value)), nil
+}
+
+// Create puts the parameter with Overwrite=false.
+func (s *SSM) Create(ctx context.Context, object string, content []byte) error {
+	return s.put(ctx, "creating", object, content, false)
+}
+
+// Put puts the parameter with Overwrite=true.
+func (s *SSM) Put(ctx context.Context, object string, content []byte) error {
+	return s.put(ctx, "writing", object, content, true)
+}
+
+func (s *SSM) put(ctx context.Context, doing, object string, content []byte, overwrite bool) error {
+	client, err := s.begin(ctx, doing, object)
+	if err != nil {
+		return err
+	}
+	kind := types.ParameterTypeSecureString
+	if public(object) {
+		kind = types.ParameterTypeString
+	}
+	_, err = client.PutParameter(ctx, &ssm.PutParameterInput{
+		Name: s.name(object), Value: aws.String(string(content)), Type: kind, Overwrite: aws.Bool(overwrite),
+	})
+	if err != nil {
+		return s.explain(doing, object, err)
+	}
+	return nil
+}
+
+func (s *SSM) begin(ctx context.Context, doing, object string) (*ssm.Client, error) {
+	if err := checkObject(object); err != nil {
+		return nil, err
+	}
+	client, err := s.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s in %s: %w", doing, object, s, err)
+	}
+	return client, nil
+}
+
+// Codes of errors of Parameter Store and of what stands before it (its API reference's common errors).
+var (
+	forbiddenCodes = []string{"AccessDeniedException", "AccessDenied", "UnrecognizedClientException", "InvalidClientTokenId", "OptInRequired"}
+	clockCodes     = []string{"RequestExpired", "RequestTimeTooSkewed", "InvalidSignatureException", "SignatureDoesNotMatch"}
+	wrongCodes     = []string{"ValidationException", "ParameterLimitExceeded", "ParameterMaxVersionLimitExceeded", "TooManyUpdates"}
+)
+
+// explain says which of the store's errors an error of the SDK is. What is not known is out of reach: the network, the
+// credentials' service, throttling and faults of the service all may pass.
+func (s *SSM) explain(doing, object string, err error) error {
+	var missing *types.ParameterNotFound
+	var exists *types.ParameterAlreadyExists
+	code := ""
+	if api := smithy.APIError(nil); errors.As(err, &api) {
+		code = api.ErrorCode()
+	}
+	kind := pki.ErrUnreachable
+	switch {
+	case errors.As(err, &missing):
+		kind = pki.ErrNotFound
+	case errors.As(err, &exists):
+		kind = pki.ErrExists
+	case slices.Contains(forbiddenCodes, code):
+		kind = pki.ErrForbidden
+	case slices.Contains(clockCodes, code):
+		kind = pki.ErrClock // the SDK has tried again with the service's time already
+	case slices.Contains(wrongCodes, code):
+		return fmt.Errorf("%s %s in %s: %w", doing, object, s, err)
+	}
+	return fmt.Errorf("%s %s in %s: %w (%w)", doing, object, s, kind, err)
+}
