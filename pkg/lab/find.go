@@ -1,0 +1,27 @@
+package lab
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Find is the one machine that a person means by a name: its instance id or the beginning of it, its address, its
+// host name, or its group where one machine of that runs. The next-best answer to none or several is an error that
+// lists what there is.
+func (s Status) Find(name string) (MachineStatus, error) {
+	found := s.find(name)
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	var list []string
+	for _, m := range s.Machines {
+		if m.Power != "off" {
+			list = append(list, fmt.Sprintf("%s (%s, %s)", m.ID, m.Group, m.Address))
+		}
+	}
+	what := "no machine is"
+	if len(found) > 1 {
+		what = fmt.Sprintf("%d machines are", len(found))
+	}
+	return MachineStatus{}, fmt.Errorf("%s called %q: there are %s", what, name, strings.Join(list, ", "))
+}

@@ -1,0 +1,169 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The names below a lab's directory.
+const (
+	lockFile    = "lock"
+	socketFile  = "api.sock"
+	daemonFile  = "daemon.json"
+	logFile     = "daemon.log"
+	machinesDir = "machines"
+	volumesDir  = "volumes"
+	// KubeconfigFile is for the host: an administrator's certificate and the API's forwarded port.
+	KubeconfigFile = "kubeconfig"
+)
+
+// ErrNotRunning is a lab whose daemon does not run.
+var ErrNotRunning = errors.New("the lab is not running (hardtack lab up starts it)")
+
+// ErrRunning is a lab whose daemon runs already.
+var ErrRunning = errors.New("the lab is running already (hardtack lab status shows it, hardtack lab down ends it)")
+
+// labName is a DNS label, since it is a directory's name and part of machines' names.
+var labName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+
+// Home is the directory of one lab. It is made when the lab first starts, with mode 0700: it holds secrets.
+type Home struct {
+	Name string
+	Dir  string
+}
+
+// DefaultRoot is where labs are: $XDG_STATE_HOME/hardtack/labs, below ~/.local/state where it is not set.
+func DefaultRoot(getenv func(string) string) (string, error) {
+	state := getenv("XDG_STATE_HOME")
+	if state == "" {
+		home := getenv("HOME")
+		if home == "" {
+			return "", errors.New("finding the labs' directory: neither XDG_STATE_HOME nor HOME is set")
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	if !filepath.IsAbs(state) {
+		return "", fmt.Errorf("finding the labs' directory: XDG_STATE_HOME %q is not an absolute path", state)
+	}
+	return filepath.Join(state, "hardtack", "labs"), nil
+}
+
+// NewHome is the lab with this name below root; nothing is made yet.
+func NewHome(root, name string) (Home, error) {
+	if !labName.MatchString(name) {
+		return Home{}, fmt.Errorf("%q is no name of a lab: up to 32 lower-case letters, digits and hyphens", name)
+	}
+	return Home{Name: name, Dir: filepath.Join(root, name)}, nil
+}
+
+// Homes lists the labs that there are or have been below root, by name.
+func Homes(root string) ([]Home, error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the labs: %w", err)
+	}
+	var homes []Home
+	for _, e := range entries {
+		if h, err := NewHome(root, e.Name()); err == nil && e.IsDir() {
+			homes = append(homes, h)
+		}
+	}
+	slices.SortFunc(homes, func(a, b Home) int { return cmp.Compare(a.Name, b.Name) })
+	return homes, nil
+}
+
+func (h Home) path(name ...string) string { return filepath.Join(append([]string{h.Dir}, name...)...) }
+
+// Kubeconfig is where `hardtack lab kubectl` finds its cluster.
+func (h Home) Kubeconfig() string { return h.path(KubeconfigFile) }
+
+// Log is what the daemon has said.
+func (h Home) Log() string { return h.path(logFile) }
+
+// machine is the directory of one machine's disk, console and journal.
+func (h Home) machine(id string) string { return h.path(machinesDir, id) }
+
+// make makes the directory.
+func (h Home) make() error {
+	if err := os.MkdirAll(h.Dir, 0o700); err != nil {
+		return fmt.Errorf("making the lab's directory: %w", err)
+	}
+	// One that was there before may have been made with another mode.
+	if err := os.Chmod(h.Dir, 0o700); err != nil {
+		return fmt.Errorf("closing the lab's directory to others: %w", err)
+	}
+	return nil
+}
+
+// lock takes the lab for this process; ErrRunning where another one has it. It is given back with the
+// file, at the latest when the process ends.
+func (h Home) lock() (*os.File, error) {
+	f, err := os.OpenFile(h.path(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lab's lock: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		_ = f.Close()
+		return nil, ErrRunning
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("locking the lab: %w", err)
+	}
+	return f, nil
+}
+
+// short opens the directory and returns a path to it that is short enough for a socket's address, which has at
+// most 107 bytes, however long the directory's own is. It holds until closed is called.
+func (h Home) short() (path string, closed func(), err error) {
+	fd, err := unix.Open(h.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, fmt.Errorf("opening the lab's directory: %w", err)
+	}
+	return "/proc/self/fd/" + strconv.Itoa(fd), func() { _ = unix.Close(fd) }, nil
+}
+
+// Running reports whether the lab's daemon lives.
+func (h Home) Running() (bool, error) {
+	if _, err := os.Stat(h.path(lockFile)); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	lock, err := h.lock()
+	if errors.Is(err, ErrRunning) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, lock.Close()
+}
+
+// Gone waits until the lab's daemon has ended.
+func (h Home) Gone(ctx context.Context) error {
+	for {
+		runs, err := h.Running()
+		if err != nil || !runs {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package lab
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+)
+
+// up runs a lab in the test's process until the test ends.
+func up(t *testing.T, plan Plan) (Home, *Client) {
+	t.Helper()
+	// The directory's path is longer than a socket's address may be.
+	home, err := NewHome(filepath.Join(t.TempDir(), strings.Repeat("long", 30)), "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Config{Home: home, Plan: plan, Runner: pretend(false), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, func() { close(ready) })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the lab's end: %v", err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-done:
+		done <- err
+		t.Fatalf("the lab did not come up: %v", err)
+	}
+	return home, NewClient(home)
+}
+
+// until waits until the status is as it should be; what it waits for must come.
+func until(t *testing.T, c *Client, what string, ok func(Status) bool) Status {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := c.Status(ctx)
+	for err == nil && !ok(s) {
+		s, err = c.Next(ctx, s.Revision)
+	}
+	if err != nil {
+		last, _ := c.Status(t.Context())
+		t.Fatalf("waiting until %s: %v; the last status: %+v", what, err, last)
+	}
+	return s
+}
+
+func values(s Status, name string) []string {
+	for _, r := range s.Records {
+		if r.Name == name && r.Type == "A" {
+			return r.Values
+		}
+	}
+	return nil
+}
+
+// inService is a predicate for n machines in service and in DNS.
+func inService(group string, n int) func(Status) bool {
+	return func(s Status) bool {
+		var addrs []string
+		for _, m := range s.Machines {
+			if m.Group == group && m.Lifecycle == "InService" {
+				addrs = append(addrs, m.Address.String())
+			}
+		}
+		slices.Sort(addrs)
+		have := slices.Clone(values(s, group+".demo.k8s."))
+		slices.Sort(have)
+		return len(addrs) == n && slices.Equal(addrs, have)
+	}
+}
+
+func TestGroupsKeepTheirSize(t *testing.T) {
+	t.Parallel()
+	home, c := up(t, testPlan())
+	until(t, c, "both minions serve", inService("minions", 2))
+	s := until(t, c, "the master serves", inService("masters", 1))
+	master, err := s.Find("masters")
+	if err != nil || master.Volume == "" || master.Member != "a" {
+		t.Fatalf("the master: %+v, %v", master, err)
+	}
+	if got := values(s, "etcd-a.demo.k8s."); !slices.Equal(got, []string{master.Address.String()}) {
+		t.Errorf("etcd-a.demo.k8s is %v, want the master's %s, which has the member's volume", got, master.Address)
+	}
+	if master.Phase() != PhaseReady || len(master.Failures) > 0 {
+		t.Errorf("the master has reached %v, failures %v", master.Reached, master.Failures)
+	}
+
+	var victim MachineStatus
+	for _, m := range s.Machines {
+		if m.Group == "minions" {
+			victim = m
+		}
+	}
+	if err := c.Kill(t.Context(), victim.ID); err != nil {
+		t.Fatal(err)
+	}
+	s = until(t, c, "the killed minion is replaced", func(s Status) bool {
+		return inService("minions", 2)(s) && !slices.Contains(values(s, "minions.demo.k8s."), victim.Address.String())
+	})
+	dead, err := s.Find(victim.ID)
+	if err != nil || dead.Power != "off" || dead.End != "killed" || dead.PID != 0 {
+		t.Errorf("the killed machine: %+v, %v", dead, err)
+	}
+	if err := c.Kill(t.Context(), victim.ID); err == nil || !strings.Contains(err.Error(), "does not run") {
+		t.Errorf("killing it again: %v", err)
+	}
+	if _, err := os.Stat(home.machine(victim.ID) + "/" + ConsoleFile); err != nil {
+		t.Errorf("the dead machine's console: %v", err)
+	}
+}
+
+// A master that is replaced gets the volume of its member, and the member's name follows.
+func TestMemberFollowsVolume(t *testing.T) {
+	t.Parallel()
+	_, c := up(t, testPlan())
+	s := until(t, c, "the master serves", inService("masters", 1))
+	first, err := s.Find("masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Kill(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	s = until(t, c, "another master serves under the member's name", func(s Status) bool {
+		m, err := s.Find("masters")
+		return err == nil && m.ID != first.ID && slices.Equal(values(s, "etcd-a.demo.k8s."), []string{m.Address.String()}) && inService("masters", 1)(s)
+	})
+	if m, _ := s.Find("masters"); m.Volume != first.Volume {
+		t.Errorf("the new master has volume %s, the first had %s", m.Volume, first.Volume)
+	}
+}
+
+func TestShell(t *testing.T) {
+	t.Parallel()
+	_, c := up(t, testPlan())
+	s := until(t, c, "the master has power", func(s Status) bool { m, err := s.Find("masters"); return err == nil && m.Power == "on" })
+	m, err := s.Find("masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := c.Shell(t.Context(), m.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer line.Close()
+	if _, err := line.Write([]byte("hello\n")); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 6)
+	if n, err := line.Read(got); err != nil || string(got[:n]) != "hello\n" {
+		t.Errorf("the line says %q, %v", got[:n], err)
+	}
+	if _, err := c.Shell(t.Context(), "i-none"); err == nil || !strings.Contains(err.Error(), "no machine i-none") {
+		t.Errorf("a shell on no machine: %v", err)
+	}
+}
+
+// A second daemon is refused, and two labs live side by side.
+func TestSideBySide(t *testing.T) {
+	t.Parallel()
+	home, _ := up(t, testPlan())
+	err := Run(t.Context(), Config{Home: home, Plan: testPlan(), Runner: pretend(false), Log: slog.New(slog.DiscardHandler)}, func() {})
+	if err == nil || !strings.Contains(err.Error(), "running already") {
+		t.Errorf("a second daemon: %v", err)
+	}
+	_, other := up(t, testPlan())
+	until(t, other, "the other lab's master serves", inService("masters", 1))
+}
+
+func TestDown(t *testing.T) {
+	t.Parallel()
+	home, c := up(t, testPlan())
+	s := until(t, c, "all machines have power", func(s Status) bool {
+		return !slices.ContainsFunc(s.Machines, func(m MachineStatus) bool { return m.Power != "on" }) && len(s.Machines) == 3
+	})
+	if err := c.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range s.Machines {
+		if _, err := processOf(m.PID); err == nil {
+			t.Errorf("machine %s outlives its lab as process %d", m.ID, m.PID)
+		}
+	}
+	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "is not running") {
+		t.Errorf("asking a lab that is down: %v", err)
+	}
+	for _, name := range []string{daemonFile, socketFile, volumesDir, KubeconfigFile} {
+		if _, err := os.Lstat(home.path(name)); err == nil {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
+
+// TestKilledDaemon kills a daemon whose machines live on, and clears up after it.
+func TestKilledDaemon(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	home, err := NewHome(root, "killed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := home.StartDaemon(t.Context(), run.Command{Name: self, Args: []string{daemonMode, root, "killed"}}); err != nil {
+		t.Fatal(err)
+	}
+	c := NewClient(home)
+	s := until(t, c, "all machines have power", func(s Status) bool {
+		return !slices.ContainsFunc(s.Machines, func(m MachineStatus) bool { return m.Power != "on" }) && len(s.Machines) == 3
+	})
+	daemon, err := readProcess(home.path(daemonFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	temporary, err := os.ReadFile(home.path(temporaryFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.kill(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := home.leftovers(); err != nil || len(left) != 3 {
+		t.Fatalf("the machines of a killed daemon: %v, %v, want three that live on", left, err)
+	}
+	if runs, err := home.Running(); err != nil || runs {
+		t.Errorf("the killed lab runs: %v, %v", runs, err)
+	}
+	if ended, err := home.Clear(); err != nil || ended != 3 {
+		t.Errorf("cleared %d, %v, want 3", ended, err)
+	}
+	for _, m := range s.Machines {
+		if _, err := processOf(m.PID); err == nil {
+			t.Errorf("machine %s lives on as process %d", m.ID, m.PID)
+		}
+	}
+	if _, err := os.Stat(string(temporary)); err == nil {
+		t.Errorf("%s is left", temporary)
+	}
+	if _, err := home.LogOf(s.Machines[0].ID, ConsoleFile); err != nil {
+		t.Errorf("the console of a killed lab's machine: %v", err)
+	}
+}
+
+// TestDaemonEndsEarly says why a daemon did not come up.
+func TestDaemonEndsEarly(t *testing.T) {
+	t.Parallel()
+	home, err := NewHome(t.TempDir(), "early")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = home.StartDaemon(t.Context(), run.Command{Name: "/bin/sh", Args: []string{"-c", "echo no flour left >&2; exit 3"}})
+	if err == nil || !strings.Contains(err.Error(), "no flour left") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestForeignProcess leaves a process alone that has got the number of one that was recorded.
+func TestForeignProcess(t *testing.T) {
+	t.Parallel()
+	me, err := processOf(os.Getpid())
+	if err != nil || !me.Alive() {
+		t.Fatalf("%+v, %v", me, err)
+	}
+	other := me
+	other.Start--
+	if other.Alive() {
+		t.Error("a process that started at another time is taken for the same")
+	}
+	if err := other.kill(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,190 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
+)
+
+// Phase is how far a machine has come.
+type Phase string
+
+// The phases in the order of a boot. Not every role has all: etcd and API are a control plane's, Kubelet a
+// minion's.
+const (
+	PhasePower    Phase = "power"
+	PhaseKernel   Phase = "kernel"
+	PhaseSystemd  Phase = "systemd"
+	PhaseUserData Phase = "user data"
+	PhaseCerts    Phase = "certs"
+	PhaseEtcd     Phase = "etcd"
+	PhaseAPI      Phase = "api"
+	PhaseKubelet  Phase = "kubelet"
+	PhaseReady    Phase = "ready"
+)
+
+// Phases lists all of them in order.
+func Phases() []Phase {
+	return []Phase{PhasePower, PhaseKernel, PhaseSystemd, PhaseUserData, PhaseCerts, PhaseEtcd, PhaseAPI, PhaseKubelet, PhaseReady}
+}
+
+// Reached is a phase with how long after power-on it was reached.
+type Reached struct {
+	Phase   Phase   `json:"phase"`
+	Seconds float64 `json:"seconds"`
+}
+
+// unitPhases are the phases that a unit's start means, by the unit's name without its suffix.
+var unitPhases = map[string]Phase{
+	"hardtack-userdata": PhaseUserData, "hardtack-certs-masters": PhaseCerts, "hardtack-certs-etcd": PhaseCerts, "hardtack-bootstrap": PhaseCerts,
+	"etcd": PhaseEtcd, "kube-apiserver": PhaseAPI, "kubelet": PhaseKubelet,
+}
+
+var (
+	// escapes are what colours a console: CSI sequences, and OSC ones up to their end.
+	escapes = regexp.MustCompile("\x1b(\\[[0-9;?!]*[A-Za-z]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[()][A-Z0-9])")
+	// unitLine is systemd's word on the console. A long name is cut with an ellipsis.
+	unitLine = regexp.MustCompile(`(Started|Finished|Failed to start) ([A-Za-z0-9@_:-]+)(\.service|…)`)
+)
+
+// maxLine bounds a line of the console that is kept until it ends, in bytes.
+const maxLine = 16 << 10
+
+// scanner reads a console as it comes and notes what it says about the machine.
+type scanner struct {
+	started time.Time
+	now     func() time.Time
+	// changed is told of everything new, without any lock.
+	changed func()
+
+	mu       sync.Mutex
+	rest     []byte
+	last     time.Time
+	reached  []Reached
+	failures []reason.Failure
+	timeline json.RawMessage
+	done     map[string]bool
+}
+
+func newScanner(now func() time.Time, changed func()) *scanner {
+	s := &scanner{started: now(), now: now, changed: changed, done: map[string]bool{}}
+	s.reached = []Reached{{PhasePower, 0}}
+	s.last = s.started
+	return s
+}
+
+// Write takes the next bytes of the console. It never fails.
+func (s *scanner) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	s.last = s.now()
+	s.rest = append(s.rest, p...)
+	news := false
+	for {
+		i := bytes.IndexByte(s.rest, '\n')
+		if i < 0 {
+			break
+		}
+		news = s.line(string(s.rest[:i])) || news
+		s.rest = s.rest[i+1:]
+	}
+	if len(s.rest) > maxLine {
+		s.rest = nil
+	}
+	s.mu.Unlock()
+	if news {
+		s.changed()
+	}
+	return len(p), nil
+}
+
+// line reads one line and reports whether it says anything new.
+func (s *scanner) line(text string) bool {
+	text = strings.TrimSpace(escapes.ReplaceAllString(text, ""))
+	if f, ok := reason.Parse(text); ok {
+		s.fail(f)
+		return true
+	}
+	if raw, ok := timelineOf(text); ok {
+		s.timeline = raw
+		s.reach(PhaseReady)
+		return true
+	}
+	switch {
+	case strings.Contains(text, "Linux version "):
+		return s.reach(PhaseKernel)
+	case strings.Contains(text, "systemd[1]: systemd ") || strings.HasPrefix(text, "Welcome to "):
+		return s.reach(PhaseSystemd)
+	}
+	m := unitLine.FindStringSubmatch(text)
+	if m == nil || m[1] == "Failed to start" || s.done[m[2]] {
+		return false
+	}
+	s.done[m[2]] = true
+	s.recover(m[2])
+	phase, ok := unitPhases[m[2]]
+	return ok && s.reach(phase)
+}
+
+// reach notes the first time that a phase is reached; false later.
+func (s *scanner) reach(p Phase) bool {
+	for _, r := range s.reached {
+		if r.Phase == p {
+			return false
+		}
+	}
+	s.reached = append(s.reached, Reached{p, s.now().Sub(s.started).Seconds()})
+	return true
+}
+
+// fail notes a unit's failure in place of its former one.
+func (s *scanner) fail(f reason.Failure) {
+	s.recover(f.Unit)
+	s.failures = append(s.failures, f)
+}
+
+// recover forgets what had been wrong with a unit that works now.
+func (s *scanner) recover(unit string) {
+	unit = strings.TrimSuffix(unit, ".service")
+	var left []reason.Failure
+	for _, f := range s.failures {
+		if strings.TrimSuffix(f.Unit, ".service") != unit {
+			left = append(left, f)
+		}
+	}
+	s.failures = left
+}
+
+// timelineMark is what the agent's line about the whole boot begins with.
+const timelineMark = `{"hardtack":"timeline"`
+
+// timelineOf finds the boot timeline in a line.
+func timelineOf(text string) (json.RawMessage, bool) {
+	i := strings.Index(text, timelineMark)
+	if i < 0 {
+		return nil, false
+	}
+	var raw json.RawMessage
+	if err := json.NewDecoder(strings.NewReader(text[i:])).Decode(&raw); err != nil {
+		return nil, false
+	}
+	return raw, true
+}
+
+// scanned is what a console has said so far.
+type scanned struct {
+	Reached  []Reached
+	Failures []reason.Failure
+	Timeline json.RawMessage
+	Last     time.Time
+}
+
+func (s *scanner) state() scanned {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return scanned{append([]Reached(nil), s.reached...), append([]reason.Failure(nil), s.failures...), s.timeline, s.last}
+}

@@ -1,0 +1,155 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+)
+
+// StartDaemon starts a lab's daemon as a process of its own and returns once it answers. command is the program that
+// calls Run with this home; what it prints is the lab's log. A daemon that ends before it answers is an error with
+// its last words, and what it was started with is gone.
+func (h Home) StartDaemon(ctx context.Context, command run.Command) error {
+	if err := h.make(); err != nil {
+		return err
+	}
+	if _, err := h.Clear(); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(h.Log(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("making the lab's log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	// Sockets of machines need short paths, and a killed daemon's must be found: so it has a directory for what is
+	// temporary of its own, which whoever comes next removes.
+	temporary, err := h.makeTemporary()
+	if err != nil {
+		return err
+	}
+	if command.Env == nil {
+		command.Env = os.Environ()
+	}
+	command.Env = append(command.Env, "TMPDIR="+temporary)
+	daemon, err := run.Detach(command, log)
+	if err != nil {
+		return err
+	}
+	return h.answers(ctx, daemon)
+}
+
+// answers waits until the daemon answers or has ended.
+func (h Home) answers(ctx context.Context, daemon run.Detached) error {
+	client := NewClient(h)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-daemon.Ended:
+			return fmt.Errorf("the lab's daemon has ended (%w); its log %s ends with:\n%s", errors.Join(errors.New("it is not to end by itself"), err), h.Log(), h.lastWords())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if _, err := client.Status(ctx); err == nil {
+			return nil
+		} else if !errors.Is(err, ErrNotRunning) {
+			return err
+		}
+	}
+}
+
+// lastWords are the last lines of the daemon's log.
+func (h Home) lastWords() string {
+	const lines = 15
+	text, err := os.ReadFile(h.Log())
+	if err != nil {
+		return err.Error()
+	}
+	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
+}
+
+// temporaryFile holds the path of the directory for what is temporary.
+const temporaryFile = "temporary"
+
+func (h Home) makeTemporary() (string, error) {
+	dir, err := os.MkdirTemp("", "hardtack-lab-")
+	if err != nil {
+		return "", fmt.Errorf("making the lab's temporary directory: %w", err)
+	}
+	if err := writeFile(h.path(temporaryFile), []byte(dir)); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// removeTemporary removes the directory that makeTemporary has made, and nothing else.
+func (h Home) removeTemporary() error {
+	text, err := os.ReadFile(h.path(temporaryFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("finding the lab's temporary directory: %w", err)
+	}
+	dir := string(text)
+	if !bytes.Contains(text, []byte("/hardtack-lab-")) {
+		return fmt.Errorf("removing the lab's temporary directory: %s names %q, which no lab has made", h.path(temporaryFile), dir)
+	}
+	return errors.Join(os.RemoveAll(dir), removeFile(h.path(temporaryFile)))
+}
+
+// specFile is the cluster's document as the lab was started with it.
+const specFile = "cluster.yaml"
+
+// WriteSpec keeps the cluster's document with the lab, and says where.
+func (h Home) WriteSpec(text []byte) (string, error) {
+	runs, err := h.Running()
+	if err != nil {
+		return "", err
+	}
+	if runs {
+		return "", ErrRunning
+	}
+	if err := h.make(); err != nil {
+		return "", err
+	}
+	return h.path(specFile), writeFile(h.path(specFile), text)
+}
+
+// Abandon ends a lab, whatever state it is in: it asks the daemon, waits for a while, kills it where that was not
+// enough, and clears what is left.
+func (h Home) Abandon(ctx context.Context, patience time.Duration) error {
+	short, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := NewClient(h).Down(short)
+	if err != nil && !errors.Is(err, ErrNotRunning) {
+		daemon, reading := readProcess(h.path(daemonFile))
+		if reading != nil {
+			return errors.Join(err, reading)
+		}
+		if err := daemon.kill(); err != nil {
+			return err
+		}
+	}
+	if err := h.Gone(ctx); err != nil {
+		return err
+	}
+	_, err = h.Clear()
+	return err
+}
+
+// WriteKubeconfig puts a fresh kubeconfig where Home.Kubeconfig is.
+func (c *Client) WriteKubeconfig(ctx context.Context) error {
+	text, err := c.Kubeconfig(ctx)
+	if err != nil {
+		return err
+	}
+	return writeFile(c.home.Kubeconfig(), text)
+}

@@ -1,0 +1,91 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// processFile is below a machine's directory.
+const processFile = "process.json"
+
+// Leftovers are processes of machines that run although their daemon does not: it was killed, and the kernel has
+// not ended them with it.
+func (h Home) leftovers() ([]Process, error) {
+	files, err := filepath.Glob(h.path(machinesDir, "*", processFile))
+	if err != nil {
+		return nil, fmt.Errorf("looking for what a daemon left: %w", err)
+	}
+	var found []Process
+	for _, f := range files {
+		p, err := readProcess(f)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p.Alive() {
+			found = append(found, p)
+		}
+	}
+	return found, nil
+}
+
+// sweep ends what a killed daemon has left and removes what is of no use without one: disks, volumes, secrets.
+// Consoles and journals stay until the lab starts again. The caller holds the lab's lock.
+func (h Home) sweep() (ended int, err error) {
+	left, err := h.leftovers()
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for _, p := range left {
+		errs = append(errs, p.kill())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return 0, fmt.Errorf("ending what a daemon left: %w", err)
+	}
+	for _, name := range []string{socketFile, wireSocket, daemonFile, KubeconfigFile, volumesDir} {
+		errs = append(errs, os.RemoveAll(h.path(name)))
+	}
+	for _, pattern := range []string{processFile, overlayFile} {
+		files, err := filepath.Glob(h.path(machinesDir, "*", pattern))
+		errs = append(errs, err)
+		for _, f := range files {
+			errs = append(errs, os.Remove(f))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return 0, fmt.Errorf("removing what a daemon left: %w", err)
+	}
+	return len(left), nil
+}
+
+// Clear ends and removes what a killed daemon has left, and says how many processes that were. ErrRunning where the
+// daemon lives.
+func (h Home) Clear() (ended int, err error) {
+	if _, err := os.Stat(h.Dir); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	lock, err := h.lock()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = lock.Close() }()
+	ended, err = h.sweep()
+	return ended, errors.Join(err, h.removeTemporary())
+}
+
+// Delete removes the lab's directory, consoles and journals with it.
+func (h Home) Delete() error {
+	if _, err := h.Clear(); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(h.Dir); err != nil {
+		return fmt.Errorf("removing the lab: %w", err)
+	}
+	return nil
+}
