@@ -93,7 +93,7 @@ func verify(t *testing.T, root string) string {
 }
 
 // since254 are settings that older systemd reports as unknown. The image has 257.
-var since254 = regexp.MustCompile(`Unknown key( name)? '(RestartSteps|RestartMaxDelaySec)'`)
+var since254 = regexp.MustCompile(`Unknown key( name)? '(RestartSteps|RestartMaxDelaySec|ImportCredential)'`)
 
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	version := needSystemd(t)
@@ -235,7 +235,13 @@ var exposed = map[string]float64{
 	"kube-scheduler.service":          1.3,
 	"kube-proxy.service":              2.3,
 	"flanneld.service":                2.3,
+	"hardtack-addons.service":         1.8,
+	"hardtack-bootstrap.service":      1.8,
+	"hardtack-certs-etcd.service":     2.1,
+	"hardtack-certs-masters.service":  2.1,
 	"hardtack-images.service":         1.1,
+	"hardtack-node.service":           2.2,
+	"hardtack-renew.service":          2.1,
 	"hardtack-userdata.service":       4.6,
 	"kubelet.service":                 9.5,
 	"containerd.service":              9.6,

@@ -47,13 +47,13 @@ type Combination struct {
 }
 
 // NewTable computes the table of the enabled units. Slices and targets are not in it: nothing runs in them
-// unless a unit of the table does.
+// unless a unit of the table does. Nor are timers and what they start: that is no part of a boot.
 func NewTable(units []Unit) Table {
 	t := Table{Schema: 1, NoUnit: []string{"kubectl"}}
 	for _, r := range role.All() {
 		t.Roles = append(t.Roles, RoleFile{Role: r, File: r.File()})
 	}
-	listed := slices.DeleteFunc(slices.Clone(units), func(u Unit) bool { return !gates(u) || !u.enabled() })
+	listed := slices.DeleteFunc(slices.Clone(units), func(u Unit) bool { return !gates(u) || !u.enabled() || u.Kind() == "timer" })
 	slices.SortStableFunc(listed, func(a, b Unit) int {
 		if d := rank(a) - rank(b); d != 0 {
 			return d
