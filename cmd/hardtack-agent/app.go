@@ -16,6 +16,12 @@ const usage = `hardtack-agent is the part of Hardtack that runs on the machines.
 usage:
   hardtack-agent userdata [--dry-run] [--json] [--root DIR] [--deadline 2m] [-v]
       find this machine's user data, write its files, and leave exactly the role files that it asks for
+  hardtack-agent node [--dry-run] [--json] [--root DIR] [--deadline 2m] [-v]
+      name this machine as a node, and write its part of the kubelet's and the pods' network's configuration
+  hardtack-agent ready [--stall 5m] [--certain 20s] [--root DIR] [-v]
+      wait until the machine's roles work, end its launch, and write the boot's timeline
+  hardtack-agent timeline [--json] [--root DIR]
+      say where the time of this boot went
   hardtack-agent wait [--api] [--file FILE]... [URL]...
       wait until files are there and a server answers; wait --help lists its flags
   hardtack-agent addons [--kubeconfig FILE] [--machine FILE] [--dir DIR] [--extra DIR] [-v]
@@ -60,6 +66,12 @@ func dispatch(ctx context.Context, args []string, s streams) error {
 	switch verb {
 	case "userdata":
 		return userdataCommand(ctx, rest, s)
+	case "node":
+		return nodeCommand(ctx, rest, s)
+	case "ready":
+		return readyCommand(ctx, rest, s)
+	case "timeline":
+		return timelineCommand(ctx, rest, s)
 	case "wait":
 		return waitCommand(ctx, rest, s)
 	case "addons":

@@ -19,8 +19,9 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/imds/imdstest"
 )
 
-// maxSize bounds the program, in bytes: it is in every image, and a boot reads it from a cold disk.
-const maxSize = 8 << 20
+// maxSize bounds the program, in bytes: it is in every image, and a boot reads it from a cold disk. Of it the clients of
+// the Kubernetes API and of AWS are 9 MB; what a command does not run is not read.
+const maxSize = 18 << 20
 
 // program is the agent as it goes into the image.
 var program string

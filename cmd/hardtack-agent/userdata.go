@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/imds"
 )
 
@@ -41,9 +42,12 @@ func userdataCommand(ctx context.Context, args []string, s streams) error {
 		Log:        log,
 	})
 	if printing := show(s.out, report, *asJSON); err == nil {
-		err = printing
+		return printing
 	}
-	return err
+	if *asJSON {
+		return err // the report is the only thing on stdout
+	}
+	return fail(s, "userdata", reason.With(agent.ReasonOf(err), err))
 }
 
 // logger writes lines without a time: the journal and the console have their own.

@@ -1,0 +1,101 @@
+package systemd
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/timeline"
+)
+
+// Manager asks the service manager over its private socket, which is there before the bus is and is root's alone.
+// It is not safe for concurrent use. Close it.
+type Manager struct{ conn *dbus.Conn }
+
+// NewManager connects.
+func NewManager(ctx context.Context) (*Manager, error) {
+	conn, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to systemd (as root, on a machine that it runs): %w", err)
+	}
+	return &Manager{conn}, nil
+}
+
+// Close ends the connection.
+func (m *Manager) Close() { m.conn.Close() }
+
+// Boot reads when the parts of the boot began.
+func (m *Manager) Boot(context.Context) (timeline.Boot, error) {
+	var b timeline.Boot
+	for name, value := range map[string]*uint64{
+		"FirmwareTimestampMonotonic": &b.Firmware, "LoaderTimestampMonotonic": &b.Loader, "UserspaceTimestampMonotonic": &b.Userspace,
+	} {
+		text, err := m.conn.GetManagerProperty(name)
+		if err == nil {
+			// A variant prints with its type before it: "@t 123".
+			*value, err = strconv.ParseUint(strings.TrimPrefix(text, "@t "), 10, 64)
+		}
+		if err != nil {
+			return timeline.Boot{}, fmt.Errorf("reading %s of systemd: %w", name, err)
+		}
+	}
+	return b, nil
+}
+
+// Units reads units by their names. One that the machine does not have has Load "not-found".
+func (m *Manager) Units(ctx context.Context, names ...string) ([]timeline.Unit, error) {
+	var units []timeline.Unit
+	for _, name := range names {
+		properties, err := m.conn.GetAllPropertiesContext(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("reading unit %s: %w", name, err)
+		}
+		units = append(units, unitFrom(name, properties))
+	}
+	return units, nil
+}
+
+// unitFrom takes a unit from its properties (org.freedesktop.systemd1(5)). A property that is missing is one that
+// this kind of unit does not have.
+func unitFrom(name string, p map[string]any) timeline.Unit {
+	u := timeline.Unit{
+		Name: name, Load: get[string](p, "LoadState"), Active: get[string](p, "ActiveState"), Sub: get[string](p, "SubState"),
+		Result: get[string](p, "Result"), Status: get[string](p, "StatusText"),
+		Begin: get[uint64](p, "InactiveExitTimestampMonotonic"), ActiveEnter: get[uint64](p, "ActiveEnterTimestampMonotonic"),
+		ExecStart: get[uint64](p, "ExecMainStartTimestampMonotonic"), ExecExit: get[uint64](p, "ExecMainExitTimestampMonotonic"),
+		CPU: get[uint64](p, "CPUUsageNSec"), Restarts: get[uint32](p, "NRestarts"),
+	}
+	const unknown = ^uint64(0) // what systemd says where there is no accounting
+	if u.CPU == unknown {
+		u.CPU = 0
+	}
+	for _, line := range []string{"ExecStartPre", "ExecStart"} {
+		for _, fields := range get[[][]any](p, line) {
+			if c, ok := command(fields); ok {
+				c.Main = line == "ExecStart"
+				u.Commands = append(u.Commands, c)
+			}
+		}
+	}
+	return u
+}
+
+// command reads one line's last run: path, arguments, ignore, begin by the wall clock and by the monotonic one,
+// end by both, process, code, status.
+func command(fields []any) (timeline.Command, bool) {
+	if len(fields) < 7 {
+		return timeline.Command{}, false
+	}
+	args, ok := fields[1].([]string)
+	start, ok2 := fields[4].(uint64)
+	stop, ok3 := fields[6].(uint64)
+	return timeline.Command{Args: args, Start: start, Stop: stop}, ok && ok2 && ok3
+}
+
+func get[T any](p map[string]any, name string) T {
+	value, _ := p[name].(T)
+	return value
+}
