@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -9,18 +10,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The names of files and sockets in a machine's own directory.
 const (
 	consoleSocket = "console.sock"
 	channelSocket = "channel.sock"
+	monitorSocket = "monitor.sock"
 	varsFile      = "efivars.fd"
 )
 
-// args returns QEMU's arguments for the machine. It reads and writes nothing: dir is where Start puts the
-// files that the arguments name.
-func (c Config) args(h Host, dir string) []string {
+// args returns QEMU's arguments for the machine that is powered on at that time. It reads and writes nothing: dir is
+// where Start puts the files that the arguments name.
+func (c Config) args(h Host, dir string, now time.Time) []string {
 	accel := c.Accel
 	if accel == "" {
 		accel = TCG
@@ -34,10 +37,17 @@ func (c Config) args(h Host, dir string) []string {
 	}
 	a := []string{
 		"-name", option(c.Name),
-		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-nodefaults", "-no-user-config", "-display", "none",
 		"-machine", "q35", "-accel", string(accel), "-cpu", cpu,
 		"-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
 	}
+	if !c.Reboots {
+		a = append(a, "-no-reboot")
+	}
+	if c.Skew != 0 {
+		a = append(a, "-rtc", "base="+now.Add(c.Skew).UTC().Format("2006-01-02T15:04:05"))
+	}
+	a = append(a, "-chardev", "socket,id=monitor,path="+option(filepath.Join(dir, monitorSocket)), "-mon", "chardev=monitor,mode=control")
 	a = append(a, serialArgs("console", filepath.Join(dir, consoleSocket))...)
 	a = append(a, serialArgs("channel", filepath.Join(dir, channelSocket))...)
 	if c.Firmware == UEFI {
@@ -58,22 +68,32 @@ func serialArgs(id, socket string) []string {
 	return []string{"-chardev", "socket,id=" + id + ",path=" + option(socket), "-serial", "chardev:" + id}
 }
 
-// diskArgs attaches the disks. snapshot=on sends what is written to a file without a name in TMPDIR, so one
-// image serves many machines at once and is never changed.
+// diskArgs attaches the disks.
 func diskArgs(disks []Disk) []string {
 	var a []string
 	for i, d := range disks {
-		format := d.Format
-		if format == "" {
-			format = "raw"
-		}
 		id := fmt.Sprintf("disk%d", i)
 		a = append(a,
-			"-drive", fmt.Sprintf("if=none,id=%s,format=%s,snapshot=on,file=%s", id, format, option(d.Path)),
-			"-device", fmt.Sprintf("nvme,drive=%s,serial=%s,bootindex=%d", id, id, i))
+			"-drive", "if=none,id="+id+","+d.drive(),
+			"-device", fmt.Sprintf("nvme,drive=%s,serial=%s,bootindex=%d", id, option(cmp.Or(d.Serial, id)), i))
 	}
 	return a
 }
+
+// drive is where the disk's bytes are. snapshot=on sends what is written to a file without a name in TMPDIR, so one
+// image serves many machines at once and is never changed. What is kept is flushed when the machine asks for it.
+func (d Disk) drive() string {
+	switch {
+	case d.Overlay != "":
+		return "format=qcow2,file=" + option(d.Overlay)
+	case d.Writable:
+		return "format=" + d.format() + ",file=" + option(d.Path)
+	default:
+		return "format=" + d.format() + ",snapshot=on,file=" + option(d.Path)
+	}
+}
+
+func (d Disk) format() string { return cmp.Or(d.Format, "raw") }
 
 func (d DMI) args() []string {
 	var a []string

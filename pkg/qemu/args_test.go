@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/golden"
 )
@@ -39,6 +40,13 @@ func TestArgs(t *testing.T) {
 			Disks:   []Disk{{Path: "/disk.raw"}},
 			Network: Network{Kind: Stream, MAC: "02:00:00:00:00:01", Socket: "/run/lab.sock"},
 		}},
+		"lab": {host, Config{
+			Disks: []Disk{
+				{Path: "/disk.qcow2", Format: "qcow2", Overlay: "/lab/i-1/disk.qcow2"},
+				{Path: "/lab/vol-1.raw", Serial: "vol01234567890abcdef", Writable: true},
+			},
+			Skew: -90 * time.Minute, Reboots: true,
+		}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +55,7 @@ func TestArgs(t *testing.T) {
 				t.Fatal(err)
 			}
 			// One option a line, as people read them.
-			got := strings.ReplaceAll(strings.Join(c.config.withDefaults().args(c.host, "/run/machine"), " "), " -", "\n-") + "\n"
+			got := strings.ReplaceAll(strings.Join(c.config.withDefaults().args(c.host, "/run/machine", time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)), " "), " -", "\n-") + "\n"
 			golden.Assert(t, got, "args-"+name+".txt")
 		})
 	}
@@ -63,6 +71,8 @@ func TestValidate(t *testing.T) {
 	}{
 		"no disk":        {Config{}, "has no disk"},
 		"format":         {Config{Disks: []Disk{{Path: "d", Format: "vdi"}}}, `format "vdi" is not raw or qcow2`},
+		"serial":         {Config{Disks: []Disk{{Path: "d", Serial: "vol-01234567890abcdef"}}}, "longer than 20 bytes"},
+		"two places":     {Config{Disks: []Disk{{Path: "d", Overlay: "o", Writable: true}}}, "not to both"},
 		"firmware":       {Config{Disks: disks, Firmware: "coreboot"}, `firmware "coreboot" is not bios or uefi`},
 		"accelerator":    {Config{Disks: disks, Accel: "xen"}, `accelerator "xen" is not kvm or tcg`},
 		"no kind":        {Config{Disks: disks, Network: Network{MAC: "02::"}}, "settings without a kind"},

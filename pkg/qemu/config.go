@@ -1,14 +1,15 @@
 // Package qemu runs virtual machines.
 //
 // Its rule: a Config is a value that says everything about a machine, and a machine lives no longer
-// than its context; no disk that it is given is ever written to, and no process, socket or file stays
-// behind.
+// than its context; no disk that it is given is written to but where the Disk says so, and no process,
+// socket or file stays behind but what the Config names.
 package qemu
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 )
 
 // Config is one machine. The zero value of each field but Disks is a usable default.
@@ -31,6 +32,10 @@ type Config struct {
 	Network Network
 	// Accel is how the processor is run; empty means KVM where it works, else TCG.
 	Accel Accel
+	// Skew is how far the machine's clock is ahead of ours at power-on; negative is behind.
+	Skew time.Duration
+	// Reboots lets the guest reboot and keep what it has written; else its first reboot ends the machine.
+	Reboots bool
 }
 
 // Firmware is what starts the disk.
@@ -51,12 +56,25 @@ const (
 	TCG Accel = "tcg"
 )
 
-// Disk is a disk image. The machine sees a copy that is thrown away when it ends.
+// Disk is a disk image. Unless Overlay or Writable says otherwise the machine sees a copy that is thrown away when
+// it ends.
 type Disk struct {
 	Path string
 	// Format is "qcow2" or "raw"; empty means raw.
 	Format string
+	// Serial is the drive's serial number, at most 20 bytes; EC2 shows a volume's id there, without its hyphen. Empty
+	// means "disk0" for the first, and so on.
+	Serial string
+	// Overlay is a file in qcow2 that takes what the machine writes, and is kept; it is made where it is missing.
+	// Path must not change while there is one. It needs qemu-img, of Debian's package qemu-utils.
+	Overlay string
+	// Writable lets the machine write to Path itself: a volume that outlives it. One machine at a time, which QEMU
+	// makes sure of by a lock.
+	Writable bool
 }
+
+// serialLimit is NVMe's: 20 bytes of the controller's data.
+const serialLimit = 20
 
 // DMI is a part of what firmware says about the machine. Empty fields keep QEMU's own strings. On EC2 Vendor
 // and BIOSVendor are "Amazon EC2", by which software tells where it runs.
@@ -129,6 +147,12 @@ func (c Config) Validate() error {
 	for _, d := range c.Disks {
 		if d.Format != "" && d.Format != "raw" && d.Format != "qcow2" {
 			bad("disk %s: format %q is not raw or qcow2", d.Path, d.Format)
+		}
+		if len(d.Serial) > serialLimit {
+			bad("disk %s: serial number %q is longer than %d bytes", d.Path, d.Serial, serialLimit)
+		}
+		if d.Writable && d.Overlay != "" {
+			bad("disk %s: what is written goes to the disk or to overlay %s, not to both", d.Path, d.Overlay)
 		}
 	}
 	if c.Firmware != "" && c.Firmware != BIOS && c.Firmware != UEFI {

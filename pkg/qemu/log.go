@@ -2,6 +2,9 @@ package qemu
 
 import (
 	"bytes"
+	"fmt"
+	"io"
+	"slices"
 	"sync"
 )
 
@@ -14,6 +17,8 @@ type Log struct {
 	buf     []byte
 	total   int64
 	arrived func()
+	// followers are given what arrives.
+	followers []follower
 }
 
 // Write appends what arrived; it never fails.
@@ -24,11 +29,53 @@ func (l *Log) Write(p []byte) (int, error) {
 		l.buf = append(l.buf[:0], l.buf[len(l.buf)-logLimit/2:]...)
 	}
 	l.total += int64(len(p))
+	for _, f := range l.followers {
+		f.arrive(p)
+	}
 	l.mu.Unlock()
 	if l.arrived != nil {
 		l.arrived()
 	}
 	return len(p), nil
+}
+
+// follower is called with what arrives, in order; it must not keep the slice, be slow, or ask the Log.
+type follower interface{ arrive(p []byte) }
+
+func (l *Log) join(f follower) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.followers = append(l.followers, f)
+}
+
+func (l *Log) leave(f follower) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.followers = slices.DeleteFunc(l.followers, func(other follower) bool { return other == f })
+}
+
+// copier follows for a writer, until that fails.
+type copier struct {
+	w   io.Writer
+	err error
+}
+
+func (c *copier) arrive(p []byte) {
+	if c.err == nil {
+		_, c.err = c.w.Write(p)
+	}
+}
+
+// Follow writes what is there to w and, from then on, whatever arrives, in order and without a gap. The machine waits
+// for w; one that fails is given no more.
+func (l *Log) Follow(w io.Writer) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := w.Write(l.buf); err != nil {
+		return fmt.Errorf("copying a serial line: %w", err)
+	}
+	l.followers = append(l.followers, &copier{w: w})
+	return nil
 }
 
 // Bytes returns a copy of what has arrived, without its beginning where that was dropped.

@@ -18,6 +18,9 @@ import (
 type Machine struct {
 	started          time.Time
 	console, channel Log
+	typing           line
+	monitor          monitor
+	pid              int
 	cancel           context.CancelFunc
 	activity         chan struct{}
 	ended            chan struct{}
@@ -39,6 +42,9 @@ func Start(ctx context.Context, c Config) (*Machine, error) {
 	if err := h.check(c); err != nil {
 		return nil, err
 	}
+	if err := makeOverlays(ctx, c.Disks); err != nil {
+		return nil, err
+	}
 	// Short and not below the caller's directories: a socket's path has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "hardtack-qemu-")
 	if err != nil {
@@ -58,22 +64,37 @@ func start(ctx context.Context, c Config, h Host, dir string) (*Machine, error) 
 	}
 	m := &Machine{started: time.Now(), activity: make(chan struct{}, 1), ended: make(chan struct{})}
 	m.console.arrived, m.channel.arrived = m.poke, m.poke
-	lines, err := listen(dir, map[string]*Log{consoleSocket: &m.console, channelSocket: &m.channel})
+	m.monitor.ready, m.monitor.ended = make(chan struct{}), m.ended
+	lines, err := listen(dir, map[string]func(net.Conn){
+		// They end with QEMU; a reset says no more than that.
+		consoleSocket: func(conn net.Conn) { _, _ = io.Copy(&m.console, conn) },
+		channelSocket: func(conn net.Conn) {
+			m.typing.connected(conn)
+			_, _ = io.Copy(&m.channel, conn)
+		},
+		monitorSocket: m.monitor.serve,
+	})
 	if err != nil {
 		return nil, err
 	}
 	ctx, m.cancel = context.WithCancel(ctx)
+	running := make(chan int, 1)
 	go func() {
 		defer close(m.ended)
 		defer m.cancel()
 		err := run.Run(ctx, run.Command{
-			Name: h.Program,
-			Args: c.args(h, dir),
-			Env:  append(os.Environ(), "TMPDIR="+dir), // where snapshot=on writes
+			Name:    h.Program,
+			Args:    c.args(h, dir, m.started),
+			Env:     append(os.Environ(), "TMPDIR="+dir), // where snapshot=on writes
+			Started: func(pid int) { running <- pid },
 		})
 		lines.close()
 		m.err, m.left = err, os.RemoveAll(dir)
 	}()
+	select {
+	case m.pid = <-running:
+	case <-m.ended: // it did not start, which Stop and Wait say
+	}
 	return m, nil
 }
 
@@ -97,16 +118,17 @@ func writeFiles(c Config, h Host, dir string) error {
 	return nil
 }
 
-// lines are the listening ends of a machine's serial lines.
+// lines are the listening ends of a machine's serial lines and monitor.
 type lines struct {
 	listeners []net.Listener
 	readers   sync.WaitGroup
 }
 
-// listen makes the sockets before QEMU starts, so that not a byte of the console is lost.
-func listen(dir string, logs map[string]*Log) (*lines, error) {
+// listen makes the sockets before QEMU starts, so that not a byte of the console is lost. Each serves the one
+// connection that QEMU makes.
+func listen(dir string, serve map[string]func(net.Conn)) (*lines, error) {
 	l := &lines{}
-	for name, log := range logs {
+	for name, serve := range serve {
 		// The address is local to this computer and bound at once: there is nothing to cancel.
 		s, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unix"})
 		if err != nil {
@@ -120,7 +142,7 @@ func listen(dir string, logs map[string]*Log) (*lines, error) {
 				return // closed: QEMU ended before it connected
 			}
 			defer func() { _ = conn.Close() }()
-			_, _ = io.Copy(log, conn) // ends with QEMU; a reset says no more than that
+			serve(conn)
 		})
 	}
 	return l, nil
@@ -146,6 +168,9 @@ func (m *Machine) Console() *Log { return &m.console }
 
 // Channel is the second serial line (ttyS1), which nobody uses but who is told to.
 func (m *Machine) Channel() *Log { return &m.channel }
+
+// PID is the machine's process, and the group that it leads; 0 when it could not be started.
+func (m *Machine) PID() int { return m.pid }
 
 // Started is when the machine was powered on.
 func (m *Machine) Started() time.Time { return m.started }

@@ -10,11 +10,15 @@ import (
 	"time"
 )
 
-// A boot sector that prints a text on both serial lines, and then does what end says.
+// A boot sector that copies itself to the disk's second sector, prints a text on both serial lines, and then does
+// what end says.
 func bootSector(text string, end []byte) []byte {
 	code := []byte{
 		0x31, 0xc0, // xor ax, ax
 		0x8e, 0xd8, // mov ds, ax
+		0xbe, 0xe0, 0x7d, // mov si, what to write: below, 0x1e0 from the start
+		0xb8, 0x00, 0x43, // mov ax, "extended write"
+		0xcd, 0x13, // int 0x13, dl is the drive still
 		0xbe, 0, 0, // mov si, the text
 		0xac,       // next: lodsb
 		0x84, 0xc0, // test al, al
@@ -25,10 +29,12 @@ func bootSector(text string, end []byte) []byte {
 	}
 	code = append(code, end...)
 	at := 0x7c00 + len(code)
-	code[5], code[6] = byte(at), byte(at>>8)
+	code[13], code[14] = byte(at), byte(at>>8)
 	code = append(append(code, text...), 0)
 	sector := make([]byte, 512)
 	copy(sector, code)
+	// 16 bytes of this: one sector, from 0:7c00, to the second one.
+	copy(sector[0x1e0:], []byte{16, 0, 1, 0, 0x00, 0x7c, 0, 0, 1})
 	sector[510], sector[511] = 0x55, 0xaa
 	return sector
 }

@@ -33,6 +33,8 @@ type Command struct {
 	Env            []string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	// Started, when not nil, is told the process's id once it runs.
+	Started func(pid int)
 }
 
 // Error is a command that did not succeed.
@@ -66,7 +68,13 @@ func Run(ctx context.Context, c Command) error {
 	cmd.WaitDelay = grace
 	var out, errs tail
 	cmd.Stdout, cmd.Stderr = tee(c.Stdout, &out), tee(c.Stderr, &errs)
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		if c.Started != nil {
+			c.Started(cmd.Process.Pid)
+		}
+		err = cmd.Wait()
+	}
 	if ctx.Err() != nil && cmd.Process != nil {
 		// What outlived the grace time; an empty group answers ESRCH, which is what we want.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
