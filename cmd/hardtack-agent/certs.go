@@ -73,7 +73,7 @@ func (f *certsFlags) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	f.store, err = store.Open(ctx, location, store.Options{Endpoint: endpoint})
+	f.store, err = store.Open(ctx, location, store.Options{Endpoint: endpoint, Attempts: 2})
 	return reason.With(reason.Store, err)
 }
 

@@ -72,7 +72,7 @@ func openStore(c *cli.Context) (store.Store, error) {
 	if err != nil {
 		return nil, usagef("--store: %w", err)
 	}
-	return store.Open(c.Context, location, store.Options{Endpoint: c.String("endpoint")})
+	return store.Open(c.Context, location, store.Options{Endpoint: c.String("endpoint"), Attempts: 10})
 }
 
 func pkiCreate(c *cli.Context) error {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
@@ -20,7 +22,15 @@ import (
 type Options struct {
 	// Endpoint stands in for AWS, "" being AWS itself. Only such an endpoint may be plain http.
 	Endpoint string
+	// Attempts is how often the SDK tries a call before its error is told; 0 is its default, three times.
+	// Who says what it waits for tries often and tells early; who makes many objects at once is throttled
+	// (three writes a second) and waits.
+	Attempts int
 }
+
+// attemptTimeout bounds one try: the service answers in milliseconds, and an address from which nothing comes back is
+// to be told of before a minute is over.
+const attemptTimeout = 10 * time.Second
 
 // Open returns the store at a location. It asks nothing yet.
 func Open(_ context.Context, at Location, o Options) (Store, error) {
@@ -28,17 +38,23 @@ func Open(_ context.Context, at Location, o Options) (Store, error) {
 	case KindDir:
 		return NewDir(at.Root), nil
 	case KindSSM:
-		return NewSSM(at.Root, loader(o.Endpoint)), nil
+		return NewSSM(at.Root, loader(o)), nil
 	}
 	return nil, fmt.Errorf("store %q: neither %s nor %s", at, KindDir, KindSSM)
 }
 
 // loader finds the region and the credentials as every SDK does: environment, files, the instance's profile.
-func loader(endpoint string) func(context.Context) (aws.Config, error) {
+func loader(o Options) func(context.Context) (aws.Config, error) {
 	return func(ctx context.Context) (aws.Config, error) {
-		options := []func(*config.LoadOptions) error{config.WithEC2IMDSRegion()}
-		if endpoint != "" {
-			options = append(options, config.WithBaseEndpoint(endpoint))
+		options := []func(*config.LoadOptions) error{
+			config.WithEC2IMDSRegion(),
+			config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(attemptTimeout)),
+		}
+		if o.Endpoint != "" {
+			options = append(options, config.WithBaseEndpoint(o.Endpoint))
+		}
+		if o.Attempts > 0 {
+			options = append(options, config.WithRetryMaxAttempts(o.Attempts))
 		}
 		return config.LoadDefaultConfig(ctx, options...)
 	}
