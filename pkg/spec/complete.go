@@ -30,8 +30,9 @@ var ours = Origin{Default, "hardtack"}
 // completer fills one document.
 type completer struct {
 	checker
-	in  *Cluster
-	out *Complete
+	in       *Cluster
+	out      *Complete
+	upstream *upstream
 }
 
 // Complete fills in everything that the document leaves out. The list holds every finding that only
@@ -46,7 +47,12 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 	f.network()
 	f.groups()
 	f.etcdMembers()
-	f.components()
+	var err error
+	if f.upstream, err = readUpstream(f.out.Cluster.Version); err != nil {
+		f.errorf("version", "%v", err)
+	} else {
+		f.components()
+	}
 	f.extras()
 	problems.Sort()
 	if problems.Err() != nil {

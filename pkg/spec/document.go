@@ -1,25 +1,20 @@
 package spec
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
-	"path"
 	"reflect"
 	"slices"
-
-	"github.com/pelletier/go-toml/v2"
-	"go.yaml.in/yaml/v3"
+	"strings"
 )
 
 // document is the configuration document of a component.
 type document struct {
 	// path is where it is on a machine; its suffix is its format.
 	path string
-	// bare is what the image has, value what it is to be.
+	// bare is what the image has, value is every field. null is a field that is not given.
 	bare, value map[string]any
+	// defaults are upstream's.
+	defaults map[string]any
 }
 
 // documentFlags are the flags that name a component's configuration document.
@@ -44,180 +39,146 @@ func (p program) documentPath(field string) string {
 // derivedFields are the fields of documents that follow from the cluster.
 func (f *completer) derivedFields() []derivation {
 	n := f.out.Cluster.Network
-	derived := []derivation{
+	return []derivation{
 		{"kubelet", "clusterDNS", []any{n.DNSAddress}, "network.dnsAddress"},
 		{"kubelet", "clusterDomain", n.DNSDomain, "network.dnsDomain"},
 		{"kubeProxy", "clusterCIDR", n.PodCIDR, "network.podCIDR"},
 		{"flannel", "Network", n.PodCIDR, "network.podCIDR"},
 	}
-	return derived
 }
 
 // document lays the layers of a component's document over each other.
 func (f *completer) document(p *part, given map[string]any) {
+	field := p.field + ".config"
 	name := p.program.documentPath(p.field)
 	if name == "" {
 		if len(given) > 0 {
-			f.errorf(p.field+".config", "%s has no configuration document", p.field)
+			f.errorf(field, "%s has no configuration document", p.field)
 		}
 		return
 	}
 	bare, err := f.out.image.document(name)
 	if err != nil {
-		f.errorf(p.field+".config", "reading the image's %s: %v", name, err)
+		f.errorf(field, "reading the image's %s: %v", name, err)
 		return
 	}
-	layers := layering{at: p.field + ".config", origins: f.out.Origins, value: map[string]any{}}
-	layers.add(bare, Origin{Default, name})
+	s := f.upstream.schema(p.field)
+	written := plain(given).(map[string]any)
+	f.fields(field, s, "", written)
+	upstream := Origin{Default, f.upstream.from(p.field)}
+	l := layering{origins: f.out.Origins, value: map[string]any{}, defaults: s.Defaults}
+	l.merge(field, l.value, s.skeleton(), upstream)
+	l.merge(field, l.value, bare, Origin{Default, name})
 	for _, d := range f.derivedFields() {
 		if d.component == p.field {
-			layers.add(map[string]any{d.name: d.value}, Origin{Derived, d.from})
+			l.merge(field, l.value, map[string]any{d.name: d.value}, Origin{Derived, d.from})
 		}
 	}
-	layers.add(plain(given).(map[string]any), Origin{Kind: User})
-	p.document = &document{path: name, bare: bare, value: layers.value}
-	f.out.Cluster.component(p.field).Config = layers.value
+	l.overlay(field, l.value, written, s.Defaults)
+	p.document = &document{path: name, bare: bare, value: l.value, defaults: s.Defaults}
+	f.out.Cluster.component(p.field).Config = l.value
 }
 
-// document reads a configuration document of the image.
-func (img *Image) document(name string) (map[string]any, error) {
-	data, err := img.file(name)
-	if err != nil {
-		return nil, err
-	}
-	return decodeDocument(name, data)
+// file is the document as it is written: without what is upstream's own default, and whether it says
+// something else than the image's does.
+func (d document) file() (value map[string]any, differs bool) {
+	value = prune(d.value, d.defaults)
+	return value, !reflect.DeepEqual(value, prune(d.bare, d.defaults))
 }
 
-// decodeDocument reads a document by its suffix. What it returns has maps with text keys, lists, text,
-// numbers and truth values, and nothing else.
-func decodeDocument(name string, data []byte) (map[string]any, error) {
+// prune leaves out what is null, and what is the same in defaults.
+func prune(value, defaults map[string]any) map[string]any {
 	out := map[string]any{}
-	var err error
-	if path.Ext(name) == ".toml" {
-		err = toml.Unmarshal(data, &out)
-	} else { // JSON is YAML
-		err = yaml.Unmarshal(data, &out)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return plain(out).(map[string]any), nil
-}
-
-// encodeDocument writes a document by its suffix.
-func encodeDocument(name string, value map[string]any) ([]byte, error) {
-	switch path.Ext(name) {
-	case ".toml":
-		var b bytes.Buffer
-		enc := toml.NewEncoder(&b)
-		enc.SetIndentTables(false)
-		err := enc.Encode(value)
-		return b.Bytes(), err
-	case ".json":
-		data, err := json.MarshalIndent(value, "", "  ")
-		return append(data, '\n'), err
-	}
-	return encodeYAML(value)
-}
-
-func encodeYAML(value any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	err := errors.Join(enc.Encode(value), enc.Close())
-	return b.Bytes(), err
-}
-
-// plain makes one kind of each value, so that values from different decoders can be compared.
-func plain(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for key, value := range v {
-			out[key] = plain(value)
+	for key, v := range value {
+		below, isMap := v.(map[string]any)
+		inDefaults, _ := defaults[key].(map[string]any)
+		def, known := defaults[key]
+		switch {
+		case v == nil:
+		case isMap && len(below) > 0:
+			if kept := prune(below, inDefaults); len(kept) > 0 {
+				out[key] = kept
+			}
+		case known && reflect.DeepEqual(v, def):
+		default:
+			out[key] = v
 		}
-		return out
-	case map[any]any:
-		out := make(map[string]any, len(v))
-		for key, value := range v {
-			out[fmt.Sprint(key)] = plain(value)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, item := range v {
-			out[i] = plain(item)
-		}
-		return out
-	case []string:
-		out := make([]any, len(v))
-		for i, item := range v {
-			out[i] = item
-		}
-		return out
-	case int64:
-		return int(v)
-	case uint64:
-		return int(v)
 	}
-	return v
+	return out
 }
 
 // layering is a document that layers are added to.
 type layering struct {
-	at      string
-	origins map[string]Origin
-	value   map[string]any
+	origins  map[string]Origin
+	value    map[string]any
+	defaults map[string]any
 }
 
-// add lays one layer over what is there: maps are merged, everything else is replaced, and null takes
-// away. What does not change keeps its origin.
-func (l layering) add(layer map[string]any, o Origin) {
-	l.merge(l.at, l.value, layer, o)
-}
-
+// merge lays one layer over what is there: maps are merged, and everything else is replaced. What does
+// not change keeps its origin.
 func (l layering) merge(field string, into, layer map[string]any, o Origin) {
 	for _, key := range slices.Sorted(maps.Keys(layer)) {
 		at, value := join(field, key), layer[key]
-		old, had := into[key]
+		if deep, ok := value.(map[string]any); ok && len(deep) > 0 {
+			l.merge(at, l.below(at, into, key), deep, o)
+			continue
+		}
+		l.set(at, into, key, value, o)
+	}
+}
+
+// overlay lays what is written over everything else: as merge does, but null is what upstream has.
+func (l layering) overlay(field string, into, layer, defaults map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(layer)) {
+		at, value := join(field, key), layer[key]
 		deep, isMap := value.(map[string]any)
+		inDefaults, _ := defaults[key].(map[string]any)
 		switch {
-		case value == nil && !had:
-		case value == nil:
+		case value == nil && inDefaults != nil:
 			l.forget(at)
 			delete(into, key)
+			l.merge(field, into, map[string]any{key: inDefaults}, Origin{Kind: User})
+		case value == nil:
+			l.set(at, into, key, defaults[key], Origin{Kind: User})
 		case isMap && len(deep) > 0:
-			below, ok := old.(map[string]any)
-			if !ok {
-				l.forget(at)
-				below = map[string]any{}
-				into[key] = below
-			}
-			delete(l.origins, at)
-			l.merge(at, below, deep, o)
-		case had && reflect.DeepEqual(old, value):
+			l.overlay(at, l.below(at, into, key), deep, inDefaults)
 		default:
-			l.forget(at)
-			into[key] = value
-			l.origins[at] = o
+			l.set(at, into, key, value, Origin{Kind: User})
 		}
 	}
+}
+
+// below is the map under a key; what stands there and is none is replaced.
+func (l layering) below(at string, into map[string]any, key string) map[string]any {
+	deep, ok := into[key].(map[string]any)
+	if !ok || len(deep) == 0 {
+		l.forget(at)
+		deep = map[string]any{}
+		into[key] = deep
+	}
+	return deep
+}
+
+func (l layering) set(at string, into map[string]any, key string, value any, o Origin) {
+	if old, had := into[key]; had && reflect.DeepEqual(old, value) {
+		return
+	}
+	l.forget(at)
+	into[key] = value
+	l.origins[at] = o
 }
 
 // forget drops the origins of a value and of all below it.
 func (l layering) forget(field string) {
 	for key := range l.origins {
-		if rest, ok := cutPath(key, field); ok && rest != key {
+		if within(key, field) {
 			delete(l.origins, key)
 		}
 	}
 }
 
-// cutPath reports whether key is field or below it.
-func cutPath(key, field string) (rest string, ok bool) {
-	if len(key) < len(field) || key[:len(field)] != field {
-		return key, false
-	}
-	rest = key[len(field):]
-	return rest, rest == "" || rest[0] == '.' || rest[0] == '['
+// within reports whether a path is field or below it.
+func within(path, field string) bool {
+	rest, ok := strings.CutPrefix(path, field)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }

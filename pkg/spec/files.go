@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -47,10 +46,24 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 	}
 	var files []File
 	for _, p := range c.parts {
-		if p.document == nil || !g.Roles.Has(p.program.role) || reflect.DeepEqual(p.document.bare, p.document.value) {
+		if !g.Roles.Has(p.program.role) {
 			continue
 		}
-		data, err := encodeDocument(p.document.path, p.document.value)
+		f, ok, err := p.dropIn(g)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			files = append(files, f)
+		}
+		if p.document == nil {
+			continue
+		}
+		value, differs := p.document.file()
+		if !differs {
+			continue
+		}
+		data, err := encodeDocument(p.document.path, value)
 		if err != nil {
 			return nil, fmt.Errorf("writing %s: %w", p.document.path, err)
 		}
@@ -85,7 +98,7 @@ func (c *Complete) roleFile(g Group, r role.Role) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
-		fmt.Fprintf(&b, "%s=%s\n", name, lines[name])
+		fmt.Fprintf(&b, "%s=%s\n", name, quoteValue(lines[name]))
 	}
 	return b.Bytes(), nil
 }
@@ -96,26 +109,27 @@ func (p part) lines(g Group) (map[string]string, error) {
 	var last []string
 	for _, name := range slices.Sorted(maps.Keys(p.flags)) {
 		fl := p.flags[name]
-		value := strings.ReplaceAll(fl.value, memberParameter, g.Member)
-		if fl.bare.set && value == fl.bare.value || !fl.bare.set && fl.origin.Kind == Default {
-			continue
-		}
-		word := "--" + name + "=" + value
-		switch {
-		case p.field == "etcd":
-			lines[etcdPrefix+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))] = value
-		case fl.bare.variable != "" && fl.origin.Kind != User:
-			lines[fl.bare.variable] = word
-		default:
-			last = append(last, word)
+		words := fl.words(name, g.Member)
+		switch p.carrier(fl, words, name) {
+		case byImage, byDropIn:
+		case byEtcd:
+			lines[etcdVariable(name)] = strings.TrimPrefix(strings.Join(words, " "), "--"+name+"=")
+		case byVariable:
+			lines[fl.bare.variable] = words[0]
+		case byArguments:
+			last = append(last, words...)
 		}
 	}
-	if len(last) > 0 {
-		if p.program.args == "" {
-			return nil, fmt.Errorf("%s takes no further flags: its unit has no variable for them", p.field)
-		}
-		lines[p.program.args] = strings.Join(last, " ")
+	if len(last) == 0 {
+		return lines, nil
 	}
+	if p.program.args == "" {
+		return nil, fmt.Errorf("%s takes no further flags: its unit has no variable for them", p.field)
+	}
+	for i, w := range last {
+		last[i] = escapeWord(w)
+	}
+	lines[p.program.args] = strings.Join(last, " ")
 	return lines, nil
 }
 

@@ -21,11 +21,17 @@ type part struct {
 
 // flag is one flag with its value. ${CLUSTER_NAME} is filled in, ${MEMBER} is each machine's own.
 type flag struct {
-	value  string
+	// values is one, but for a flag that is given once for each.
+	values []string
 	origin Origin
-	// bare is what a machine with a bare role file runs the program with.
-	bare baked
+	// upstream is what the program says of it.
+	upstream UpstreamFlag
+	// bare is what a machine with a bare role file runs the program with, nil for nothing.
+	bare *baked
 }
+
+// is reports whether the flag has just these values.
+func (f flag) is(values []string) bool { return slices.Equal(f.values, values) }
 
 // derivation is a flag or a field of a document that follows from the cluster.
 type derivation struct {
@@ -106,7 +112,7 @@ func (f *completer) components() {
 		out := f.out.Cluster.component(field)
 		out.Flags = map[string]any{}
 		for name, fl := range p.flags {
-			out.Flags[name] = fl.value
+			out.Flags[name] = fl.plain()
 			f.out.Origins[join(field+".flags", name)] = fl.origin
 		}
 		f.out.parts = append(f.out.parts, p)
@@ -115,67 +121,98 @@ func (f *completer) components() {
 
 // flags decides a component's flags.
 func (f *completer) flags(p *part, given map[string]any, derived []derivation) {
+	known := f.upstream.Flags[p.field]
+	upstream := Origin{Default, f.upstream.from(p.field)}
+	for name, u := range known {
+		if u.Note == noteDocument || u.Note == noteIgnored {
+			continue // the document decides
+		}
+		p.flags[name] = flag{values: u.values(u.Default), origin: upstream, upstream: u}
+	}
 	for name, b := range p.program.flags {
-		b.value = strings.ReplaceAll(b.value, clusterParameter, f.out.Cluster.Name)
-		p.flags[name] = flag{value: b.value, origin: Origin{Default, b.from}, bare: b}
+		u, ok := known[name]
+		if !ok {
+			f.errorf(p.field, "the image's %s gives --%s, which %s does not have", b.from, name, f.upstream.from(p.field))
+			continue
+		}
+		fl := flag{values: u.values(u.Default), origin: upstream, upstream: u, bare: &b}
+		if b.set {
+			b.value = strings.ReplaceAll(b.value, clusterParameter, f.out.Cluster.Name)
+			f.decide(&fl, u.values(b.value), Origin{Default, b.from})
+		}
+		p.flags[name] = fl
 	}
 	for _, d := range derived {
 		if d.component == p.field {
 			fl := p.flags[d.name]
-			if value := d.value.(string); value != fl.value || !fl.bare.set {
-				fl.value, fl.origin = value, Origin{Derived, d.from}
-			}
+			f.decide(&fl, fl.upstream.values(d.value.(string)), Origin{Derived, d.from})
 			p.flags[d.name] = fl
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		field := join(p.field+".flags", name)
-		value, err := flagText(given[name])
-		if err != nil {
-			f.errorf(field, "%v", err)
-			continue
-		}
-		fl := p.flags[name]
-		if value != fl.value || fl.origin == (Origin{}) {
-			fl.value, fl.origin = value, Origin{Kind: User}
-		}
-		p.flags[name] = fl
+		f.override(p, name, given[name])
 	}
 }
 
-// flagText is the text of a flag's value as it stands on a command line: lists are joined by commas, and
-// so are the pairs of a map.
-func flagText(v any) (string, error) {
-	switch v := v.(type) {
-	case string:
-		if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return "", fmt.Errorf("a flag is one line of text")
-		}
-		return v, nil
-	case bool, int, int64, uint64, float64:
-		return fmt.Sprint(v), nil
-	case []any:
-		var items []string
-		for _, item := range v {
-			text, err := flagText(item)
-			if err != nil {
-				return "", err
-			}
-			items = append(items, text)
-		}
-		return strings.Join(items, ","), nil
-	case map[string]any:
-		var pairs []string
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			text, err := flagText(v[key])
-			if err != nil {
-				return "", err
-			}
-			pairs = append(pairs, key+"="+text)
-		}
-		return strings.Join(pairs, ","), nil
-	case nil:
-		return "", nil
+// decide sets a flag's values; what does not change keeps its origin.
+func (f *completer) decide(fl *flag, values []string, o Origin) {
+	if !fl.is(values) {
+		fl.values, fl.origin = values, o
 	}
-	return "", fmt.Errorf("%v is no value of a flag: text, a number, true or false, or a list or map of these", v)
+}
+
+// override is one flag as it is written; null is what upstream has.
+func (f *completer) override(p *part, name string, given any) {
+	field := join(p.field+".flags", name)
+	u, ok := f.upstream.Flags[p.field][name]
+	if !ok {
+		hint := didYouMean(name, f.upstream.flagNames(p.field))
+		if trimmed := strings.TrimLeft(name, "-"); trimmed != name {
+			hint = "write it without dashes"
+		}
+		f.hint(field, hint, "%s has no flag --%s", f.upstream.from(p.field), name)
+		return
+	}
+	var values []string
+	var err error
+	switch items, isList := given.([]any); {
+	case given == nil:
+		values = u.values(u.Default)
+	case isList && repeats(u.Type):
+		values, err = texts(items)
+	default:
+		var text string
+		text, err = flagText(given)
+		values = u.values(text)
+	}
+	for _, value := range values {
+		if err == nil {
+			err = u.check(value)
+		}
+	}
+	if err != nil {
+		f.errorf(field, "%v", err)
+		return
+	}
+	fl, ok := p.flags[name]
+	if !ok {
+		fl = flag{values: u.values(u.Default), origin: Origin{Default, f.upstream.from(p.field)}, upstream: u}
+	}
+	if !fl.is(values) {
+		f.note(p, field, name, u)
+	}
+	f.decide(&fl, values, Origin{Kind: User})
+	p.flags[name] = fl
+}
+
+// note says what upstream says against a flag that is overridden.
+func (f *completer) note(p *part, field, name string, u UpstreamFlag) {
+	switch u.Note {
+	case noteIgnored:
+		f.hint(field, "set the field of "+p.field+".config", "%s does not look at --%s where it has a configuration document", f.upstream.from(p.field), name)
+	case noteDocument:
+		f.warn(field, "set the field of "+p.field+".config", "--%s is deprecated", name)
+	case noteDeprecated:
+		f.warn(field, "", "--%s is deprecated", name)
+	}
 }

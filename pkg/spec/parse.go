@@ -118,6 +118,15 @@ func (v checker) errorf(field, format string, args ...any) { v.hint(field, "", f
 
 // hint adds a finding with what to do next.
 func (v checker) hint(field, hint, format string, args ...any) {
+	v.add(field, problem.Problem{Hint: hint, Text: fmt.Sprintf(format, args...)})
+}
+
+// warn adds a finding that makes nothing unusable.
+func (v checker) warn(field, hint, format string, args ...any) {
+	v.add(field, problem.Problem{Severity: problem.Warning, Hint: hint, Text: fmt.Sprintf(format, args...)})
+}
+
+func (v checker) add(field string, p problem.Problem) {
 	line, parent := v.source.lines[field], field
 	for line == 0 && parent != "" {
 		parent = parent[:max(0, strings.LastIndexAny(parent, ".["))]
@@ -126,8 +135,8 @@ func (v checker) hint(field, hint, format string, args ...any) {
 	if line > 0 && v.source.refused[line] {
 		return
 	}
-	v.problems.Add(problem.Problem{File: v.source.file, Line: line, Field: field, Rule: "spec",
-		Text: fmt.Sprintf(format, args...), Hint: hint})
+	p.File, p.Line, p.Field, p.Rule = v.source.file, line, field, "spec"
+	v.problems.Add(p)
 }
 
 var (

@@ -1,0 +1,255 @@
+package spec_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+	"golang.org/x/tools/txtar"
+	"gotest.tools/v3/golden"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+)
+
+// What is committed about upstream's flags and documents is what the real programs say: for each lock
+// whose programs are built. The default lock's always are where HARDTACK_E2E is set.
+func TestUpstream(t *testing.T) {
+	for _, version := range spec.Versions() {
+		t.Run(version, func(t *testing.T) {
+			p := realPrograms(t, version)
+			golden.Assert(t, string(p.facts(t)), filepath.Join("..", "upstream", version+".json"))
+		})
+	}
+}
+
+// programs are the real programs of one lock, unpacked below root.
+type programs struct {
+	root string
+	lock *component.Lock
+}
+
+// realPrograms unpacks the programs of a minor version.
+func realPrograms(t *testing.T, version string) programs {
+	t.Helper()
+	if os.Getenv("HARDTACK_E2E") == "" {
+		t.Skip("needs the built components: set HARDTACK_E2E=1")
+	}
+	name := "kubernetes-" + version + ".lock.yaml"
+	data, err := fs.ReadFile(images.FS, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, problems := component.Parse(name, data)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := fetch.New(fetch.Options{Assets: images.FS, Source: fetch.Modules, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := programs{root: t.TempDir(), lock: lock}
+	for _, c := range lock.Components {
+		if !slices.Contains([]string{"kubernetes", "etcd", "containerd", "flannel"}, c.Name) {
+			continue
+		}
+		if built, err := f.Built(t.Context(), c); err != nil {
+			t.Fatal(err)
+		} else if !built && version != spec.DefaultVersion {
+			t.Skipf("%s %s is not built: run hardtack lock verify --source modules --lock kubernetes-%s", c.Name, c.Version, version)
+		}
+		result, err := f.Get(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range result.Entries {
+			file := filepath.Join(p.root, e.Path)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if e.Mode.Type() == fs.ModeSymlink {
+				err = os.Symlink(e.Link, file)
+			} else {
+				err = copyEntry(file, e.Open)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return p
+}
+
+func copyEntry(file string, open func() (io.ReadCloser, error)) error {
+	in, err := open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// path is where a program is.
+func (p programs) path(name string) string { return filepath.Join(p.root, "usr", "bin", name) }
+
+// help is what a program prints for --help.
+func (p programs) help(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), p.path(name), "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s --help: %v\n%.400s", name, err, out)
+	}
+	return string(out)
+}
+
+// daemons are the programs, by their names in a document, and how each writes its help.
+var daemons = map[string]struct {
+	program string
+	parse   func(help string) map[string]spec.UpstreamFlag
+}{
+	"kubeAPIServer":         {"kube-apiserver", parseCobra},
+	"kubeControllerManager": {"kube-controller-manager", parseCobra},
+	"kubeScheduler":         {"kube-scheduler", parseCobra},
+	"kubeProxy":             {"kube-proxy", parseCobra},
+	"kubelet":               {"kubelet", parseCobra},
+	"etcd":                  {"etcd", parseEtcd},
+	"flannel":               {"flanneld", parseGo},
+}
+
+// facts is the content of the file about one minor version.
+func (p programs) facts(t *testing.T) []byte {
+	t.Helper()
+	versions, flags, gates := map[string]string{}, map[string]map[string]spec.UpstreamFlag{}, map[string][]string{}
+	for _, c := range p.lock.Components {
+		versions[c.Name] = c.Version
+	}
+	for field, d := range daemons {
+		help := p.help(t, d.program)
+		flags[field] = d.parse(help)
+		if len(flags[field]) < 10 {
+			t.Fatalf("%s has only the flags %v", d.program, flags[field])
+		}
+		if found := featureGates(help); len(found) > 0 {
+			gates[field] = found
+		}
+	}
+	documents := p.documents(t)
+	out, err := exec.CommandContext(t.Context(), p.path("containerd"), "config", "default").Output()
+	if err != nil {
+		t.Fatalf("containerd config default: %v", err)
+	}
+	defaults := map[string]any{}
+	if err := toml.Unmarshal(out, &defaults); err != nil {
+		t.Fatal(err)
+	}
+	documents["containerd"] = map[string]any{"defaults": defaults}
+	return writeFacts(t, versions, flags, documents, gates)
+}
+
+// writeFacts writes a flag or a field a line, so that a new version reads well as a diff.
+func writeFacts(t *testing.T, versions map[string]string, flags map[string]map[string]spec.UpstreamFlag, documents map[string]any, gates map[string][]string) []byte {
+	t.Helper()
+	line := func(v any) string {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "{\n\"versions\": %s,\n\"flags\": {\n", line(versions))
+	for i, field := range slices.Sorted(maps.Keys(flags)) {
+		comma(&b, i)
+		fmt.Fprintf(&b, "%s: {\n", line(field))
+		for j, name := range slices.Sorted(maps.Keys(flags[field])) {
+			comma(&b, j)
+			fmt.Fprintf(&b, "%s: %s", line(name), line(flags[field][name]))
+		}
+		b.WriteString("\n}")
+	}
+	b.WriteString("\n},\n\"documents\": ")
+	data, err := json.MarshalIndent(documents, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Write(data)
+	data, err = json.MarshalIndent(gates, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, ",\n\"featureGates\": %s\n}\n", data)
+	return b.Bytes()
+}
+
+func comma(b *bytes.Buffer, i int) {
+	if i > 0 {
+		b.WriteString(",\n")
+	}
+}
+
+// documents asks upstream's own code for the fields and defaults of Kubernetes's documents: a small
+// program is built against the modules that the lock's programs are built from.
+func (p programs) documents(t *testing.T) map[string]any {
+	t.Helper()
+	var source string
+	for _, c := range p.lock.Components {
+		if c.Name == "kubernetes" {
+			source = c.Modules.Source
+		}
+	}
+	data, err := fs.ReadFile(images.FS, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	main, err := os.ReadFile("testdata/documents/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files := append(txtar.Parse(data).Files, txtar.File{Name: "documents/main.go", Data: main})
+	for _, f := range files {
+		file := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "run", "./documents")
+	cmd.Dir = dir
+	// As the lock's programs are built, so that what the compiler made for them is used again.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+runtime.GOARCH, "GOAMD64=v1", "GOARM64=v8.0",
+		"GOFLAGS=-mod=readonly -trimpath -buildvcs=false", "GOTOOLCHAIN=local", "GOWORK=off", "GOENV=off")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("asking for the documents' fields: %v\n%s", err, &stderr)
+	}
+	documents := map[string]any{}
+	if err := json.Unmarshal(out, &documents); err != nil {
+		t.Fatal(err)
+	}
+	return documents
+}
