@@ -30,6 +30,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			treeCommand(),
 			pkiCommand(),
 			dnsCommand(),
+			labCommand(),
 			completionCommand(),
 		},
 		EnableBashCompletion: true,

@@ -207,10 +207,9 @@ func (h *host) run(ctx context.Context, g *guest) (err error) {
 	g.scan = newScanner(time.Now, h.daemon.news)
 	g.started = g.scan.started
 	g.mu.Unlock()
-	journal := newJournal(files.journal)
 	running, err := h.daemon.runner.Start(ctx, Launch{
 		ID: g.id, Group: g.group.Name, Addr: g.addr, Memory: g.group.Memory, CPUs: g.group.CPUs,
-		Dir: h.daemon.home.machine(g.id), Console: io.MultiWriter(files.console, g.scan), Journal: journal, Disks: disks,
+		Dir: h.daemon.home.machine(g.id), Console: io.MultiWriter(files.console, g.scan), Journal: files.journal, Disks: disks,
 	})
 	if err != nil {
 		return fmt.Errorf("starting machine %s: %w", g.id, err)

@@ -7,39 +7,16 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
-
-// journal writes what arrives in systemd's Journal Export Format
-// (https://systemd.io/JOURNAL_EXPORT_FORMATS) as lines for people. A machine may connect more than once.
-type journal struct {
-	mu  sync.Mutex
-	out io.Writer
-	in  *io.PipeWriter
-}
 
 // maxField bounds a field's value, in bytes; systemd's own limit for one field is 64 KiB in an entry's line.
 const maxField = 1 << 20
 
-func newJournal(out io.Writer) *journal { return &journal{out: out} }
-
-// Write takes the next bytes; they are read by a goroutine that ends with Close.
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	if j.in == nil {
-		r, w := io.Pipe()
-		j.in = w
-		go func() { _ = r.CloseWithError(j.read(r)) }()
-	}
-	in := j.in
-	j.mu.Unlock()
-	return in.Write(p)
-}
-
-// read turns a stream into lines until it ends or makes no sense.
-func (j *journal) read(r io.Reader) error {
-	in := bufio.NewReader(r)
+// readJournal writes what arrives in systemd's Journal Export Format (https://systemd.io/JOURNAL_EXPORT_FORMATS) as
+// lines for people, until it ends or makes no sense.
+func readJournal(from io.Reader, out io.Writer) error {
+	in := bufio.NewReader(from)
 	entry := map[string]string{}
 	for {
 		key, value, err := field(in)
@@ -51,7 +28,7 @@ func (j *journal) read(r io.Reader) error {
 			continue
 		}
 		if line := journalLine(entry); line != "" {
-			if _, err := io.WriteString(j.out, line+"\n"); err != nil {
+			if _, err := io.WriteString(out, line+"\n"); err != nil {
 				return err
 			}
 		}

@@ -22,7 +22,9 @@ import (
 func testPlan() Plan {
 	return Plan{
 		Cluster: "demo", LaunchHook: "hardtack-ready", APIPort: 443, Store: "/hardtack/demo",
-		UserData: func(group string, ca []byte) ([]byte, error) { return fmt.Appendf(nil, "#cloud-config\n# %s %d\n", group, len(ca)), nil },
+		UserData: func(group string, ca []byte) ([]byte, error) {
+			return fmt.Appendf(nil, "#cloud-config\n# %s %d\n", group, len(ca)), nil
+		},
 		Groups: []Group{
 			{Name: "masters", Roles: role.NewSet(role.Masters, role.Etcd), Size: 1, Member: "a", Members: []string{"a"}, Memory: 64, CPUs: 1},
 			{Name: "minions", Roles: role.NewSet(role.Minions), Size: 2, Memory: 64, CPUs: 1},
@@ -34,7 +36,9 @@ func testPlan() Plan {
 // metadata and user data, get their role's credentials and complete their launch hook by the AWS API. Nothing of an
 // operating system runs in them. Orphans outlive their daemon, as machines do where the kernel cannot end them.
 func pretend(orphans bool) func(context.Context, *Daemon) (Runner, error) {
-	return func(_ context.Context, d *Daemon) (Runner, error) { return &pretender{daemon: d, orphans: orphans}, nil }
+	return func(_ context.Context, d *Daemon) (Runner, error) {
+		return &pretender{daemon: d, orphans: orphans}, nil
+	}
 }
 
 type pretender struct {
@@ -117,9 +121,13 @@ type pretended struct {
 	once  sync.Once
 }
 
-func (m *pretended) PID() int                           { return m.cmd.Process.Pid }
-func (m *pretended) Ended() <-chan struct{}             { return m.ended }
-func (m *pretended) Shell() (io.ReadWriteCloser, error) { a, b := net.Pipe(); go echo(b); return a, nil }
+func (m *pretended) PID() int               { return m.cmd.Process.Pid }
+func (m *pretended) Ended() <-chan struct{} { return m.ended }
+func (m *pretended) Shell() (io.ReadWriteCloser, error) {
+	a, b := net.Pipe()
+	go echo(b)
+	return a, nil
+}
 
 func (m *pretended) Stop() error {
 	m.once.Do(func() { _ = m.cmd.Process.Kill() })

@@ -42,8 +42,8 @@ type Launch struct {
 	Memory, CPUs int
 	// Dir is the machine's directory, which is there.
 	Dir string
-	// Console gets every byte of the first serial line, and Journal what the machine's journal says, in the Journal
-	// Export Format.
+	// Console gets every byte of the first serial line, and Journal what the machine's journal says, as
+	// lines.
 	Console, Journal io.Writer
 	// Disks are further disks, kept when the machine ends.
 	Disks []DataDisk

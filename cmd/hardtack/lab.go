@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+)
+
+func labCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "lab",
+		Usage: "a cluster of virtual machines on this computer, from the baked disk",
+		Subcommands: []*cli.Command{
+			labUpCommand(),
+			labDownCommand(),
+			labStatusCommand(),
+			labListCommand(),
+			labKubectlCommand(),
+			labShellCommand(),
+			labLogsCommand(),
+			labKillCommand(),
+			labPlotCommand(),
+			labDaemonCommand(),
+		},
+	}
+}
+
+// labFlags say which lab a command is about.
+func labFlags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "name", EnvVars: []string{"HARDTACK_LAB"}, Usage: "the lab's `NAME`; left out, the one that runs"},
+	}, more...)
+}
+
+// labHome is the lab that the flags name, or the only one that runs; kept ones count where none does.
+func labHome(c *cli.Context) (lab.Home, error) { return labNamed(c.String("name")) }
+
+func labNamed(name string) (lab.Home, error) {
+	root, err := lab.DefaultRoot(os.Getenv)
+	if err != nil {
+		return lab.Home{}, err
+	}
+	if name != "" {
+		h, err := lab.NewHome(root, name)
+		if err != nil {
+			return lab.Home{}, usagef("--name: %w", err)
+		}
+		return h, nil
+	}
+	homes, err := lab.Homes(root)
+	if err != nil {
+		return lab.Home{}, err
+	}
+	var running []lab.Home
+	var names []string
+	for _, h := range homes {
+		runs, err := h.Running()
+		if err != nil {
+			return lab.Home{}, err
+		}
+		if runs {
+			running, names = append(running, h), append(names, h.Name)
+		}
+	}
+	switch {
+	case len(running) == 1:
+		return running[0], nil
+	case len(running) > 1:
+		return lab.Home{}, usagef("several labs run (%s): name one with --name", strings.Join(names, ", "))
+	case len(homes) == 1:
+		return homes[0], nil
+	case len(homes) == 0:
+		return lab.Home{}, lab.ErrNotRunning
+	}
+	return lab.Home{}, fmt.Errorf("%w; of those that were, name one with --name", lab.ErrNotRunning)
+}
+
+// onLab is the action of a command about a running lab.
+func onLab(do func(c *cli.Context, h lab.Home, client *lab.Client) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		h, err := labHome(c)
+		if err != nil {
+			return err
+		}
+		return do(c, h, lab.NewClient(h))
+	}
+}
+
+// onMachine is the action of a command about one machine, its first argument.
+func onMachine(do func(c *cli.Context, h lab.Home, client *lab.Client, m lab.MachineStatus) error) cli.ActionFunc {
+	return onLab(func(c *cli.Context, h lab.Home, client *lab.Client) error {
+		if c.NArg() != 1 {
+			return usagef("one machine is expected, not %d (hardtack lab status lists them)", c.NArg())
+		}
+		s, err := client.Status(c.Context)
+		if err != nil {
+			return err
+		}
+		m, err := s.Find(c.Args().First())
+		if err != nil {
+			return err
+		}
+		return do(c, h, client, m)
+	})
+}
+
+// completeMachines prints what machines can be called, for a shell.
+func completeMachines(c *cli.Context) {
+	h, err := labHome(c)
+	if err != nil || c.NArg() > 0 {
+		return
+	}
+	s, err := lab.NewClient(h).Status(c.Context)
+	if err != nil {
+		return
+	}
+	for _, name := range s.Names() {
+		fmt.Fprintln(c.App.Writer, name)
+	}
+}
+
+func labDownCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "down",
+		Usage: "end a lab: its machines, their disks, its secrets; consoles and journals stay until it is up again",
+		Flags: labFlags(&cli.BoolFlag{Name: "delete", Usage: "remove consoles and journals too"}),
+		Action: onLab(func(c *cli.Context, h lab.Home, client *lab.Client) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			err := client.Down(c.Context)
+			if err != nil && !errors.Is(err, lab.ErrNotRunning) {
+				return err
+			}
+			ended, clearing := h.Clear()
+			if clearing != nil {
+				return clearing
+			}
+			if err != nil {
+				logger(c).Info("no daemon was running", "lab", h.Name, "machines_left_by_a_killed_one", ended)
+			}
+			if c.Bool("delete") {
+				return h.Delete()
+			}
+			return nil
+		}),
+	}
+}
+
+func labKillCommand() *cli.Command {
+	return &cli.Command{
+		Name:         "kill",
+		Usage:        "pull a machine's plug; its group replaces it",
+		ArgsUsage:    "MACHINE",
+		Flags:        labFlags(jsonFlag()),
+		BashComplete: completeMachines,
+		Action: onMachine(func(c *cli.Context, _ lab.Home, client *lab.Client, m lab.MachineStatus) error {
+			if err := client.Kill(c.Context, m.ID); err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return printJSON(c.App.Writer, m)
+			}
+			_, err := fmt.Fprintf(c.App.Writer, "%s of group %s has no power any more\n", m.ID, m.Group)
+			return err
+		}),
+	}
+}

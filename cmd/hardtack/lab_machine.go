@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+)
+
+func labLogsCommand() *cli.Command {
+	return &cli.Command{
+		Name:         "logs",
+		Usage:        "print a machine's journal, or its console; of a machine that has ended too",
+		ArgsUsage:    "MACHINE",
+		BashComplete: completeMachines,
+		Flags: labFlags(
+			&cli.BoolFlag{Name: "console", Usage: "the serial console instead: firmware, kernel, systemd"},
+			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "go on with what is said, until Ctrl-C"},
+			&cli.BoolFlag{Name: "path", Usage: "print only the file's path"},
+		),
+		Action: func(c *cli.Context) error {
+			h, err := labHome(c)
+			if err != nil {
+				return err
+			}
+			file, err := logOf(c, h)
+			if err != nil {
+				return err
+			}
+			if c.Bool("path") {
+				_, err := fmt.Fprintln(c.App.Writer, file)
+				return err
+			}
+			return follow(c.Context, c.App.Writer, file, c.Bool("f"))
+		},
+	}
+}
+
+// logOf finds a machine's file: by the daemon where it lives, else by the directory's name.
+func logOf(c *cli.Context, h lab.Home) (string, error) {
+	if c.NArg() != 1 {
+		return "", usagef("one machine is expected, not %d (hardtack lab status --all lists them)", c.NArg())
+	}
+	name := lab.JournalFile
+	if c.Bool("console") {
+		name = lab.ConsoleFile
+	}
+	id := c.Args().First()
+	s, err := lab.NewClient(h).Status(c.Context)
+	switch {
+	case errors.Is(err, lab.ErrNotRunning):
+	case err != nil:
+		return "", err
+	default:
+		m, err := s.Find(id)
+		if err != nil {
+			return "", err
+		}
+		id = m.ID
+	}
+	return h.LogOf(id, name)
+}
+
+// follow prints a file, and with on what is added to it.
+func follow(ctx context.Context, out io.Writer, file string, on bool) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("reading what the machine has said: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	for {
+		if _, err := io.Copy(out, f); err != nil {
+			return fmt.Errorf("printing %s: %w", file, err)
+		}
+		if !on {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// detachKey is Ctrl-], which telnet and virsh use too.
+const detachKey = 0x1d
+
+func labShellCommand() *cli.Command {
+	return &cli.Command{
+		Name:         "shell",
+		Usage:        "a root shell on a machine's second serial line; Ctrl-] leaves it",
+		ArgsUsage:    "MACHINE",
+		BashComplete: completeMachines,
+		Flags:        labFlags(),
+		Action: onMachine(func(c *cli.Context, _ lab.Home, client *lab.Client, m lab.MachineStatus) error {
+			line, err := client.Shell(c.Context, m.ID)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = line.Close() }()
+			return talk(os.Stdin, c.App.Writer, line)
+		}),
+	}
+}
+
+// talk connects a terminal (or a pipe) with a serial line until one of them ends.
+func talk(in *os.File, out io.Writer, line io.ReadWriteCloser) error {
+	if fd := int(in.Fd()); term.IsTerminal(fd) {
+		old, err := term.MakeRaw(fd)
+		if err != nil {
+			return fmt.Errorf("setting up the terminal: %w", err)
+		}
+		defer func() { _ = term.Restore(fd, old) }()
+	}
+	done := make(chan error, 2)
+	go func() { _, err := io.Copy(out, line); done <- err }()
+	go func() { done <- send(in, line) }()
+	if _, err := line.Write([]byte("\n")); err != nil {
+		return fmt.Errorf("speaking to the machine: %w", err)
+	}
+	return <-done
+}
+
+// send copies what is typed until Ctrl-].
+func send(in io.Reader, line io.Writer) error {
+	buf := make([]byte, 256)
+	for {
+		n, err := in.Read(buf)
+		for i, b := range buf[:n] {
+			if b == detachKey {
+				_, err := line.Write(buf[:i])
+				return err
+			}
+		}
+		if _, werr := line.Write(buf[:n]); werr != nil {
+			return werr
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

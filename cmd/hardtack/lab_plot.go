@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+)
+
+func labPlotCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "plot",
+		Usage: "draw how the lab's machines booted, one below the other, as SVG",
+		Flags: labFlags(
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` instead of stdout"},
+			&cli.BoolFlag{Name: "all", Usage: "machines that have ended too"},
+			&cli.BoolFlag{Name: "json", Usage: "print what would be drawn as JSON"},
+		),
+		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			s, err := client.Status(c.Context)
+			if err != nil {
+				return err
+			}
+			plot := lab.NewPlot(s, c.Bool("all"))
+			if c.Bool("json") {
+				return printJSON(c.App.Writer, plot)
+			}
+			file := c.String("output")
+			if file == "" {
+				return plot.WriteSVG(c.App.Writer)
+			}
+			out, err := os.Create(file)
+			if err != nil {
+				return fmt.Errorf("writing the plot: %w", err)
+			}
+			if err := plot.WriteSVG(out); err != nil {
+				_ = out.Close() // the first error says why
+				return err
+			}
+			return out.Close()
+		}),
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+)
+
+// notReadyExit is status's exit code with --exit-code where the cluster is not ready; 1 is an error, 2 a wrong call.
+const notReadyExit = 3
+
+func labStatusCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "show a lab's groups, machines, records and nodes, and what stands in a machine's way",
+		Flags: labFlags(jsonFlag(),
+			&cli.BoolFlag{Name: "all", Usage: "show machines that have ended too"},
+			&cli.BoolFlag{Name: "exit-code", Usage: fmt.Sprintf("exit with %d where the cluster is not ready", notReadyExit)},
+		),
+		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			s, err := client.Status(c.Context)
+			if err != nil {
+				return err
+			}
+			if !c.Bool("all") {
+				s.Machines = slices.DeleteFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Power == "off" && m.Lifecycle == "" })
+			}
+			if c.Bool("json") {
+				err = printJSON(c.App.Writer, s)
+			} else {
+				err = printStatus(c.App.Writer, s)
+			}
+			if err == nil && c.Bool("exit-code") && !s.Ready {
+				return cli.Exit("the cluster is not ready", notReadyExit)
+			}
+			return err
+		}),
+	}
+}
+
+// printStatus prints the tables of groups, machines and records, and what is worth a line besides.
+func printStatus(out io.Writer, s lab.Status) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	ready := "is not ready yet"
+	if s.Ready {
+		ready = "is ready"
+	}
+	fmt.Fprintf(w, "lab %s: cluster %s %s, up for %s, API server at %s\n\n", s.Lab, s.Cluster, ready, time.Since(s.Since).Round(time.Second), s.API)
+	fmt.Fprintln(w, "MACHINE\tGROUP\tROLES\tADDRESS\tMEMBER\tPOWER\tLIFECYCLE\tNODE\tPHASE\tSECONDS")
+	for _, m := range s.Machines {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			m.ID, m.Group, m.Roles, m.Address, dash(m.Member), power(m), dash(m.Lifecycle), nodeWord(m), dash(string(m.Phase())), bootTime(m))
+	}
+	fmt.Fprintln(w, "\nRECORD\tTYPE\tTTL\tVALUES")
+	for _, r := range s.Records {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", strings.TrimSuffix(r.Name, "."), r.Type, r.TTL, strings.Join(r.Values, " "))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return printTroubles(out, s)
+}
+
+// printTroubles prints what machines say is in their way, and what they wanted from outside.
+func printTroubles(out io.Writer, s lab.Status) error {
+	var b strings.Builder
+	for _, m := range s.Machines {
+		for _, f := range m.Failures {
+			fmt.Fprintf(&b, "%s (%s): %s: [%s] %s\n  next: %s\n", m.ID, m.Group, f.Unit, f.Reason, f.Cause, f.Next)
+		}
+	}
+	var packets int64
+	for _, o := range s.Outside {
+		packets += o.Packets
+	}
+	fmt.Fprintf(&b, "nothing was fetched from outside; %d packets to %d places there were refused\n", packets, len(s.Outside))
+	_, err := io.WriteString(out, "\n"+b.String())
+	return err
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func power(m lab.MachineStatus) string {
+	if m.Power == "off" && m.End != "" {
+		first, _, _ := strings.Cut(m.End, "\n")
+		return "off (" + first + ")"
+	}
+	return m.Power
+}
+
+func nodeWord(m lab.MachineStatus) string {
+	switch {
+	case m.NodeReady == nil:
+		return "-"
+	case *m.NodeReady:
+		return "Ready"
+	}
+	return "not ready"
+}
+
+// bootTime is how long the machine took to its last phase, in seconds.
+func bootTime(m lab.MachineStatus) string {
+	if len(m.Reached) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", m.Reached[len(m.Reached)-1].Seconds)
+}
+
+// labLine is one lab in a list.
+type labLine struct {
+	Name      string `json:"name"`
+	Running   bool   `json:"running"`
+	Directory string `json:"directory"`
+	Cluster   string `json:"cluster,omitempty"`
+	Machines  int    `json:"machines"`
+	Ready     bool   `json:"ready"`
+}
+
+func labListCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "list",
+		Usage: "list the labs of this user",
+		Flags: []cli.Flag{jsonFlag()},
+		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			lines, err := labLines(c)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return printJSON(c.App.Writer, lines)
+			}
+			w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "LAB\tSTATE\tCLUSTER\tMACHINES\tDIRECTORY")
+			for _, l := range lines {
+				state := map[bool]string{true: "up", false: "down"}[l.Running]
+				if l.Ready {
+					state = "ready"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", l.Name, state, dash(l.Cluster), l.Machines, l.Directory)
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func labLines(c *cli.Context) ([]labLine, error) {
+	root, err := lab.DefaultRoot(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	homes, err := lab.Homes(root)
+	if err != nil {
+		return nil, err
+	}
+	lines := []labLine{}
+	for _, h := range homes {
+		line := labLine{Name: h.Name, Directory: h.Dir}
+		if line.Running, err = h.Running(); err != nil {
+			return nil, err
+		}
+		if s, err := lab.NewClient(h).Status(c.Context); err == nil {
+			line.Cluster, line.Ready = s.Cluster, s.Ready
+			for _, m := range s.Machines {
+				if m.Power == "on" {
+					line.Machines++
+				}
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
