@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
 )
 
 // host is a hypervisor that writes down what it is told, and has few addresses.
@@ -217,7 +218,7 @@ func TestHypervisorOnTheWire(t *testing.T) {
 	a, h, _, _ := region(t, 3)
 	server := httptest.NewServer(a.Handler())
 	t.Cleanup(server.Close)
-	c := ec2.New(ec2.Options{Region: "us-west-2", BaseEndpoint: &server.URL, RetryMaxAttempts: 1, Credentials: credentials.NewStaticCredentialsProvider("K", "secret", "")})
+	c := ec2.New(ec2.Options{Region: "us-west-2", BaseEndpoint: &server.URL, RetryMaxAttempts: 1, HTTPClient: awshttp.Client(nil), Credentials: credentials.NewStaticCredentialsProvider("K", "secret", "")})
 	run := func() error {
 		_, err := c.RunInstances(t.Context(), &ec2.RunInstancesInput{ImageId: aws.String("ami-1"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1)})
 		return err

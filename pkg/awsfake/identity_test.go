@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
 )
 
 // config is an SDK configuration that signs with c and does not retry; edit may change requests once signed.
@@ -31,12 +32,12 @@ func config(url string, c awsfake.Credentials, edit func(*http.Request)) aws.Con
 	return aws.Config{
 		Region: "us-west-2", BaseEndpoint: &url, RetryMaxAttempts: 1,
 		Credentials: credentials.NewStaticCredentialsProvider(c.AccessKey, c.Secret, c.Token),
-		HTTPClient: doer(func(r *http.Request) (*http.Response, error) {
+		HTTPClient: awshttp.Client(doer(func(r *http.Request) (*http.Response, error) {
 			if edit != nil {
 				edit(r)
 			}
 			return http.DefaultClient.Do(r)
-		}),
+		})),
 	}
 }
 

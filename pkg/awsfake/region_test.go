@@ -1,7 +1,6 @@
 package awsfake
 
 import (
-	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -12,6 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
 )
 
 // bench is an account in virtual time with the real SDK's clients.
@@ -35,12 +36,11 @@ func newBench(t *testing.T, o Options) *bench {
 	return b
 }
 
-// dial makes the clients for an endpoint; they do not retry. The SDK's own HTTP client closed about one in
-// fifty connections while an answer of several pages was still read, so they get a plain one.
+// dial makes the clients for an endpoint; they do not retry.
 func (b *bench) dial(url string) {
 	config := aws.Config{
 		Region: homeRegion, BaseEndpoint: aws.String(url), Credentials: credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", ""),
-		RetryMaxAttempts: 1, HTTPClient: &http.Client{Transport: &http.Transport{}},
+		RetryMaxAttempts: 1, HTTPClient: awshttp.Client(nil),
 	}
 	b.autoscaling, b.ec2, b.sqs = autoscaling.NewFromConfig(config), ec2.NewFromConfig(config), sqs.NewFromConfig(config)
 	b.ssm = ssm.NewFromConfig(config)

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -32,7 +33,7 @@ func serve(t *testing.T, o awsfake.Options) (*awsfake.Account, *route53.Client) 
 
 func client(url, key string, attempts int) *route53.Client {
 	return route53.New(route53.Options{
-		Region: "eu-central-1", BaseEndpoint: &url, RetryMaxAttempts: attempts,
+		Region: "eu-central-1", BaseEndpoint: &url, RetryMaxAttempts: attempts, HTTPClient: awshttp.Client(nil),
 		Credentials: credentials.NewStaticCredentialsProvider(key, "secret", ""),
 	})
 }

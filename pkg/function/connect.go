@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	transport "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
@@ -55,9 +57,11 @@ func (s Settings) aws() aws.Config {
 		Region:      s.Region,
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return key, nil }),
 	}
-	if s.Client != nil {
-		c.HTTPClient = s.Client
+	next := awshttp.Doer(s.Client)
+	if s.Client == nil {
+		next = transport.NewBuildableClient()
 	}
+	c.HTTPClient = awshttp.Client(next)
 	if s.Endpoint != "" {
 		c.BaseEndpoint = &s.Endpoint
 	}
