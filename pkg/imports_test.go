@@ -56,7 +56,7 @@ var outside = []struct {
 	{"gvisor.dev/gvisor", []string{"pkg/vnet"}, "a TCP/IP stack is seen through net.Conn and net.Listener only"},
 	{"k8s.io/client-go", []string{"pkg/kube", "pkg/e2e"}, "the API server's client stays in its adapter"},
 	{"github.com/sigstore/", []string{"pkg/fetch"}, "signatures are verified where files arrive"},
-	{"net/http", []string{"pkg/kube", "pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/probe", "pkg/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
+	{"net/http", []string{"pkg/awshttp", "pkg/kube", "pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/probe", "pkg/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
 }
 
 func TestImportsGoDown(t *testing.T) {
