@@ -67,17 +67,21 @@ func Values(c machine.Config, pauseImage string) (map[string]string, error) {
 }
 
 // Load reads the manifests *.yaml of the directories, by name within each, with the values in place. A directory that
-// is not there has none. Everything that is wrong is in one error.
+// is not there has none; a file takes the place of one of the same name in a directory before its own. Everything that
+// is wrong is in one error.
 func Load(values map[string]string, dirs ...fs.FS) ([]Object, error) {
 	var objects []Object
 	var errs []error
-	for _, dir := range dirs {
+	for i, dir := range dirs {
 		names, err := fs.Glob(dir, "*.yaml")
 		if err != nil {
 			return nil, err
 		}
 		slices.Sort(names)
 		for _, name := range names {
+			if slices.ContainsFunc(dirs[i+1:], func(later fs.FS) bool { _, err := fs.Stat(later, name); return err == nil }) {
+				continue
+			}
 			text, err := fs.ReadFile(dir, name)
 			if err != nil {
 				errs = append(errs, err)
