@@ -10,7 +10,6 @@ import (
 	"crypto/ecdsa"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -116,7 +115,7 @@ func (c *creator) authority(ctx context.Context, name string) error {
 		return err
 	}
 	content, err := c.object(ctx, name+pki.Crt, func() ([]byte, error) {
-		a, err := pki.NewAuthority(c.cluster+" "+path.Base(name), key, c.now)
+		a, err := pki.NewAuthority(pki.AuthorityName(c.cluster, name), key, c.now)
 		if err != nil {
 			return nil, err
 		}

@@ -31,6 +31,11 @@ const (
 // Authorities are the names of all authorities, in the order in which they are made.
 func Authorities() []string { return []string{KubernetesCA, FrontProxyCA, EtcdClientCA, EtcdPeerCA} }
 
+// AuthorityName is the common name of an authority of a cluster: "demo etcd-client-ca".
+func AuthorityName(cluster, object string) string {
+	return cluster + " " + strings.ReplaceAll(strings.TrimPrefix(object, "masters/"), "/", "-")
+}
+
 // What a store says when it has no answer. Its errors match at most one of these.
 var (
 	// ErrNotFound: the store answers, and has no such object.

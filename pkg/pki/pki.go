@@ -106,11 +106,10 @@ func ParseAuthorityCertificate(data []byte) (*x509.Certificate, error) {
 func Check(authority *x509.Certificate, now time.Time) error {
 	switch {
 	case now.Before(authority.NotBefore):
-		return fmt.Errorf("%w: it says %s, and the certificate authority %q begins at %s, %s later; "+
-			"next: let this machine reach a time service, or set its clock", ErrClock, stamp(now), authority.Subject.CommonName,
+		return fmt.Errorf("%w: it says %s, and the certificate authority %q begins at %s, %s later", ErrClock, stamp(now), authority.Subject.CommonName,
 			stamp(authority.NotBefore), authority.NotBefore.Sub(now).Round(time.Second))
 	case now.After(authority.NotAfter):
-		return fmt.Errorf("%w: the clock says %s, and %q ended at %s; next: look whether the clock is right, else make a new cluster's authorities",
+		return fmt.Errorf("%w: the clock says %s, and %q ended at %s",
 			ErrExpired, stamp(now), authority.Subject.CommonName, stamp(authority.NotAfter))
 	}
 	return nil
