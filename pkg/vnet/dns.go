@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/miekg/dns"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
@@ -48,12 +47,11 @@ type Resolver interface {
 const (
 	// maxAliases is how long a chain of CNAMEs may be.
 	maxAliases = 8
-	// ownTTL is how long the machines' own names may be kept, in seconds; EC2's are kept for 60.
+	// ownTTL is how long the machines' own names may be kept, and that there is no outside, in seconds; EC2's names
+	// are kept for 60.
 	ownTTL = 60
 	// maxUDP is the largest answer by UDP, in bytes, whatever the client would take: RFC 9715's bound.
 	maxUDP = 1400
-	// unknownTTL is how long a machine may believe that there is no outside, in seconds.
-	unknownTTL = 60
 )
 
 // serveDNS starts the resolver on UDP and TCP.
@@ -124,7 +122,7 @@ func (n *Network) answer(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) 
 	case opt != nil && opt.Version() != 0:
 		m.Rcode = dns.RcodeBadVers
 	default:
-		q := Question{machine, strings.ToLower(r.Question[0].Name), dns.TypeToString[r.Question[0].Qtype]}
+		q := Question{machine, strings.ToLower(r.Question[0].Name), dns.Type(r.Question[0].Qtype).String()}
 		n.resolve(ctx, q, m)
 		n.queries.add(q, proto, dns.RcodeToString[m.Rcode], len(m.Answer))
 	}
@@ -201,7 +199,9 @@ func (n *Network) append(m *dns.Msg, name, kind, data string, ttl int64) bool {
 // no zone.
 func (n *Network) authority(ctx context.Context, q Question, reply Reply, m *dns.Msg) {
 	if reply.Unknown {
-		m.Ns = append(m.Ns, ownSOA(".", unknownTTL))
+		if rr, err := dns.NewRR(fmt.Sprintf(". %d IN SOA %s", ownTTL, soaData)); err == nil {
+			m.Ns = append(m.Ns, rr)
+		}
 		return
 	}
 	for name := q.Name; name != ""; _, name, _ = strings.Cut(name, ".") {
@@ -218,129 +218,4 @@ func (n *Network) authority(ctx context.Context, q Question, reply Reply, m *dns
 		}
 		return
 	}
-}
-
-// ownSOA is that of names that are not the Resolver's.
-func ownSOA(zone string, ttl uint32) dns.RR {
-	return &dns.SOA{
-		Hdr: dns.RR_Header{Name: zone, Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl},
-		Ns:  "ns.hardtack.invalid.", Mbox: "nobody.hardtack.invalid.",
-		Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: ttl,
-	}
-}
-
-// lookup asks for the machines' own names first, as a VPC's resolver does, and then the Resolver.
-func (n *Network) lookup(ctx context.Context, q Question) (Reply, error) {
-	if reply, ours := n.ownName(q); ours {
-		return reply, nil
-	}
-	if n.config.Resolver == nil {
-		return Reply{Unknown: true}, nil
-	}
-	return n.config.Resolver.Resolve(ctx, q)
-}
-
-// ownName answers for <hostname>.<domain> and for the subnet's addresses.
-func (n *Network) ownName(q Question) (Reply, bool) {
-	domain := dns.CanonicalName(n.config.Domain)
-	if host, ok := strings.CutSuffix(q.Name, "."+domain); ok {
-		for _, p := range n.ports() {
-			if strings.EqualFold(p.machine.Hostname, host) {
-				return ownReply(q, "A", p.machine.Addr.String()), true
-			}
-		}
-		return Reply{}, false
-	}
-	labels, ok := strings.CutSuffix(q.Name, ".in-addr.arpa.")
-	if !ok {
-		return Reply{}, false
-	}
-	parts := strings.Split(labels, ".")
-	if len(parts) != 4 {
-		return Reply{}, false
-	}
-	addr, err := netip.ParseAddr(parts[3] + "." + parts[2] + "." + parts[1] + "." + parts[0])
-	if err != nil {
-		return Reply{}, false
-	}
-	m, ok := n.MachineAt(addr)
-	if !ok {
-		return Reply{}, false
-	}
-	return ownReply(q, "PTR", m.Hostname+"."+domain), true
-}
-
-func ownReply(q Question, kind, value string) Reply {
-	if q.Type != kind {
-		return Reply{TTL: ownTTL}
-	}
-	return Reply{Values: []string{value}, TTL: ownTTL}
-}
-
-func validName(name string) bool {
-	_, ok := dns.IsDomainName(name)
-	return ok && name != ""
-}
-
-// validLabel reports whether a host name is one label of letters, digits and hyphens (RFC 1123, 2.1).
-func validLabel(label string) bool {
-	if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-		return false
-	}
-	return strings.Trim(strings.ToLower(label), "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
-}
-
-// Query is one question that the resolver has answered.
-type Query struct {
-	Time    time.Time `json:"time"`
-	Machine string    `json:"machine"`
-	Name    string    `json:"name"`
-	Type    string    `json:"type"`
-	Proto   string    `json:"proto"`
-	// Rcode is as dig prints it ("NOERROR", "NXDOMAIN"); Answers are the records of the answer.
-	Rcode   string `json:"rcode"`
-	Answers int    `json:"answers"`
-}
-
-// maxQueries is how many of the last questions are kept.
-const maxQueries = 10_000
-
-// queryLog keeps the last questions, and counts all of them.
-type queryLog struct {
-	mu    sync.Mutex
-	last  []Query
-	next  int // where the oldest is, once there are maxQueries
-	count map[[2]string]int64
-}
-
-func (l *queryLog) add(q Question, proto, rcode string, answers int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.count == nil {
-		l.count = map[[2]string]int64{}
-	}
-	l.count[[2]string{q.Machine, q.Name}]++
-	entry := Query{time.Now(), q.Machine, q.Name, q.Type, proto, rcode, answers}
-	if len(l.last) < maxQueries {
-		l.last = append(l.last, entry)
-		return
-	}
-	l.last[l.next] = entry
-	l.next = (l.next + 1) % maxQueries
-}
-
-// Queries lists the last 10,000 questions that machines have asked, the oldest first.
-func (n *Network) Queries() []Query {
-	l := &n.queries
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return append(append([]Query(nil), l.last[l.next:]...), l.last[:l.next]...)
-}
-
-// Asked is how often a machine has asked for a name (absolute, in lower case, with its final dot), in whatever type.
-func (n *Network) Asked(machine, name string) int64 {
-	l := &n.queries
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.count[[2]string{machine, name}]
 }

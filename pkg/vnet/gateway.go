@@ -97,6 +97,20 @@ func (g *gateway) assign(addr netip.Addr) error {
 	return nil
 }
 
+// know saves the stack from asking by ARP for a machine.
+func (g *gateway) know(m Machine) error {
+	err := g.stack.AddStaticNeighbor(nic, ipv4.ProtocolNumber, tcpip.AddrFrom4(m.Addr.As4()), tcpip.LinkAddress(m.MAC))
+	if err != nil {
+		return fmt.Errorf("telling the gateway: %s", err)
+	}
+	return nil
+}
+
+func (g *gateway) forget(m Machine) {
+	// That it is not known (any more) is what is wanted.
+	_ = g.stack.RemoveNeighbor(nic, ipv4.ProtocolNumber, tcpip.AddrFrom4(m.Addr.As4()))
+}
+
 func (g *gateway) has(addr netip.Addr) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

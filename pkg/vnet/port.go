@@ -51,7 +51,7 @@ type Stats struct {
 	// Received came from the machine and Sent went to it.
 	Received int64 `json:"received"`
 	Sent     int64 `json:"sent"`
-	// Spoofed bore addresses that are not the machine's own.
+	// Spoofed bore a source that is not the machine's own, or a destination that is not its receiver's.
 	Spoofed int64 `json:"spoofed"`
 	// Foreign were neither IPv4 nor ARP, or multicast: a VPC carries none of them.
 	Foreign int64 `json:"foreign"`
@@ -81,6 +81,10 @@ func (n *Network) Attach(m Machine) (*Port, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := n.free(m); err != nil {
+		listen.Close()
+		return nil, fmt.Errorf("attaching machine %q: %w", m.Name, err)
+	}
+	if err := n.gateway.know(m); err != nil {
 		listen.Close()
 		return nil, fmt.Errorf("attaching machine %q: %w", m.Name, err)
 	}
@@ -142,6 +146,7 @@ func (p *Port) Detach() error {
 	if n.byMAC[p.mac] == p {
 		delete(n.byMAC, p.mac)
 		delete(n.byAddr, p.machine.Addr)
+		n.gateway.forget(p.machine)
 	}
 	n.mu.Unlock()
 	p.mu.Lock()

@@ -23,10 +23,24 @@ func (n *Network) forward(p *Port, frame []byte) {
 	case dst[0]&1 == 1:
 		p.count.foreign.Add(1)
 	default:
-		if to := n.portOf(dst); to != nil {
+		to := n.portOf(dst)
+		switch {
+		case to == nil:
+		case !to.meant(frame):
+			p.count.spoofed.Add(1)
+		default:
 			to.send(frame)
 		}
 	}
+}
+
+// meant reports whether a frame that admit has let pass is for the machine's address, and not for one that it would
+// have to route.
+func (p *Port) meant(frame []byte) bool {
+	if header.Ethernet(frame).Type() != header.IPv4ProtocolNumber {
+		return true
+	}
+	return bytes.Equal(header.IPv4(frame[header.EthernetMinimumSize:]).DestinationAddressSlice(), p.addr[:])
 }
 
 func (n *Network) portOf(dst mac) *Port {
@@ -68,7 +82,8 @@ func (p *Port) admit(frame []byte) bool {
 			p.count.foreign.Add(1)
 			return false
 		}
-		own = own && p.ownAddr(ip.SourceAddressSlice())
+		// Without an address there is nothing to do but to ask for one.
+		own = own && p.ownAddr(ip.SourceAddressSlice()) && (isDHCP(ip) || !ip.SourceAddress().Unspecified())
 	default: // IPv6's neighbour discovery, LLDP and the like
 		p.count.foreign.Add(1)
 		return false

@@ -47,13 +47,16 @@ func (n *Network) Listen(addr netip.AddrPort) (net.Listener, error) {
 		return nil, fmt.Errorf("listening on %s: %s", addr, e)
 	}
 	l.ep, l.addr = ep, net.TCPAddrFromAddrPort(addr)
-	n.tasks.Go(func() { // so that Accept does not outlive the network
+	err := n.run(func() { // so that Accept does not outlive the network
 		select {
 		case <-n.done:
 			_ = l.Close()
 		case <-l.done:
 		}
 	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listening on %s: %w", addr, err), l.Close())
+	}
 	return l, nil
 }
 
@@ -68,12 +71,7 @@ func (n *Network) checkService(addr netip.AddrPort) error {
 	case !n.config.Subnet.Contains(a) && !a.IsLinkLocalUnicast():
 		return fmt.Errorf("the address is neither in %s nor link-local", n.config.Subnet)
 	}
-	select {
-	case <-n.done:
-		return net.ErrClosed
-	default:
-		return nil
-	}
+	return nil
 }
 
 // listener is gonet's, with a hold on the connections' endpoints.
@@ -156,19 +154,19 @@ func (n *Network) Forward(ctx context.Context, host string, target func(context.
 	if err != nil {
 		return nil, fmt.Errorf("forwarding a port: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	n.tasks.Go(func() {
-		defer cancel()
-		defer func() { _ = l.Close() }()
-		select {
-		case <-ctx.Done():
-		case <-n.done:
-		}
-	})
-	n.tasks.Go(func() {
+	err = n.run(func() {
+		ctx, cancel := context.WithCancel(ctx)
 		var conns sync.WaitGroup
 		defer conns.Wait()
 		defer cancel()
+		conns.Go(func() {
+			select {
+			case <-ctx.Done():
+			case <-n.done:
+			}
+			cancel()
+			_ = l.Close()
+		})
 		for {
 			conn, err := l.Accept()
 			if err != nil {
@@ -177,6 +175,9 @@ func (n *Network) Forward(ctx context.Context, host string, target func(context.
 			conns.Go(func() { n.carry(ctx, conn, target) })
 		}
 	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("forwarding a port: %w", err), l.Close())
+	}
 	return l.Addr(), nil
 }
 

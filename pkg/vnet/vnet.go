@@ -184,6 +184,17 @@ func (n *Network) MachineAt(addr netip.Addr) (Machine, bool) {
 	return p.machine, true
 }
 
+// run starts a task of the network, unless that is closed.
+func (n *Network) run(task func()) error {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.closed {
+		return net.ErrClosed
+	}
+	n.tasks.Go(task)
+	return nil
+}
+
 // ports are the attached ones.
 func (n *Network) ports() []*Port {
 	n.mu.RLock()
