@@ -147,7 +147,7 @@ func start(t *testing.T, s *service, env ...string) *process {
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.Env = append([]string{
 		"AWS_LAMBDA_RUNTIME_API=" + strings.TrimPrefix(s.URL, "http://"),
-		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=AKIDROLE", "AWS_SECRET_ACCESS_KEY=secret", "AWS_SESSION_TOKEN=token",
+		"AWS_REGION=" + testRegion, "AWS_ACCESS_KEY_ID=AKIDROLE", "AWS_SECRET_ACCESS_KEY=secret", "AWS_SESSION_TOKEN=token",
 		"_LAMBDA_SERVER_PORT=", "HARDTACK_CLUSTERS=demo=demo-masters,demo-minions", "HARDTACK_ZONE_ID=Z1",
 	}, env...)
 	p.started = time.Now()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,10 +10,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/function"
 )
 
@@ -116,7 +124,7 @@ func TestDeployedPolicy(t *testing.T) {
 		t.Fatalf("stack %s, managed policies %v, policies %v", d.Status, d.Attached, d.Policies)
 	}
 	zone := "arn:aws:route53:::hostedzone/" + d.Zone
-	group := "arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/"
+	group := "arn:*:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/"
 	want := map[string]strs{ // every action that is allowed, and on what
 		"route53:GetHostedZone": {zone}, "route53:ListResourceRecordSets": {zone}, "route53:ChangeResourceRecordSets": {zone},
 		"autoscaling:DescribeAutoScalingGroups": {"*"}, "autoscaling:DescribeLifecycleHooks": {"*"},
@@ -136,7 +144,8 @@ func TestDeployedPolicy(t *testing.T) {
 				got[a] = nil
 			}
 		}
-		if s.Sid == "ReplaceTheClustersRecords" {
+		switch s.Sid {
+		case "ReplaceTheClustersRecords":
 			const key = "route53:ChangeResourceRecordSets"
 			conditions := map[string]map[string]strs{
 				"ForAllValues:StringLike":   {key + "NormalizedRecordNames": {"*.demo.k8s"}},
@@ -146,8 +155,14 @@ func TestDeployedPolicy(t *testing.T) {
 			if diff := cmp.Diff(conditions, s.Condition); diff != "" {
 				t.Errorf("conditions of the write (-want +got):\n%s", diff)
 			}
-		} else if s.Condition != nil {
-			t.Errorf("%s has conditions %v", s.Sid, s.Condition)
+		case "FinishHooks":
+			if diff := cmp.Diff(map[string]map[string]strs{"StringEquals": {"aws:RequestedRegion": {motoRegion}}}, s.Condition); diff != "" {
+				t.Errorf("conditions of completing hooks (-want +got):\n%s", diff)
+			}
+		default:
+			if s.Condition != nil {
+				t.Errorf("%s has conditions %v", s.Sid, s.Condition)
+			}
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -155,30 +170,74 @@ func TestDeployedPolicy(t *testing.T) {
 	}
 }
 
-// deployedPolicy is the deployed role's policy for a zone of another account.
+// motoRegion is where testdata/deploy.py deploys to, testRegion where awsfake's account is.
+const (
+	motoRegion = "eu-central-1"
+	testRegion = "us-west-2"
+)
+
+// deployedPolicy is the deployed role's policy for another account's zone and queue.
 func deployedPolicy(t *testing.T, zone string) awsfake.Policy {
 	t.Helper()
 	d := deployed(t)
-	var out awsfake.Policy
-	for _, s := range d.Policies["reconcile"].Statement {
-		rule := awsfake.Statement{Actions: s.Action}
-		for _, r := range s.Resource {
-			r = strings.ReplaceAll(r, d.Zone, zone)
-			if strings.HasPrefix(r, "arn:aws:sqs:") {
-				r = "*" // the account's queue is another
-			}
-			rule.Resources = append(rule.Resources, r)
-		}
-		for operator, keys := range s.Condition {
-			for key, patterns := range keys {
-				if operator != "Null" {
-					rule.Conditions = append(rule.Conditions, awsfake.Condition{Key: key, Patterns: patterns})
-				}
-			}
-		}
-		out = append(out, rule)
+	document, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": d.Policies["reconcile"].Statement})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	text := strings.NewReplacer(d.Zone, zone, d.Queue["QueueArn"], "arn:aws:sqs:"+testRegion+":123456789012:pokes", motoRegion, testRegion).Replace(string(document))
+	p, err := awsfake.ParsePolicy([]byte(text))
+	if err != nil {
+		t.Fatalf("IAM would not take %s: %v", text, err)
+	}
+	return p
+}
+
+// TestDeployedPolicyHolds asks for what the function needs and for what it must not do.
+func TestDeployedPolicyHolds(t *testing.T) {
+	a, zone, queue, url := account(t)
+	a.AddRole("function", deployedPolicy(t, zone))
+	if err := a.AutoScaling().PutHook("demo-masters", awsfake.Hook{Name: "drain", Transition: "autoscaling:EC2_INSTANCE_TERMINATING"}); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, err := a.SQS().CreateQueue("others", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := a.Issue("function", "dns", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := func(region string) aws.Config {
+		return aws.Config{Region: region, BaseEndpoint: &url, RetryMaxAttempts: 1, HTTPClient: awshttp.Client(nil),
+			Credentials: credentials.NewStaticCredentialsProvider(c.AccessKey, c.Secret, c.Token)}
+	}
+	complete := func(group, region string) error {
+		_, err := autoscaling.NewFromConfig(config(region)).CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{
+			AutoScalingGroupName: &group, LifecycleHookName: aws.String("drain"), InstanceId: aws.String("i-0123456789abcdef0"), LifecycleActionResult: aws.String("CONTINUE")})
+		return err
+	}
+	send := func(queue string) error {
+		_, err := sqs.NewFromConfig(config(testRegion)).SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &queue, MessageBody: aws.String("x")})
+		return err
+	}
+	end := func() error {
+		id := a.AutoScaling().Instances("demo-masters")[0].ID
+		_, err := autoscaling.NewFromConfig(config(testRegion)).TerminateInstanceInAutoScalingGroup(t.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceId: &id, ShouldDecrementDesiredCapacity: aws.Bool(false)})
+		return err
+	}
+	for name, tt := range map[string]struct {
+		err  error
+		want string // the code of the answer; that no such hook waits is allowed
+	}{
+		"its group": {complete("demo-masters", testRegion), "ValidationError"}, "its other group": {complete("demo-minions", testRegion), "ValidationError"},
+		"another group": {complete("else-minions", testRegion), "AccessDenied"}, "another region": {complete("demo-masters", "eu-west-1"), "AccessDenied"},
+		"its queue": {send(queue), ""}, "another queue": {send(elsewhere), "AccessDeniedException"}, "ending a machine": {end(), "AccessDenied"},
+	} {
+		var api smithy.APIError
+		if got := tt.err; tt.want == "" && got != nil || tt.want != "" && (!errors.As(got, &api) || api.ErrorCode() != tt.want) {
+			t.Errorf("%s: %v, want %q", name, got, tt.want)
+		}
+	}
 }
 
 func TestDeployedRulesMatchEverySample(t *testing.T) {
