@@ -30,6 +30,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			treeCommand(),
 			pkiCommand(),
 			dnsCommand(),
+			imageCommand(),
 			labCommand(),
 			completionCommand(),
 		},
