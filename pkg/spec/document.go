@@ -23,10 +23,20 @@ var documentFlags = []string{"config", "net-config-path"}
 // containerdConfig is where containerd looks when it is not told.
 const containerdConfig = "/etc/containerd/config.toml"
 
+// The manifest that CoreDNS is made from: the image's, and the place that the agent prefers to it. Its
+// document has the manifest's objects by their kind.
+const (
+	coreDNSManifest = "/usr/lib/hardtack/addons/20-dns.yaml"
+	coreDNSOwn      = "/etc/hardtack/addons/20-dns.yaml"
+)
+
 // documentPath is the path of the component's configuration document, "" for one that has none.
 func (p program) documentPath(field string) string {
-	if field == "containerd" {
+	switch field {
+	case "containerd":
 		return containerdConfig
+	case "coreDNS":
+		return coreDNSManifest
 	}
 	for _, name := range documentFlags {
 		if b, ok := p.flags[name]; ok && b.set {
@@ -75,6 +85,9 @@ func (f *completer) document(p *part, given map[string]any) {
 		}
 	}
 	l.overlay(field, l.value, written, s.Defaults)
+	if name == coreDNSManifest {
+		name = coreDNSOwn
+	}
 	p.document = &document{path: name, bare: bare, value: l.value, defaults: s.Defaults}
 	f.out.Cluster.component(p.field).Config = l.value
 }

@@ -2,11 +2,15 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"math"
 	"path"
+	"slices"
 
 	"github.com/pelletier/go-toml/v2"
 	"go.yaml.in/yaml/v3"
@@ -18,7 +22,59 @@ func (img *Image) document(name string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if name == coreDNSManifest {
+		return decodeObjects(data)
+	}
 	return decodeDocument(name, data)
+}
+
+// decodeObjects reads a manifest of several objects, each of another kind, by their kinds.
+func decodeObjects(data []byte) (map[string]any, error) {
+	out := map[string]any{}
+	for dec := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var object map[string]any
+		switch err := dec.Decode(&object); {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, err
+		case object == nil:
+			continue
+		}
+		kind, _ := object["kind"].(string)
+		if _, again := out[kind]; kind == "" || again {
+			return nil, fmt.Errorf("the kind %q is missing or there twice", kind)
+		}
+		out[kind] = plain(object)
+	}
+}
+
+// objectOrder is in which order objects are applied: what others name comes first.
+var objectOrder = []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap"}
+
+// encodeObjects writes what decodeObjects reads.
+func encodeObjects(objects map[string]any) ([]byte, error) {
+	kinds := slices.SortedStableFunc(maps.Keys(objects), func(a, b string) int {
+		rank := func(kind string) int {
+			if i := slices.Index(objectOrder, kind); i >= 0 {
+				return i
+			}
+			return len(objectOrder)
+		}
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+	})
+	var b bytes.Buffer
+	for i, kind := range kinds {
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		data, err := encodeYAML(objects[kind])
+		if err != nil {
+			return nil, err
+		}
+		b.Write(data)
+	}
+	return b.Bytes(), nil
 }
 
 // decodeDocument reads a document by its suffix. What it returns has maps with text keys, lists, text,
@@ -39,6 +95,9 @@ func decodeDocument(name string, data []byte) (map[string]any, error) {
 
 // encodeDocument writes a document by its suffix.
 func encodeDocument(name string, value map[string]any) ([]byte, error) {
+	if name == coreDNSOwn {
+		return encodeObjects(value)
+	}
 	switch path.Ext(name) {
 	case ".toml":
 		return toml.Marshal(value)

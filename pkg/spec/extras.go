@@ -49,8 +49,3 @@ type UserDataPart struct {
 	// Roles says which machines get it; empty is all.
 	Roles []string `yaml:"roles"`
 }
-
-// extras completes what an operator adds.
-func (f *completer) extras() {
-	f.out.Cluster.Extras = f.in.Extras
-}

@@ -38,7 +38,8 @@ func (c *Complete) Group(name string) (Group, error) {
 }
 
 // Files lists the files of a group's machines in the order in which they are to be written, all but
-// machine.yaml: configuration documents where they differ from the image's, the CA, then the role files.
+// machine.yaml: drop-ins and configuration documents where they differ from the image's, what the operator
+// adds, the CA, and the role files.
 func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 	g, err := c.Group(group)
 	if err != nil {
@@ -69,6 +70,11 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 		}
 		files = append(files, File{Path: p.document.path, Content: data})
 	}
+	more, err := c.assets(g)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, more...)
 	if len(ca) > 0 {
 		files = append(files, File{Path: CAPath, Content: ca})
 	}
@@ -78,6 +84,11 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 			return nil, err
 		}
 		files = append(files, File{Path: r.File(), Content: data})
+	}
+	for _, f := range files {
+		if what := secret(f.Content); what != "" {
+			return nil, fmt.Errorf("%s would hold %s, and user data is no place for a secret", f.Path, what)
+		}
 	}
 	return files, nil
 }

@@ -16,6 +16,8 @@ import (
 type Image struct {
 	rootfs   fs.FS
 	programs map[string]program
+	// units are the names of the image's units.
+	units []string
 }
 
 // program is one component as the image runs it.
@@ -28,8 +30,6 @@ type program struct {
 	args string
 	// command are the words of ExecStart=, before any variable is filled in.
 	command []string
-	// files are the values of flags that name a file of the image: "config" is "/etc/kubernetes/kubelet.yaml".
-	env map[string]string
 }
 
 // baked is one flag that the image gives.
@@ -71,6 +71,9 @@ func ReadImage(units, assets fs.FS) (*Image, error) {
 		return nil, fmt.Errorf("reading the image's plain files: %w", err)
 	}
 	img := &Image{rootfs: rootfs, programs: map[string]program{}}
+	for _, u := range us {
+		img.units = append(img.units, u.Name)
+	}
 	var found problem.List
 	for field, name := range componentUnits {
 		p, err := img.program(us, name)
@@ -84,6 +87,8 @@ func ReadImage(units, assets fs.FS) (*Image, error) {
 	if err := found.Err(); err != nil {
 		return nil, fmt.Errorf("reading the image's units: %w", err)
 	}
+	// CoreDNS runs in pods, which the masters make.
+	img.programs["coreDNS"] = program{role: role.Masters}
 	return img, nil
 }
 
@@ -97,13 +102,10 @@ func (img *Image) program(us []unit.Unit, name string) (program, error) {
 		if !ok {
 			return program{}, fmt.Errorf("belongs to no single role")
 		}
-		p := program{unit: name, role: r, flags: map[string]baked{}, env: map[string]string{}}
+		p := program{unit: name, role: r, flags: map[string]baked{}}
 		vars, err := img.variables(u)
 		if err != nil {
 			return program{}, err
-		}
-		for v, b := range vars {
-			p.env[v] = b.value
 		}
 		return p, p.read(u, vars)
 	}

@@ -39,7 +39,8 @@ func (c *Complete) UserData(group string, ca []byte) ([]byte, error) {
 		return nil, err
 	}
 	told := c.Machine(g)
-	if told.ConfigHash, err = hash(told, files); err != nil {
+	parts := c.userDataParts(g)
+	if told.ConfigHash, err = hash(told, files, parts); err != nil {
 		return nil, err
 	}
 	data, err := told.Marshal()
@@ -49,6 +50,11 @@ func (c *Complete) UserData(group string, ca []byte) ([]byte, error) {
 	config, err := cloudConfig(append([]File{{Path: machine.Path, Content: data}}, files...))
 	if err != nil {
 		return nil, err
+	}
+	if len(parts) > 0 {
+		if config, err = message(config, parts); err != nil {
+			return nil, err
+		}
 	}
 	return c.fit(group, config)
 }
@@ -64,11 +70,11 @@ func (c *Complete) Hash(group string, ca []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return hash(c.Machine(g), files)
+	return hash(c.Machine(g), files, c.userDataParts(g))
 }
 
 // hash is over everything that the user data says, but for the hash itself.
-func hash(m machine.Config, files []File) (string, error) {
+func hash(m machine.Config, files []File, parts []UserDataPart) (string, error) {
 	m.ConfigHash = ""
 	data, err := m.Marshal()
 	if err != nil {
@@ -78,6 +84,9 @@ func hash(m machine.Config, files []File) (string, error) {
 	for _, f := range append([]File{{Path: machine.Path, Content: data}}, files...) {
 		// Lengths keep one file's end from being another's beginning.
 		fmt.Fprintf(sum, "%q %q %q %d\n%s", f.Path, f.Mode, f.Owner, len(f.Content), f.Content)
+	}
+	for _, p := range parts {
+		fmt.Fprintf(sum, "part %q %q %d\n%s", p.Name, p.Type, len(p.Content), p.Content)
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }

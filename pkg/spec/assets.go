@@ -1,0 +1,169 @@
+package spec
+
+import (
+	"encoding/base64"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/userdata"
+)
+
+// extras completes what an operator adds.
+func (f *completer) extras() {
+	f.fileAssets()
+	f.hooks()
+	f.userDataParts()
+}
+
+// audience completes and checks the roles of an addition: none written is all.
+func (f *completer) audience(field string, names []string) []string {
+	f.roles(field, names)
+	return settleList(f, field, names, nil, Origin{Default, "every role"})
+}
+
+// reaches reports whether an addition for some roles is for a machine that has these.
+func reaches(names []string, roles role.Set) bool {
+	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return roles.Has(role.Role(name)) })
+}
+
+var (
+	modeForm  = regexp.MustCompile(`^0?[0-7]{3,4}$`)
+	ownerForm = regexp.MustCompile(`^[a-z_][a-z0-9_-]*(:[a-z_][a-z0-9_-]*)?$`)
+)
+
+func (f *completer) fileAssets() {
+	out := []FileAsset{}
+	for i, a := range f.in.FileAssets {
+		field := at("fileAssets", i)
+		f.assetPath(field+".path", a, out)
+		f.written(field, a)
+		a.Mode = settle(f, field+".mode", a.Mode, "0644", ours)
+		if !modeForm.MatchString(a.Mode) {
+			f.errorf(field+".mode", "%q is not an octal mode such as \"0644\"", a.Mode)
+		}
+		a.Owner = settle(f, field+".owner", a.Owner, "root:root", ours)
+		if !ownerForm.MatchString(a.Owner) {
+			f.errorf(field+".owner", "%q is not of the form user:group", a.Owner)
+		}
+		a.Roles = f.audience(field+".roles", a.Roles)
+		out = append(out, a)
+	}
+	f.out.Cluster.FileAssets = out
+	if len(out) == 0 {
+		f.out.Origins["fileAssets"] = ours
+	}
+}
+
+// written checks the content of a file.
+func (f *completer) written(field string, a FileAsset) {
+	f.out.Origins[field+".path"] = Origin{Kind: User}
+	data, err := a.data()
+	switch {
+	case f.source.given[field+".content"] && f.source.given[field+".base64"]:
+		f.errorf(field, "has content and base64: one of them is the file's")
+	case err != nil:
+		f.errorf(field+".base64", "%v", err)
+	case secret(data) != "":
+		f.hint(field, "bring it to the machine by the cluster's store, which its role can read and others cannot",
+			"holds %s, and user data is no place for a secret", secret(data))
+	}
+	for _, name := range []string{".content", ".base64"} {
+		if f.source.given[field+name] {
+			f.out.Origins[field+name] = Origin{Kind: User}
+		}
+	}
+}
+
+// data is the content of the file.
+func (a FileAsset) data() ([]byte, error) {
+	if a.Base64 == "" {
+		return []byte(a.Content), nil
+	}
+	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(a.Base64), ""))
+	if err != nil {
+		return nil, fmt.Errorf("decoding base64: %w", err)
+	}
+	return data, nil
+}
+
+// assetPath checks the path of a file: nobody else's, and where a file may be.
+func (f *completer) assetPath(field string, a FileAsset, before []FileAsset) {
+	_, isRole, _ := role.OfFile(a.Path)
+	switch {
+	case a.Path == "":
+		f.errorf(field, "is missing")
+		return
+	case !absolute(a.Path, true) || len(a.Path) > userdata.MaxPath || strings.ContainsAny(a.Path, "\x00\n"):
+		f.errorf(field, "%q is not an absolute, clean path", a.Path)
+		return
+	case isRole || a.Path == machine.Path || a.Path == CAPath:
+		f.errorf(field, "%s is written by Hardtack itself", a.Path)
+	case strings.HasPrefix(a.Path, "/run/") || strings.HasPrefix(a.Path, "/tmp/") || strings.HasPrefix(a.Path, "/proc/") || strings.HasPrefix(a.Path, "/sys/") || strings.HasPrefix(a.Path, "/dev/"):
+		f.errorf(field, "%s is on no disk, and would be hidden by what is mounted there", a.Path)
+	}
+	for _, p := range f.out.parts {
+		if p.document != nil && p.document.path == a.Path {
+			f.hint(field, "override its fields in "+p.field+".config", "%s is the configuration document of %s", a.Path, p.field)
+		}
+	}
+	for i, b := range before {
+		if b.Path == a.Path && (len(a.Roles) == 0 || len(b.Roles) == 0 || slices.ContainsFunc(a.Roles, func(r string) bool { return slices.Contains(b.Roles, r) })) {
+			f.errorf(field, "%s is already at %s, for machines of the same role", a.Path, at("fileAssets", i))
+		}
+	}
+}
+
+// secrets are forms of what must not be in user data, which every process of a machine can read from the
+// metadata service.
+var secrets = []struct {
+	what string
+	form *regexp.Regexp
+}{
+	{"a private key", regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----`)},
+	{"a private key", regexp.MustCompile(`(?m)^\s*"?client-key-data"?\s*:\s*"?[A-Za-z0-9+/=]{16,}`)},
+	{"a private key", regexp.MustCompile(`AGE-SECRET-KEY-1[0-9A-Z]{20,}`)},
+	{"a secret access key", regexp.MustCompile(`(?i)aws_?secret_?access_?key["']?\s*[=:]\s*["']?[A-Za-z0-9/+]{40}`)},
+}
+
+// secret says what kind of secret the data holds, or "".
+func secret(data []byte) string {
+	for _, s := range secrets {
+		if s.form.Match(data) {
+			return s.what
+		}
+	}
+	return ""
+}
+
+// assets are the files that the operator adds to a group's machines.
+func (c *Complete) assets(g Group) ([]File, error) {
+	var files []File
+	for i, a := range c.Cluster.FileAssets {
+		if !reaches(a.Roles, g.Roles) {
+			continue
+		}
+		data, err := a.data()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", at("fileAssets", i), err)
+		}
+		f := File{Path: a.Path, Content: data}
+		if a.Mode != "0644" {
+			f.Mode = a.Mode
+		}
+		if a.Owner != "root:root" {
+			f.Owner = a.Owner
+		}
+		files = append(files, f)
+	}
+	for _, h := range c.Cluster.Hooks {
+		if reaches(h.Roles, g.Roles) && *h.Enabled {
+			files = append(files, File{Path: path.Join(unitDir, h.unit()), Content: []byte(h.text(g.Roles))})
+		}
+	}
+	return files, nil
+}
