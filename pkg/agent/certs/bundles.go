@@ -47,13 +47,18 @@ func (b bundles) check() error {
 	if err := os.MkdirAll(pki.Dir, 0o755); err != nil {
 		return fmt.Errorf("making the directory of the certificates: %w", err)
 	}
+	return inMemory(pki.Dir)
+}
+
+// inMemory reports a directory that is on a disk.
+func inMemory(dir string) error {
 	var s unix.Statfs_t
-	if err := unix.Statfs(pki.Dir, &s); err != nil {
-		return fmt.Errorf("looking at the file system of %s: %w", pki.Dir, err)
+	if err := unix.Statfs(dir, &s); err != nil {
+		return fmt.Errorf("looking at the file system of %s: %w", dir, err)
 	}
 	if s.Type != unix.TMPFS_MAGIC && s.Type != unix.RAMFS_MAGIC {
 		return &reason.Error{Reason: reason.Certificates, Next: "mount a tmpfs on /run",
-			Err: fmt.Errorf("%s is not on a tmpfs: private keys would reach a disk", pki.Dir)}
+			Err: fmt.Errorf("%s is not on a tmpfs: private keys would reach a disk", dir)}
 	}
 	return nil
 }
