@@ -31,6 +31,7 @@ var ours = Origin{Default, "hardtack"}
 type completer struct {
 	checker
 	in       *Cluster
+	image    *Image
 	out      *Complete
 	upstream *upstream
 }
@@ -40,8 +41,8 @@ type completer struct {
 func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 	var problems problem.List
 	f := completer{
-		checker: checker{source: c.source, problems: &problems}, in: c,
-		out: &Complete{Cluster: &Cluster{source: c.source}, Origins: map[string]Origin{}, image: image},
+		checker: checker{source: c.source, problems: &problems}, in: c, image: image,
+		out: &Complete{Cluster: &Cluster{source: c.source}, Origins: map[string]Origin{}},
 	}
 	f.top()
 	f.network()
@@ -51,6 +52,7 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 	if f.upstream, err = readUpstream(f.out.Cluster.Version); err != nil {
 		f.errorf("version", "%v", err)
 	} else {
+		f.out.upstream = f.upstream
 		f.components()
 	}
 	f.extras()

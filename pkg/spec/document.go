@@ -67,7 +67,7 @@ func (f *completer) document(p *part, given map[string]any) {
 		}
 		return
 	}
-	bare, err := f.out.image.document(name)
+	bare, err := f.image.document(name)
 	if err != nil {
 		f.errorf(field, "reading the image's %s: %v", name, err)
 		return
@@ -81,7 +81,8 @@ func (f *completer) document(p *part, given map[string]any) {
 	l.merge(field, l.value, bare, Origin{Default, name})
 	for _, d := range f.derivedFields() {
 		if d.component == p.field {
-			l.merge(field, l.value, map[string]any{d.name: d.value}, Origin{Derived, d.from})
+			// Also where the image happens to say the same: it would follow.
+			l.value[d.name], l.origins[join(field, d.name)] = d.value, Origin{Derived, d.from}
 		}
 	}
 	l.overlay(field, l.value, written, s.Defaults)

@@ -55,7 +55,7 @@ func (f *completer) hookName(field string, h Hook, seen map[string]string) {
 		f.errorf(field, "is missing")
 	case !unitForm.MatchString(name):
 		f.errorf(field, "%q is not the name of a unit", h.Name)
-	case slices.Contains(f.out.image.units, name):
+	case slices.Contains(f.image.units, name):
 		f.hint(field, "give the hook another name, or change the unit by a file "+unitDir+"/"+name+".d/NAME.conf in fileAssets", "%s is a unit of the image", name)
 	case seen[name] != "":
 		f.errorf(field, "unit %s is already at %s", name, seen[name])

@@ -105,7 +105,7 @@ var componentNames = []string{
 func (f *completer) components() {
 	derived := f.derivedFlags()
 	for _, field := range componentNames {
-		p := part{field: field, program: f.out.image.programs[field], flags: map[string]flag{}}
+		p := part{field: field, program: f.image.programs[field], flags: map[string]flag{}}
 		given := f.in.component(field)
 		f.flags(&p, given.Flags, derived)
 		f.document(&p, given.Config)
@@ -145,7 +145,8 @@ func (f *completer) flags(p *part, given map[string]any, derived []derivation) {
 	for _, d := range derived {
 		if d.component == p.field {
 			fl := p.flags[d.name]
-			f.decide(&fl, fl.upstream.values(d.value.(string)), Origin{Derived, d.from})
+			// Also where the image happens to say the same: it would follow.
+			fl.values, fl.origin = fl.upstream.values(d.value.(string)), Origin{Derived, d.from}
 			p.flags[d.name] = fl
 		}
 	}

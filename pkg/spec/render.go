@@ -80,16 +80,9 @@ func (c *Complete) tree() (any, error) {
 	return plain(value), nil
 }
 
-// Value returns what the complete document has at a path; ok is false where there is nothing.
-func (c *Complete) Value(path string) (value any, ok bool) {
-	value, err := c.tree()
-	if err != nil {
-		return nil, false
-	}
-	names, err := splitPath(path)
-	if err != nil {
-		return nil, false
-	}
+// valueAt is what a tree has at a path; ok is false where there is nothing.
+func valueAt(tree any, names []string) (value any, ok bool) {
+	value = tree
 	for _, name := range names {
 		switch v := value.(type) {
 		case map[string]any:
@@ -107,6 +100,19 @@ func (c *Complete) Value(path string) (value any, ok bool) {
 		}
 	}
 	return value, true
+}
+
+// joinPath is the path of names as findings and origins write it; a number is an index.
+func joinPath(names []string) string {
+	path := ""
+	for _, name := range names {
+		if i, err := strconv.Atoi(name); err == nil && path != "" {
+			path = at(path, i)
+			continue
+		}
+		path = join(path, name)
+	}
+	return path
 }
 
 // splitPath takes a path apart: groups[0].size, kubeAPIServer.flags["a.b"].

@@ -141,8 +141,8 @@ type Complete struct {
 	// Origins says of each leaf of Cluster, by its path, where the value comes from.
 	Origins map[string]Origin
 
-	image *Image
-	parts []part
+	upstream *upstream
+	parts    []part
 }
 
 // Origin is where a value comes from.

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+	"github.com/hardtack/packer-plugin-hardtack/units"
+)
+
+func explainCommand() *cli.Command {
+	return &cli.Command{
+		Name:         "explain",
+		Usage:        "what a field of a cluster is, what its value is and why, and what it becomes on machines",
+		ArgsUsage:    "[path, as kubelet.config.maxPods]",
+		Flags:        []cli.Flag{clusterFlag(), jsonFlag()},
+		BashComplete: completePaths,
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return usagef("one path is expected, not %d (see %s --help)", c.NArg(), name(c))
+			}
+			complete, err := readCluster(c)
+			if err != nil {
+				return err
+			}
+			e, err := complete.Explain(c.Args().First())
+			if err != nil {
+				return usagef("%w", err)
+			}
+			if c.Bool("json") {
+				return printJSON(c.App.Writer, e)
+			}
+			return printExplanation(c.App.Writer, e)
+		},
+	}
+}
+
+// completePaths prints the paths of the least cluster, and the flags.
+func completePaths(c *cli.Context) {
+	cli.DefaultCompleteWithFlags(c.Command)(c)
+	if c.NArg() > 0 || len(os.Args) > 2 && strings.HasPrefix(os.Args[len(os.Args)-2], "-") {
+		return
+	}
+	image, err := spec.ReadImage(units.FS, images.FS)
+	if err != nil {
+		return
+	}
+	cluster, problems := spec.Parse("", []byte(minimalCluster))
+	if problems.Err() != nil {
+		return
+	}
+	complete, problems := cluster.Complete(image)
+	if problems.Err() != nil {
+		return
+	}
+	for _, path := range complete.Paths("") {
+		fmt.Fprintln(c.App.Writer, path)
+	}
+}
+
+func printExplanation(w io.Writer, e spec.Explanation) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(tw, "%s\t%s\n", name, text)
+		}
+	}
+	line("path", e.Path)
+	line("what", e.What)
+	line("type", e.Type)
+	if e.Origin != nil {
+		line("value", oneLine(e.Value))
+		line("from", e.Origin.String())
+	}
+	if e.Default != nil {
+		line("upstream's", oneLine(e.Default))
+	}
+	for _, b := range e.Becomes {
+		line("becomes", b)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, f := range e.Fields {
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", f.Path, oneLine(f.Value), f.Origin)
+	}
+	return tw.Flush()
+}
+
+// oneLine is a value as a table shows it: JSON, shortened.
+func oneLine(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	const width = 100
+	if text := []rune(string(data)); len(text) > width {
+		return string(text[:width]) + "…"
+	}
+	return string(data)
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/userdata"
+)
+
+func userdataCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "userdata",
+		Usage: "print the user data of a group's machines: role files and what differs from the image, no secrets, at most 16 KB",
+		Flags: []cli.Flag{
+			clusterFlag(),
+			&cli.StringFlag{Name: "group", Usage: "the `GROUP` by its name"},
+			&cli.StringFlag{Name: "role", Usage: "the one group whose machines have these `ROLES`: masters+etcd"},
+			&cli.StringFlag{Name: "ca", Usage: "the `FILE` of the cluster's public CA in PEM (hardtack pki show has it)"},
+			&cli.BoolFlag{Name: "json", Usage: "print what is in it, and not itself"},
+		},
+		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			ca, err := readCA(c.String("ca"))
+			if err != nil {
+				return err
+			}
+			complete, err := readCluster(c)
+			if err != nil {
+				return err
+			}
+			group, err := chooseGroup(complete, c.String("group"), c.String("role"))
+			if err != nil {
+				return err
+			}
+			data, err := complete.UserData(group, ca)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return printUserData(c.App.Writer, complete, group, ca, data)
+			}
+			_, err = c.App.Writer.Write(data)
+			return err
+		},
+	}
+}
+
+// readCA reads the public CA, and refuses what has anything but certificates in it.
+func readCA(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usagef("--ca: %w", err)
+	}
+	count := 0
+	for rest := data; ; count++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, usagef("--ca: %s holds %s: only the public certificate belongs into user data", file, strings.ToLower(block.Type))
+		}
+	}
+	if count == 0 {
+		return nil, usagef("--ca: %s holds no certificate in PEM", file)
+	}
+	return data, nil
+}
+
+// chooseGroup is the group of that name, or the one with those roles.
+func chooseGroup(c *spec.Complete, group, roles string) (string, error) {
+	var names []string
+	for _, g := range c.Groups {
+		names = append(names, g.Name)
+	}
+	switch {
+	case group != "" && roles != "":
+		return "", usagef("--group and --role both name the group: give one")
+	case group != "" && !slices.Contains(names, group):
+		return "", usagef("--group: %q is none of the groups %s", group, strings.Join(names, ", "))
+	case group != "":
+		return group, nil
+	case roles == "":
+		return "", usagef("name a group by --group or --role: there are %s", strings.Join(names, ", "))
+	}
+	set, err := role.ParseSet(roles)
+	if err != nil {
+		return "", usagef("--role: %w", err)
+	}
+	var found []string
+	for _, g := range c.Groups {
+		if slices.Equal(g.Roles, set) {
+			found = append(found, g.Name)
+		}
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	if len(found) > 1 {
+		return "", usagef("--role: %s is what the machines of several groups are: name one by --group: %s", set, strings.Join(found, ", "))
+	}
+	return "", usagef("--role: no group's machines are exactly %s: there are %s", set, strings.Join(names, ", "))
+}
+
+// printUserData prints what the user data holds.
+func printUserData(w io.Writer, c *spec.Complete, group string, ca, data []byte) error {
+	type file struct {
+		Path  string `json:"path"`
+		Mode  string `json:"mode"`
+		Bytes int    `json:"bytes"`
+	}
+	hash, err := c.Hash(group, ca)
+	if err != nil {
+		return err
+	}
+	result, problems := userdata.Parse(data)
+	if err := problems.Err(); err != nil {
+		return fmt.Errorf("reading the user data as a machine does: %w", err)
+	}
+	out := struct {
+		Group string   `json:"group"`
+		Roles role.Set `json:"roles"`
+		Hash  string   `json:"hash"`
+		Bytes int      `json:"bytes"`
+		Files []file   `json:"files"`
+	}{group, result.Roles, hash, len(data), nil}
+	for _, f := range result.Files {
+		out.Files = append(out.Files, file{f.Path, fmt.Sprintf("%04o", uint32(f.Mode)), len(f.Content)})
+	}
+	return printJSON(w, out)
+}
