@@ -57,10 +57,12 @@ type wire struct {
 // plug connects as QEMU does.
 func plug(t testing.TB, p *Port) *wire {
 	t.Helper()
+	before := p.Stats().Connects
 	conn, err := net.Dial("unix", p.Socket())
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the port to notice", func() bool { return p.Stats().Connects > before })
 	t.Cleanup(func() { _ = conn.Close() })
 	return &wire{Conn: conn}
 }

@@ -43,7 +43,7 @@ type Port struct {
 
 // counters are atomic, since a reader and several writers count.
 type counters struct {
-	received, sent, spoofed, foreign, lost atomic.Int64
+	received, sent, spoofed, foreign, lost, connects atomic.Int64
 }
 
 // Stats are a port's frames.
@@ -57,6 +57,8 @@ type Stats struct {
 	Foreign int64 `json:"foreign"`
 	// Lost found the machine's queue full.
 	Lost int64 `json:"lost"`
+	// Connects is how often a QEMU has connected: 0 before power-on.
+	Connects int64 `json:"connects"`
 }
 
 // Attach makes a port for a machine. The machine's QEMU connects to the port's Socket; when it is started anew (a
@@ -136,7 +138,7 @@ func (p *Port) Machine() Machine { return p.machine }
 
 // Stats counts the port's frames.
 func (p *Port) Stats() Stats {
-	return Stats{p.count.received.Load(), p.count.sent.Load(), p.count.spoofed.Load(), p.count.foreign.Load(), p.count.lost.Load()}
+	return Stats{p.count.received.Load(), p.count.sent.Load(), p.count.spoofed.Load(), p.count.foreign.Load(), p.count.lost.Load(), p.count.connects.Load()}
 }
 
 // Detach takes the port away: its address is free again. It may be called more than once.
@@ -187,6 +189,7 @@ func (p *Port) accept() {
 		p.mu.Unlock()
 		serving.Wait()
 		p.drain()
+		p.count.connects.Add(1)
 		p.network.log.Debug("machine connected", "machine", p.machine.Name)
 		ended := make(chan struct{})
 		serving.Go(func() { p.write(conn, ended) })

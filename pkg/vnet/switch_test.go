@@ -45,7 +45,7 @@ func arpFrame(ethSrc, dst, sender mac, op header.ARPOp, senderIP, targetIP strin
 }
 
 // eventually waits until a condition that other goroutines bring about is there.
-func eventually(t *testing.T, what string, done func() bool) {
+func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	ctx := within(t)
 	for !done() {

@@ -51,7 +51,7 @@ func call(t *testing.T, conn net.Conn, text string) (from, answer string) {
 	return host, answer
 }
 
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
