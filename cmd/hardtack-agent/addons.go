@@ -37,7 +37,7 @@ func addonsCommand(ctx context.Context, args []string, s streams) error {
 		return fmt.Errorf("reading the addons of %s and %s: %w", *dir, *extra, err)
 	}
 	log := logger(s.err, *verbose)
-	if err := addons.Apply(ctx, admin{kube.NewFile(*kubeconfig)}, objects, log); err != nil {
+	if err := addons.Apply(ctx, cluster{kube.NewFile(*kubeconfig)}, objects, log); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(s.out, "%d objects are as the image has them\n", len(objects))
@@ -69,15 +69,4 @@ func readMachine(file string) (machine.Config, error) {
 	}
 	config, problems := machine.Parse(file, data)
 	return config, problems.Err()
-}
-
-// admin is the API server as the masters' own user, who has another certificate every few hours.
-type admin struct{ kubeconfig *kube.File }
-
-func (a admin) Apply(ctx context.Context, object map[string]any) error {
-	client, err := a.kubeconfig.Client()
-	if err != nil {
-		return err
-	}
-	return client.Apply(ctx, object)
 }

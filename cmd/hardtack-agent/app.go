@@ -26,6 +26,8 @@ usage:
       wait until files are there and a server answers; wait --help lists its flags
   hardtack-agent addons [--kubeconfig FILE] [--machine FILE] [--dir DIR] [--extra DIR] [-v]
       apply what every cluster needs, from the manifests in the image
+  hardtack-agent controller [--root DIR] [--kubeconfig FILE] [-v]
+      on masters: the token by which machines join, nodes' server certificates and role labels, nodes that are gone
   hardtack-agent certs [--role ROLE] [--patience 2m] [--json] [--root DIR] [-v]
       mint what the daemons of the machine's roles, or of one, need and do not have
   hardtack-agent bootstrap [--patience DURATION] [--json] [--root DIR] [-v]
@@ -76,6 +78,8 @@ func dispatch(ctx context.Context, args []string, s streams) error {
 		return waitCommand(ctx, rest, s)
 	case "addons":
 		return addonsCommand(ctx, rest, s)
+	case "controller":
+		return controllerCommand(ctx, rest, s)
 	case "certs":
 		return certsCommand(ctx, rest, s)
 	case "bootstrap":

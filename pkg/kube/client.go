@@ -13,7 +13,6 @@ import (
 	"os"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -109,15 +108,6 @@ func (c *Client) Apply(ctx context.Context, object map[string]any) error {
 	}
 	if _, err := resource.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: Manager, Force: true}); err != nil {
 		return fmt.Errorf("applying %s: %w", name, err)
-	}
-	return nil
-}
-
-// Delete removes an object; one that is not there is as good.
-func (c *Client) Delete(ctx context.Context, gvr schema.GroupVersionResource, namespace, name string, o metav1.DeleteOptions) error {
-	err := c.objects.Resource(gvr).Namespace(namespace).Delete(ctx, name, o)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting %s %s: %w", gvr.Resource, name, err)
 	}
 	return nil
 }

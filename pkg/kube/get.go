@@ -2,6 +2,8 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,34 +13,39 @@ import (
 // maxAnswer bounds what is read of an answer that is no object, in bytes. The list of core/v1's kinds has 10 kB.
 const maxAnswer = 1 << 20
 
-// Ready asks whether the API server is ready to serve: nil, or what it says instead.
-func (c *Client) Ready(ctx context.Context) error {
-	if _, err := c.get(ctx, "/readyz"); err != nil {
-		return fmt.Errorf("asking the API server whether it is ready: %w", err)
-	}
-	return nil
+// maxReason bounds what an error shows of the answer, in bytes.
+const maxReason = 4 << 10
+
+// get reads what is small.
+func (c *Client) get(ctx context.Context, path string) (body []byte, err error) {
+	err = c.read(ctx, path, func(r io.Reader) (err error) {
+		body, err = io.ReadAll(io.LimitReader(r, maxAnswer))
+		return err
+	})
+	return body, err
 }
 
-// get reads what is not an object.
-func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
+// decode reads JSON of any size: a list of thousands of nodes has tens of megabytes.
+func (c *Client) decode(ctx context.Context, path string, value any) error {
+	return c.read(ctx, path, func(r io.Reader) error { return json.NewDecoder(r).Decode(value) })
+}
+
+func (c *Client) read(ctx context.Context, path string, use func(io.Reader) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+path, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	request.Header.Set("Accept", "application/json, */*")
 	answer, err := c.http.Do(request)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = answer.Body.Close() }() // only read
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	if err != nil {
-		return nil, err
-	}
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(body)))
+		text, err := io.ReadAll(io.LimitReader(answer.Body, maxReason))
+		return errors.Join(fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(text))), err)
 	}
-	return body, nil
+	return use(answer.Body)
 }
 
 func isSub(resource string) bool { return strings.Contains(resource, "/") }

@@ -17,5 +17,8 @@ func Status(text string) {
 	_, _ = daemon.SdNotify(false, "STATUS="+strings.ReplaceAll(text, "\n", " "))
 }
 
+// Ready ends the start of a unit of Type=notify.
+func Ready() { _, _ = daemon.SdNotify(false, daemon.SdNotifyReady) } // as in Status
+
 // Unit is the unit that the process runs in, or empty.
 func Unit() string { return unitOf(ownCgroup) }
