@@ -28,41 +28,74 @@ import (
 // zipLimit is what a zip may have, for arm64 and for amd64, which is a tenth longer.
 const zipLimit = 4_000_000
 
-// build builds the function as `make lambda` does and packs it.
-var build = sync.OnceValues(func() (dir string, err error) {
-	if dir, err = os.MkdirTemp("", "hardtack-lambda-"); err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap"), ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("building: %w: %s", err, out)
-	}
-	return dir, nil
-})
+// builds are the directories of the built functions, by what is in the place of the machine's clock.
+var builds = struct {
+	sync.Mutex
+	dirs map[string]string
+}{dirs: map[string]string{}}
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, _ := build(); dir != "" {
-		os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
-
-func bootstrap(t *testing.T) string {
+// bootstrap builds the function as `make lambda` does. A clock is a file that takes the place of the
+// machine's, in a build that is otherwise the same; none is the function as it is shipped.
+func bootstrap(t *testing.T, clock string) string {
 	t.Helper()
-	dir, err := build()
+	builds.Lock()
+	defer builds.Unlock()
+	if dir, ok := builds.dirs[clock]; ok {
+		return filepath.Join(dir, "bootstrap")
+	}
+	dir, err := os.MkdirTemp("", "hardtack-lambda-")
 	if err != nil {
 		t.Fatal(err)
 	}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap")}
+	if clock != "" {
+		args = append(args, "-overlay", overlay(t, dir, "../pkg/dnssync/clock.go", clock))
+	}
+	cmd := exec.Command("go", append(args, ".")...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		os.RemoveAll(dir)
+		t.Fatalf("building: %v: %s", err, out)
+	}
+	builds.dirs[clock] = dir
 	return filepath.Join(dir, "bootstrap")
+}
+
+// overlay writes what `go build -overlay` takes, and returns its path.
+func overlay(t *testing.T, dir, file, by string) string {
+	t.Helper()
+	replace := map[string]string{}
+	from, err := filepath.Abs(file)
+	if err == nil {
+		replace[from], err = filepath.Abs(by)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, dir := range builds.dirs {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
 }
 
 // zipped packs the built function.
 func zipped(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "dns.zip")
-	out, err := exec.Command("go", "run", "./pack", "-max", strconv.Itoa(zipLimit), "-o", path, bootstrap(t)).CombinedOutput()
+	out, err := exec.Command("go", "run", "./pack", "-max", strconv.Itoa(zipLimit), "-o", path, bootstrap(t, "")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("packing: %v: %s", err, out)
 	}
@@ -82,7 +115,7 @@ func TestZip(t *testing.T) {
 		t.Error("the same program packs to other bytes the second time")
 	}
 	t.Logf("zip for %s: %d bytes", runtime.GOARCH, len(a))
-	out, err := exec.Command("go", "run", "./pack", "-max", "1000", "-o", filepath.Join(t.TempDir(), "x.zip"), bootstrap(t)).CombinedOutput()
+	out, err := exec.Command("go", "run", "./pack", "-max", "1000", "-o", filepath.Join(t.TempDir(), "x.zip"), bootstrap(t, "")).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "may have 1000") {
 		t.Errorf("packing more than the limit: %v: %s", err, out)
 	}
@@ -142,8 +175,13 @@ type process struct {
 
 func start(t *testing.T, s *service, env ...string) *process {
 	t.Helper()
+	return startProgram(t, s, bootstrap(t, ""), env...)
+}
+
+func startProgram(t *testing.T, s *service, program string, env ...string) *process {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &process{cmd: exec.CommandContext(ctx, bootstrap(t)), log: new(bytes.Buffer)}
+	p := &process{cmd: exec.CommandContext(ctx, program), log: new(bytes.Buffer)}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.Env = append([]string{
 		"AWS_LAMBDA_RUNTIME_API=" + strings.TrimPrefix(s.URL, "http://"),
@@ -235,15 +273,21 @@ func TestStartRefusesBadSettings(t *testing.T) {
 	}
 }
 
-// account is a region with a cluster whose function may do what the deployed policy allows.
+// account is a region with a cluster, and a group that says that it is the cluster's but is not allowed.
 func account(t *testing.T) (a *awsfake.Account, zone, queue, url string) {
 	t.Helper()
-	a = awsfake.New(awsfake.Options{Rates: map[string]float64{"route53": 0}})
+	return accountWith(t, awsfake.Options{})
+}
+
+func accountWith(t *testing.T, o awsfake.Options) (a *awsfake.Account, zone, queue, url string) {
+	t.Helper()
+	o.Rates = map[string]float64{"route53": 0}
+	a = awsfake.New(o)
 	created, err := a.Route53().CreateHostedZone(t.Context(), awsfake.HostedZone{Name: "k8s", CallerReference: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if queue, err = a.SQS().CreateQueue("pokes", nil); err != nil {
+	if queue, err = a.SQS().CreateQueue("pokes", map[string]string{"VisibilityTimeout": "192"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, n := range map[string]int{"demo-masters": 3, "demo-minions": 5, "else-minions": 2} {

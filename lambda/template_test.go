@@ -76,6 +76,11 @@ type deployment struct {
 
 var deployOnce sync.Once
 
+// deployable reports whether there is what translates and deploys the template.
+var deployable = sync.OnceValue(func() bool {
+	return exec.Command("python3", "-c", "import samtranslator, moto.events, boto3").Run() == nil
+})
+
 // deployed translates the template and deploys it to moto, once.
 var deployed = func() func(t *testing.T) deployment {
 	var out []byte
@@ -84,7 +89,7 @@ var deployed = func() func(t *testing.T) deployment {
 	return func(t *testing.T) deployment {
 		t.Helper()
 		deployOnce.Do(func() {
-			if missing = exec.Command("python3", "-c", "import samtranslator, moto.events, boto3").Run() != nil; missing {
+			if missing = !deployable(); missing {
 				return
 			}
 			cmd := exec.Command("python3", "-W", "ignore", "testdata/deploy.py", "template.yaml", "events", zipped(t))

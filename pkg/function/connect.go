@@ -42,7 +42,7 @@ func Connect(s Settings, out io.Writer, log *slog.Logger) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Handler{scope: s.Scope, syncer: syncer, now: time.Now, log: log}
+	h := &Handler{scope: s.Scope, syncer: syncer, now: dnssync.System{}.Now, log: log}
 	if s.Queue != "" {
 		h.reminder = queue{client: sqs.NewFromConfig(c), url: s.Queue}
 	}
