@@ -13,6 +13,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/imds"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/systemd"
 )
 
 // userdataCommand is hardtack-agent userdata.
@@ -39,6 +40,7 @@ func userdataCommand(ctx context.Context, args []string, s streams) error {
 		NoUserData: imds.ErrNotFound,
 		Deadline:   *deadline,
 		DryRun:     *dryRun,
+		Units:      manager(*root),
 		Log:        log,
 	})
 	if printing := show(s.out, report, *asJSON); err == nil {
@@ -48,6 +50,14 @@ func userdataCommand(ctx context.Context, args []string, s streams) error {
 		return err // the report is the only thing on stdout
 	}
 	return fail(s, "userdata", reason.With(agent.ReasonOf(err), err))
+}
+
+// manager connects to systemd, for the machine that this program runs on and no other tree.
+func manager(root string) func(context.Context) (agent.Units, error) {
+	if root != "/" {
+		return nil
+	}
+	return func(ctx context.Context) (agent.Units, error) { return systemd.NewManager(ctx) }
 }
 
 // logger writes lines without a time: the journal and the console have their own.

@@ -49,6 +49,8 @@ type Options struct {
 	Deadline time.Duration
 	// DryRun reads and plans, and changes nothing.
 	DryRun bool
+	// Units connects to the service manager; nil is none.
+	Units func(context.Context) (Units, error)
 	// Log gets the story; nil discards it.
 	Log *slog.Logger
 }
@@ -100,7 +102,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	found, err := a.search(ctx, &report)
 	if err != nil {
 		if a.keep(&report, before, err) {
-			return report, nil
+			return report, a.tellKept(ctx, before)
 		}
 		return report, a.closed(&report, err)
 	}
@@ -112,7 +114,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return report, a.closed(&report, err)
 	}
 	report.Roles = result.Roles
-	if err := a.apply(&report, result, before, found); err != nil {
+	if err := a.apply(ctx, &report, result, before, found); err != nil {
 		report.Roles = role.Set{}
 		return report, a.closed(&report, err)
 	}
@@ -136,7 +138,7 @@ func verdict(result userdata.Result, findings problem.List, found found) error {
 }
 
 // apply plans everything, and then does it.
-func (a *agent) apply(report *Report, result userdata.Result, before state, found found) error {
+func (a *agent) apply(ctx context.Context, report *Report, result userdata.Result, before state, found found) error {
 	stale, err := a.roleFiles(result.Roles)
 	if err != nil {
 		return err
@@ -149,10 +151,16 @@ func (a *agent) apply(report *Report, result userdata.Result, before state, foun
 		a.log.Warn("removing a role file that the user data does not ask for", "path", r.File(), "given to", before.InstanceID, "this is", found.instanceID)
 		report.Files = append(report.Files, Change{Path: r.File(), Action: actionRemove})
 	}
+	old := staleUnits(before, result.Files)
+	changed := len(old) > 0
+	for _, name := range old {
+		report.Files = append(report.Files, Change{Path: name, Action: actionRemove})
+	}
 	var paths []string
 	for _, s := range steps {
 		report.Files = append(report.Files, s.change())
 		paths = append(paths, s.path)
+		changed = changed || isUnitFile(s.path) && s.action != actionUnchanged
 	}
 	if a.dryRun {
 		return nil
@@ -164,10 +172,13 @@ func (a *agent) apply(report *Report, result userdata.Result, before state, foun
 		return err
 	}
 	// In this order no role is there that is not asked for, and none before its other files.
-	if err := a.removeRoles(stale); err != nil {
+	if err := errors.Join(a.removeRoles(stale), a.removeUnits(old)); err != nil {
 		return err
 	}
-	return a.write(append(steps, record))
+	if err := a.write(append(steps, record)); err != nil {
+		return err
+	}
+	return a.tell(ctx, changed, installed(result.Files))
 }
 
 // keep decides whether the machine keeps the roles that it has although its user data cannot be read.

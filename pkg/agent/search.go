@@ -88,11 +88,12 @@ type agent struct {
 	log               *slog.Logger
 	machine           machine
 	kernel            map[string]string
+	units             func(context.Context) (Units, error)
 }
 
 func newAgent(o Options) *agent {
 	a := &agent{root: o.Root, credentials: o.Credentials, newMetadata: o.Metadata, noUserData: o.NoUserData,
-		deadline: o.Deadline, dryRun: o.DryRun, log: o.Log}
+		deadline: o.Deadline, dryRun: o.DryRun, log: o.Log, units: o.Units}
 	if a.root == "" {
 		a.root = "/"
 	}
