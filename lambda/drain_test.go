@@ -42,12 +42,22 @@ const (
 	completes   = "autoscaling:CompleteLifecycleAction"
 )
 
-// newRegion starts the function. every: events of all groups reach the queue, not only those that the rule is for.
+// newRegion starts the function in virtual time. every: events of all groups reach the queue, not only those that the
+// rule is for.
 func newRegion(t *testing.T, every bool) *region {
 	t.Helper()
 	r := &region{clock: awsfake.NewVirtualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), file: filepath.Join(t.TempDir(), "clock")}
+	r.pass(t, 0)
+	r.start(t, awsfake.Options{Clock: r.clock}, every, bootstrap(t, "testdata/clock/clock.go"), "HARDTACK_TEST_CLOCK="+r.file)
+	return r
+}
+
+// start fills the region, starts the function and has it sweep once.
+func (r *region) start(t *testing.T, o awsfake.Options, every bool, program string, env ...string) {
+	t.Helper()
 	var url string
-	r.account, r.zone, r.queue, url = accountWith(t, awsfake.Options{Clock: r.clock, Faults: &r.faults})
+	o.Faults = &r.faults
+	r.account, r.zone, r.queue, url = accountWith(t, o)
 	for _, group := range []string{"demo-masters", "demo-minions", "else-minions"} {
 		r.hook(t, group, awsfake.Hook{Name: "drain", Transition: terminating, Heartbeat: 10 * time.Minute, Default: awsfake.Continue})
 	}
@@ -60,11 +70,10 @@ func newRegion(t *testing.T, every bool) *region {
 	}
 	owner := r.account.AddUser("owner", awsfake.Administrator())
 	r.sqs, r.scaling = sqs.NewFromConfig(r.config(url, key)), autoscaling.NewFromConfig(r.config(url, owner))
-	r.pass(t, 0)
 	r.service = newService(t)
-	r.process = startProgram(t, r.service, bootstrap(t, "testdata/clock/clock.go"), "HARDTACK_TEST_CLOCK="+r.file,
+	r.process = startProgram(t, r.service, program, append(env,
 		"AWS_ENDPOINT_URL="+url, "HARDTACK_ZONE_ID="+r.zone, "HARDTACK_QUEUE_URL="+r.queue,
-		"AWS_ACCESS_KEY_ID="+key.AccessKey, "AWS_SECRET_ACCESS_KEY="+key.Secret, "AWS_SESSION_TOKEN="+key.Token)
+		"AWS_ACCESS_KEY_ID="+key.AccessKey, "AWS_SECRET_ACCESS_KEY="+key.Secret, "AWS_SESSION_TOKEN="+key.Token)...)
 	t.Cleanup(func() {
 		if r.process.stop(); t.Failed() {
 			t.Logf("the function's log:\n%s", r.process.log)
@@ -73,7 +82,6 @@ func newRegion(t *testing.T, every bool) *region {
 	r.send(t, schedule)
 	r.poll(t)
 	r.wantRecords(t, 3, 5)
-	return r
 }
 
 // policy is the deployed one where the judges are there to deploy it.
@@ -101,7 +109,9 @@ func (r *region) hook(t *testing.T, group string, h awsfake.Hook) {
 func (r *region) pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	r.clock.Advance(d)
-	r.account.Tick()
+	if r.account != nil {
+		r.account.Tick()
+	}
 	if err := os.WriteFile(r.file, []byte(r.clock.Now().Format(time.RFC3339Nano)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +204,7 @@ func (r *region) wantState(t *testing.T, group, id, want string) {
 // waiting are the messages that are not visible yet.
 func (r *region) waiting() (list []awsfake.Message) {
 	for _, m := range r.account.SQS().Messages(r.queue) {
-		if m.Visible.After(r.clock.Now()) {
+		if m.Visible.After(r.account.Clock().Now()) {
 			list = append(list, m)
 		}
 	}
@@ -258,6 +268,24 @@ func TestDrain(t *testing.T) {
 	r.wantRecords(t, 3, 5)
 	for code, n := range r.account.Refused() {
 		t.Errorf("%d calls were refused with %s", n, code)
+	}
+}
+
+// TestShippedFunctionReminds is as far as the function can be followed that is shipped as it is, with the machine's own
+// clock: the record is right, and the reminder waits for the record's TTL (5 s) and the minute that Route 53 may take.
+func TestShippedFunctionReminds(t *testing.T) {
+	var r region
+	r.start(t, awsfake.Options{}, false, bootstrap(t, ""))
+	id := r.terminate(t, "demo-minions")
+	if done, failed := r.poll(t); done != 2 || failed != 0 {
+		t.Errorf("%d messages done, %d failed, want 2 and 0", done, failed)
+	}
+	r.wantRecords(t, 3, 4)
+	r.wantState(t, "demo-minions", id, "Terminating:Wait")
+	r.wantCompleted(t, 0)
+	list := r.waiting()
+	if len(list) != 1 || !strings.Contains(list[0].Body, `"source":"hardtack.dns"`) || list[0].Received != 0 {
+		t.Fatalf("messages that wait: %+v, want one reminder", list)
 	}
 }
 

@@ -40,47 +40,57 @@ func bootstrap(t *testing.T, clock string) string {
 	t.Helper()
 	builds.Lock()
 	defer builds.Unlock()
-	if dir, ok := builds.dirs[clock]; ok {
-		return filepath.Join(dir, "bootstrap")
+	if builds.dirs[clock] == "" {
+		dir, err := build(clock)
+		if err != nil {
+			t.Fatalf("building the function: %v", err)
+		}
+		builds.dirs[clock] = dir
 	}
+	return filepath.Join(builds.dirs[clock], "bootstrap")
+}
+
+// build makes a directory, which outlives the test that needs it first, and builds into it.
+func build(clock string) (string, error) {
 	dir, err := os.MkdirTemp("", "hardtack-lambda-")
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap")}
 	if clock != "" {
-		args = append(args, "-overlay", overlay(t, dir, "../pkg/dnssync/clock.go", clock))
+		file := filepath.Join(dir, "overlay.json")
+		args = append(args, "-overlay", file)
+		err = overlay(file, "../pkg/dnssync/clock.go", clock)
 	}
-	cmd := exec.Command("go", append(args, ".")...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if err == nil {
+		cmd := exec.Command("go", append(args, ".")...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		var out []byte
+		if out, err = cmd.CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	if err != nil {
 		os.RemoveAll(dir)
-		t.Fatalf("building: %v: %s", err, out)
 	}
-	builds.dirs[clock] = dir
-	return filepath.Join(dir, "bootstrap")
+	return dir, err
 }
 
-// overlay writes what `go build -overlay` takes, and returns its path.
-func overlay(t *testing.T, dir, file, by string) string {
-	t.Helper()
-	replace := map[string]string{}
+// overlay writes what `go build -overlay` takes.
+func overlay(path, file, by string) error {
 	from, err := filepath.Abs(file)
-	if err == nil {
-		replace[from], err = filepath.Abs(by)
-	}
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
+	to, err := filepath.Abs(by)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	path := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{from: to}})
+	if err != nil {
+		return err
 	}
-	return path
+	return os.WriteFile(path, text, 0o600)
 }
 
 func TestMain(m *testing.M) {
