@@ -93,27 +93,29 @@ func (f *completer) document(p *part, given map[string]any) {
 	f.out.Cluster.component(p.field).Config = l.value
 }
 
-// file is the document as it is written: without what is upstream's own default, and whether it says
-// something else than the image's does.
+// file is the document as it is written, and whether it says something else than the image's does. What
+// the image does not say and is upstream's own default is left to upstream.
 func (d document) file() (value map[string]any, differs bool) {
-	value = prune(d.value, d.defaults)
-	return value, !reflect.DeepEqual(value, prune(d.bare, d.defaults))
+	value = prune(d.value, d.bare, d.defaults)
+	return value, !reflect.DeepEqual(value, d.bare)
 }
 
-// prune leaves out what is null, and what is the same in defaults.
-func prune(value, defaults map[string]any) map[string]any {
+// prune leaves out what is null, and what is the same in defaults and not in bare.
+func prune(value, bare, defaults map[string]any) map[string]any {
 	out := map[string]any{}
 	for key, v := range value {
 		below, isMap := v.(map[string]any)
+		inBare, _ := bare[key].(map[string]any)
 		inDefaults, _ := defaults[key].(map[string]any)
 		def, known := defaults[key]
+		_, said := bare[key]
 		switch {
 		case v == nil:
 		case isMap && len(below) > 0:
-			if kept := prune(below, inDefaults); len(kept) > 0 {
+			if kept := prune(below, inBare, inDefaults); len(kept) > 0 {
 				out[key] = kept
 			}
-		case known && reflect.DeepEqual(v, def):
+		case known && !said && reflect.DeepEqual(v, def):
 		default:
 			out[key] = v
 		}

@@ -138,7 +138,9 @@ func (p part) lines(g Group) (map[string]string, error) {
 		return nil, fmt.Errorf("%s takes no further flags: its unit has no variable for them", p.field)
 	}
 	for i, w := range last {
-		last[i] = escapeWord(w)
+		if !p.program.shell {
+			last[i] = escapeWord(w)
+		}
 	}
 	lines[p.program.args] = strings.Join(last, " ")
 	return lines, nil

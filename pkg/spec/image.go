@@ -30,6 +30,8 @@ type program struct {
 	args string
 	// command are the words of ExecStart=, before any variable is filled in.
 	command []string
+	// shell says that a shell splits the last arguments, which knows no quotes there.
+	shell bool
 }
 
 // baked is one flag that the image gives.
@@ -151,6 +153,7 @@ func (p *program) read(u unit.Unit, vars map[string]baked) error {
 			program = i
 		}
 	}
+	p.shell = program > 0
 	for _, w := range p.command[program+1:] {
 		flag, variable := flagWord.FindStringSubmatch(w), variableWord.FindStringSubmatch(w)
 		switch {

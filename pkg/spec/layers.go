@@ -190,6 +190,9 @@ func (f *completer) override(p *part, name string, given any) {
 		if err == nil {
 			err = u.check(value)
 		}
+		if err == nil && p.program.shell && strings.ContainsAny(value, " \t") {
+			err = fmt.Errorf("%q has a blank, and the shell that starts %s would split it", value, p.program.unit)
+		}
 	}
 	if err != nil {
 		f.errorf(field, "%v", err)

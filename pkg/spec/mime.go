@@ -77,7 +77,10 @@ func message(own []byte, parts []UserDataPart) ([]byte, error) {
 			return nil, fmt.Errorf("writing the part %s: %w", p.Name, err)
 		}
 	}
-	return b.Bytes(), w.Close()
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 // longestLine is how long a line of a MIME message may be, without its end (RFC 5322, 2.1.1).

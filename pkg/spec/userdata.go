@@ -108,7 +108,10 @@ func cloudConfig(files []File) ([]byte, error) {
 	if err := enc.Encode(map[string]any{"write_files": entries}); err != nil {
 		return nil, fmt.Errorf("writing the user data: %w", err)
 	}
-	return b.Bytes(), enc.Close()
+	if err := enc.Close(); err != nil {
+		return nil, fmt.Errorf("writing the user data: %w", err)
+	}
+	return b.Bytes(), nil
 }
 
 // fit packs what is too long.
