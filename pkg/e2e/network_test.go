@@ -112,7 +112,7 @@ func TestNetwork(t *testing.T) {
 		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "hello\n" {
 			t.Errorf("machine %d echoed %q, %v", i, line, err)
 		}
-		conn.Close()
+		_ = conn.Close()
 		checkRefused(t, network, region.instances[addrs[i]].ID)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"gvisor.dev/gvisor/pkg/buffer"
@@ -24,26 +25,26 @@ import (
 )
 
 // newNetwork brings up a network that is down again at the end of the test.
-func newNetwork(t testing.TB, c Config) *Network {
-	t.Helper()
-	n, err := New(t.Context(), c)
+func newNetwork(tb testing.TB, c Config) *Network {
+	tb.Helper()
+	n, err := New(tb.Context(), c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := n.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return n
 }
 
 // attach makes a port for a machine with the address.
-func attach(t testing.TB, n *Network, name, addr string) *Port {
-	t.Helper()
+func attach(tb testing.TB, n *Network, name, addr string) *Port {
+	tb.Helper()
 	p, err := n.Attach(Machine{Name: name, Addr: netip.MustParseAddr(addr)})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return p
 }
@@ -55,15 +56,15 @@ type wire struct {
 }
 
 // plug connects as QEMU does.
-func plug(t testing.TB, p *Port) *wire {
-	t.Helper()
+func plug(tb testing.TB, p *Port) *wire {
+	tb.Helper()
 	before := p.Stats().Connects
 	conn, err := net.Dial("unix", p.Socket())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	eventually(t, "the port to notice", func() bool { return p.Stats().Connects > before })
-	t.Cleanup(func() { _ = conn.Close() })
+	eventually(tb, "the port to notice", func() bool { return p.Stats().Connects > before })
+	tb.Cleanup(func() { _ = conn.Close() })
 	return &wire{Conn: conn}
 }
 
@@ -88,29 +89,32 @@ func (w *wire) receive() ([]byte, error) {
 type guest struct {
 	stack *stack.Stack
 	addr  netip.Addr
+	// watch, when set, sees every frame that arrives.
+	watch atomic.Pointer[func([]byte)]
 }
 
 // newGuest plugs a machine in.
-func newGuest(t testing.TB, n *Network, p *Port) *guest {
-	t.Helper()
-	w := plug(t, p)
+func newGuest(tb testing.TB, n *Network, p *Port) *guest {
+	tb.Helper()
+	w := plug(tb, p)
 	link := channel.New(1024, uint32(n.MTU()+header.EthernetMinimumSize), tcpip.LinkAddress(p.machine.MAC))
 	s := stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4},
 	})
 	if err := s.CreateNIC(nic, ethernet.New(link)); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	address := tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(p.machine.Addr.As4()), PrefixLen: n.Subnet().Bits()}
 	if err := s.AddProtocolAddress(nic, tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: address}, stack.AddressProperties{}); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	s.SetRouteTable([]tcpip.Route{
 		{Destination: address.Subnet(), NIC: nic},
 		{Destination: header.IPv4EmptySubnet, Gateway: tcpip.AddrFrom4(n.Gateway().As4()), NIC: nic},
 	})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	g := &guest{stack: s, addr: p.machine.Addr}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
 		for pkt := link.ReadContext(ctx); pkt != nil; pkt = link.ReadContext(ctx) {
@@ -126,45 +130,48 @@ func newGuest(t testing.TB, n *Network, p *Port) *guest {
 			if err != nil {
 				return
 			}
+			if watch := g.watch.Load(); watch != nil {
+				(*watch)(frame)
+			}
 			pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(frame)})
 			link.InjectInbound(0, pkt)
 			pkt.DecRef()
 		}
 	})
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		s.Destroy()
 		cancel()
 		_ = w.Close()
 		tasks.Wait()
 		link.Close()
 	})
-	return &guest{stack: s, addr: p.machine.Addr}
+	return g
 }
 
 func (g *guest) dial(ctx context.Context, to string) (net.Conn, error) {
 	return gonet.DialContextTCP(ctx, g.stack, fullAddress(netip.MustParseAddrPort(to)), ipv4.ProtocolNumber)
 }
 
-func (g *guest) listen(t testing.TB, port uint16) net.Listener {
-	t.Helper()
+func (g *guest) listen(tb testing.TB, port uint16) net.Listener {
+	tb.Helper()
 	l, err := gonet.ListenTCP(g.stack, fullAddress(netip.AddrPortFrom(g.addr, port)), ipv4.ProtocolNumber)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		l.Shutdown()
 		_ = l.Close()
 	})
 	return l
 }
 
-func (g *guest) dialUDP(t testing.TB, to string) net.Conn {
-	t.Helper()
+func (g *guest) dialUDP(tb testing.TB, to string) net.Conn {
+	tb.Helper()
 	remote := fullAddress(netip.MustParseAddrPort(to))
 	conn, err := gonet.DialUDP(g.stack, nil, &remote, ipv4.ProtocolNumber)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
+	tb.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

@@ -83,11 +83,11 @@ func (n *Network) Attach(m Machine) (*Port, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := n.free(m); err != nil {
-		listen.Close()
+		_ = listen.Close()
 		return nil, fmt.Errorf("attaching machine %q: %w", m.Name, err)
 	}
 	if err := n.gateway.know(m); err != nil {
-		listen.Close()
+		_ = listen.Close()
 		return nil, fmt.Errorf("attaching machine %q: %w", m.Name, err)
 	}
 	n.byMAC[p.mac], n.byAddr[m.Addr] = p, p

@@ -45,13 +45,13 @@ func arpFrame(ethSrc, dst, sender mac, op header.ARPOp, senderIP, targetIP strin
 }
 
 // eventually waits until a condition that other goroutines bring about is there.
-func eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	ctx := within(t)
+func eventually(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	ctx := within(tb)
 	for !done() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waited in vain for %s", what)
+			tb.Fatalf("waited in vain for %s", what)
 		case <-time.After(time.Millisecond):
 		}
 	}

@@ -13,6 +13,8 @@ import (
 // are, and a client that names an old one means one that has always been there.
 func (s *Service) document(ctx context.Context, instance Instance, path string) answer {
 	version, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	// A value may be asked for as if it were a directory, which boto3 does, and a directory as if it were a value.
+	rest = strings.TrimSuffix(rest, "/")
 	if version == "" {
 		return text("latest")
 	}
@@ -46,7 +48,7 @@ func isDate(version string) bool {
 
 // list is what a directory has, with a slash behind directories; none where it is not a directory.
 func list(tree map[string][]byte, dir string) []string {
-	if dir = strings.TrimSuffix(dir, "/"); dir != "" {
+	if dir != "" {
 		dir += "/"
 	}
 	var names []string
