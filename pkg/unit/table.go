@@ -39,7 +39,7 @@ type Combination struct {
 	// Name is "masters+etcd", or "none".
 	Name  string      `json:"name"`
 	Roles []role.Role `json:"roles"`
-	// Starts lists the units whose conditions hold, Skips those whose do not.
+	// Starts lists the units whose conditions hold, Skips those whose do not, and those that require what fails.
 	Starts []string `json:"starts"`
 	Skips  []string `json:"skips"`
 	// Fails lists those of Starts that must fail: the reader of user data, on a machine without a role.
@@ -87,7 +87,7 @@ func combination(units []Unit, set role.Set) Combination {
 	}
 	for _, u := range units {
 		switch {
-		case !u.Starts(set):
+		case !u.Starts(set), len(set) == 0 && u.requires(UserData):
 			c.Skips = append(c.Skips, u.Name)
 		default:
 			c.Starts = append(c.Starts, u.Name)
@@ -97,6 +97,11 @@ func combination(units []Unit, set role.Set) Combination {
 		}
 	}
 	return c
+}
+
+// requires reports whether the unit does not start where another fails.
+func (u Unit) requires(name string) bool {
+	return slices.ContainsFunc(u.words("Unit", "Requires"), func(o Option) bool { return o.Value == name })
 }
 
 // Combination returns what a machine with the set of roles runs.
