@@ -31,6 +31,7 @@ of the CA; for ever, unless --timeout says otherwise. The unit's status says wha
 
   --api            https://masters.<cluster>.k8s:<port>/readyz
   --local-api      https://127.0.0.1:<port>/readyz
+  --node           this machine's Node, asked for with --cert and --key
   --etcd           /health of the cluster's etcd members, or of the one on this machine where they have no names
   --file A[,B]     a file that must be there and not be empty, or one of several; may be repeated
   --unless FILE    wait for no answer where this file is there already
@@ -43,12 +44,12 @@ of the CA; for ever, unless --timeout says otherwise. The unit's status says wha
 
 // waitFlags is the command line of hardtack-agent wait.
 type waitFlags struct {
-	api, local, etcd bool
-	files            [][]string
-	probe            probe.Client
-	timeout          time.Duration
-	unless, root     string
-	verbose          bool
+	api, local, etcd, node bool
+	files                  [][]string
+	probe                  probe.Client
+	timeout                time.Duration
+	unless, root           string
+	verbose                bool
 }
 
 func (f *waitFlags) parse(args []string) ([]string, error) {
@@ -57,6 +58,7 @@ func (f *waitFlags) parse(args []string) ([]string, error) {
 	flags.BoolVar(&f.api, "api", false, "")
 	flags.BoolVar(&f.local, "local-api", false, "")
 	flags.BoolVar(&f.etcd, "etcd", false, "")
+	flags.BoolVar(&f.node, "node", false, "")
 	flags.Func("file", "", func(value string) error {
 		f.files = append(f.files, strings.Split(value, ","))
 		return nil
@@ -84,27 +86,35 @@ func waitCommand(ctx context.Context, args []string, s streams) error {
 		return usageError{fmt.Errorf("wait: %w", err)}
 	case (f.probe.Certificate == "") != (f.probe.Key == ""):
 		return usageError{errors.New("wait: --cert and --key go together")}
-	case !f.api && !f.local && !f.etcd && len(urls) == 0 && len(f.files) == 0:
+	case f.node && f.probe.Certificate == "":
+		return usageError{errors.New("wait: --node needs --cert and --key")}
+	case !f.api && !f.local && !f.etcd && !f.node && len(urls) == 0 && len(f.files) == 0:
 		return usageError{errors.New("wait: nothing to wait for: give a URL, --api, --local-api, --etcd or --file")}
-	}
-	targets, err := f.targets(urls)
-	if err != nil {
-		return fail(s, "wait", err)
 	}
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("gave up after %v", f.timeout))
 		defer cancel()
 	}
-	err = wait.Run(ctx, wait.Options{
-		Files: f.files, Targets: targets, Resolver: &net.Resolver{PreferGo: true}, Prober: &f.probe,
-		Status: systemd.Status, Log: logger(s.err, f.verbose),
-	})
-	if err != nil {
+	if err := f.run(ctx, urls, s); err != nil {
 		return fail(s, "wait", err)
 	}
 	systemd.Status("")
 	return nil
+}
+
+// run waits for the files first: what the URLs are may stand in them.
+func (f *waitFlags) run(ctx context.Context, urls []string, s streams) error {
+	o := wait.Options{Files: f.files, Status: systemd.Status, Log: logger(s.err, f.verbose)}
+	if err := wait.Run(ctx, o); err != nil {
+		return err
+	}
+	targets, err := f.targets(urls)
+	if err != nil {
+		return err
+	}
+	o.Files, o.Targets, o.Resolver, o.Prober = nil, targets, &net.Resolver{PreferGo: true}, &f.probe
+	return wait.Run(ctx, o)
 }
 
 // targets lists what is to answer. The machine file is only read where a flag needs it.
@@ -112,12 +122,16 @@ func (f *waitFlags) targets(urls []string) ([]*url.URL, error) {
 	if _, err := os.Stat(f.unless); f.unless != "" && err == nil {
 		return nil, nil
 	}
-	if f.api || f.local || f.etcd {
+	if f.api || f.local || f.etcd || f.node {
 		c, err := config.Read(f.root)
 		if err != nil {
 			return nil, err
 		}
-		urls = append(urls, f.known(c)...)
+		known, err := f.known(c)
+		if err != nil {
+			return nil, err
+		}
+		urls = append(urls, known...)
 	}
 	var out []*url.URL
 	for _, text := range urls {
@@ -131,13 +145,19 @@ func (f *waitFlags) targets(urls []string) ([]*url.URL, error) {
 }
 
 // known lists the URLs that the flags stand for.
-func (f *waitFlags) known(c machine.Config) []string {
-	var urls []string
+func (f *waitFlags) known(c machine.Config) (urls []string, err error) {
 	if f.api {
 		urls = append(urls, apiURL("masters."+c.Domain(), c.API.Port)+"/readyz")
 	}
 	if f.local {
 		urls = append(urls, apiURL("127.0.0.1", c.API.Port)+"/readyz")
+	}
+	if f.node {
+		name, err := nodeName(f.root)
+		if err != nil {
+			return nil, reason.With(reason.File, err)
+		}
+		urls = append(urls, apiURL("masters."+c.Domain(), c.API.Port)+"/api/v1/nodes/"+name)
 	}
 	if f.etcd && len(c.Etcd.Members) == 0 {
 		urls = append(urls, "https://127.0.0.1:2379/health")
@@ -147,7 +167,7 @@ func (f *waitFlags) known(c machine.Config) []string {
 			urls = append(urls, "https://etcd-"+m+"."+c.Domain()+":2379/health")
 		}
 	}
-	return urls
+	return urls, nil
 }
 
 func apiURL(host string, port int) string {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -165,6 +166,10 @@ func summary(body string) string {
 	}
 	if len(failed) > 0 {
 		return "these checks fail: " + strings.Join(failed, ", ")
+	}
+	var status struct{ Kind, Message string }
+	if json.Unmarshal([]byte(body), &status) == nil && status.Kind == "Status" {
+		body = status.Message // what an API server says
 	}
 	body = strings.Join(strings.Fields(body), " ")
 	if len(body) > 300 {

@@ -12,7 +12,7 @@ import (
 )
 
 // Manager asks the service manager over its private socket, which is there before the bus is and is root's alone.
-// It is not safe for concurrent use. Close it.
+// It is safe for concurrent use. Close it.
 type Manager struct{ conn *dbus.Conn }
 
 // NewManager connects.
@@ -45,6 +45,25 @@ func (m *Manager) Boot(context.Context) (timeline.Boot, error) {
 	return b, nil
 }
 
+// States reads the names and states of units.
+func (m *Manager) States(ctx context.Context, names ...string) ([]timeline.Unit, error) {
+	found, err := m.conn.ListUnitsByNamesContext(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("reading the states of %s: %w", strings.Join(names, ", "), err)
+	}
+	var units []timeline.Unit
+	for _, name := range names {
+		u := timeline.Unit{Name: name, Load: "not-found", Active: "inactive", Sub: "dead"}
+		for _, f := range found {
+			if f.Name == name {
+				u.Load, u.Active, u.Sub = f.LoadState, f.ActiveState, f.SubState
+			}
+		}
+		units = append(units, u)
+	}
+	return units, nil
+}
+
 // Units reads units by their names. One that the machine does not have has Load "not-found".
 func (m *Manager) Units(ctx context.Context, names ...string) ([]timeline.Unit, error) {
 	var units []timeline.Unit
@@ -68,6 +87,8 @@ func unitFrom(name string, p map[string]any) timeline.Unit {
 		ExecStart: get[uint64](p, "ExecMainStartTimestampMonotonic"), ExecExit: get[uint64](p, "ExecMainExitTimestampMonotonic"),
 		CPU: get[uint64](p, "CPUUsageNSec"), Restarts: get[uint32](p, "NRestarts"),
 	}
+	asserted, known := p["AssertResult"].(bool)
+	u.Refused = known && !asserted && get[uint64](p, "AssertTimestampMonotonic") != 0
 	const unknown = ^uint64(0) // what systemd says where there is no accounting
 	if u.CPU == unknown {
 		u.CPU = 0

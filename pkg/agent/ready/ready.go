@@ -29,8 +29,11 @@ type Check struct {
 	Probe func(ctx context.Context) error
 }
 
-// Manager knows the units of the machine; it returns those that are asked for, in that order.
+// Manager knows the units of the machine; it returns those that are asked for, in that order. It is safe for
+// concurrent use.
 type Manager interface {
+	// States returns names and states only: it is asked at every round, and all that is known of a unit is a lot.
+	States(ctx context.Context, names ...string) ([]timeline.Unit, error)
 	Units(ctx context.Context, names ...string) ([]timeline.Unit, error)
 }
 
@@ -40,7 +43,7 @@ const (
 	DefaultAttempt = 10 * time.Second
 	// DefaultMinWait and DefaultMaxWait bound the wait between two rounds.
 	DefaultMinWait = 250 * time.Millisecond
-	DefaultMaxWait = 2 * time.Second
+	DefaultMaxWait = 3 * time.Second
 	// DefaultStall is how long nothing may change before the machine says why it is not ready, and DefaultCertain
 	// how long for a reason that does not pass by itself. A member of a cluster that is being started waits for
 	// others for minutes without anything being wrong.
@@ -75,6 +78,11 @@ func Run(ctx context.Context, o Options) ([]timeline.Mark, error) {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		errs := w.round(ctx)
 		if len(errs) == 0 {
+			// What has worked some time ago is asked once more: everything must work at the same time.
+			clear(w.works)
+			errs = w.round(ctx)
+		}
+		if len(errs) == 0 {
 			return struct{}{}, nil
 		}
 		if ctx.Err() == nil {
@@ -95,8 +103,10 @@ type failed struct {
 type watch struct {
 	Options
 	marks []timeline.Mark
-	// state is what the last round was like, since when (in microseconds), and reported the last line.
-	state    string
+	// works has the checks that need not be asked before all others work too.
+	works map[string]bool
+	// seen has what was wrong so far, since is when that last became another thing (in microseconds).
+	seen     map[string]bool
 	since    uint64
 	reported string
 	said     string
@@ -120,7 +130,7 @@ func newWatch(o Options) *watch {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &watch{Options: o, since: o.Clock()}
+	return &watch{Options: o, since: o.Clock(), works: map[string]bool{}, seen: map[string]bool{}}
 }
 
 func def(d *time.Duration, value time.Duration) {
@@ -129,18 +139,21 @@ func def(d *time.Duration, value time.Duration) {
 	}
 }
 
-// round runs every check at the same time and returns those that do not work, in their order.
+// round runs the checks that have not worked yet at the same time and returns those that do not now, in their order.
 func (w *watch) round(ctx context.Context) []failed {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.Attempt, fmt.Errorf("no answer within %v", w.Attempt))
 	defer cancel()
 	errs := make([]error, len(w.Checks))
 	var wg sync.WaitGroup
 	for i, c := range w.Checks {
-		wg.Go(func() { errs[i] = c.Probe(ctx) })
+		if !w.works[c.Name] {
+			wg.Go(func() { errs[i] = c.Probe(ctx) })
+		}
 	}
 	wg.Wait()
 	var out []failed
 	for i, c := range w.Checks {
+		w.works[c.Name] = errs[i] == nil
 		switch {
 		case errs[i] != nil:
 			out = append(out, failed{c, errs[i]})
@@ -164,21 +177,20 @@ func (w *watch) look(ctx context.Context, errs []failed) {
 		w.Status(text)
 		w.Log.InfoContext(ctx, "not ready", "checks", strings.Join(names, ","), "unit", f.Unit, "reason", string(f.Reason), "cause", f.Cause)
 	}
-	// Not the cause's text: one that has a number in it would be progress for ever.
-	state := strings.Join(names, " ") + " " + f.Unit + " " + string(f.Reason)
+	// Progress is what has not been there before: neither a cause's text, which may have a number in it, nor a
+	// daemon that comes and goes.
+	state := fmt.Sprintf("%d checks have worked, %s: %s", len(w.marks), f.Unit, f.Reason)
 	now := w.Clock()
-	if state != w.state {
-		w.state, w.since = state, now
+	if !w.seen[state] {
+		w.seen[state], w.since = true, now
 	}
 	still := time.Duration(now-w.since) * time.Microsecond
 	if still < w.Stall {
 		w.Alive(ctx)
 	}
-	if still >= w.Stall || still >= w.Certain && certain(f.Reason) {
-		if state != w.reported {
-			w.reported = state
-			w.Report(f)
-		}
+	if state != w.reported && (still >= w.Stall || still >= w.Certain && certain(f.Reason)) {
+		w.reported = state
+		w.Report(f)
 	}
 }
 
@@ -191,19 +203,44 @@ func certain(r reason.Reason) bool {
 // Where all are, it is the check itself.
 func (w *watch) diagnose(ctx context.Context, errs []failed) reason.Failure {
 	own := reason.Explain(errs[0].check.Unit, errs[0].err)
-	units, err := w.Manager.Units(ctx, w.Units...)
-	if err != nil {
+	u, err := w.first(ctx)
+	switch {
+	case err != nil:
 		w.Log.WarnContext(ctx, "the units' states are not known", "error", err)
 		return own
+	case u == nil:
+		return own
 	}
-	for _, u := range units {
-		if u.Load == "not-found" || u.Active == "active" {
+	return ofUnit(*u, own)
+}
+
+// first finds the first unit that is not active, nil where all are.
+func (w *watch) first(ctx context.Context) (*timeline.Unit, error) {
+	states, err := w.Manager.States(ctx, w.Units...)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range states {
+		if s.Load == notFound || s.Active == active {
 			continue
 		}
-		return ofUnit(u, own)
+		units, err := w.Manager.Units(ctx, s.Name)
+		if err != nil {
+			return nil, err
+		}
+		if units[0].Active == active {
+			continue // meanwhile
+		}
+		return &units[0], nil
 	}
-	return own
+	return nil, nil
 }
+
+// What systemd says of a unit that the machine does not have, and of one that is there.
+const (
+	notFound = "not-found"
+	active   = "active"
+)
 
 // ofUnit explains a unit that is not active, by its own words where it has any.
 func ofUnit(u timeline.Unit, own reason.Failure) reason.Failure {
@@ -220,6 +257,9 @@ func ofUnit(u timeline.Unit, own reason.Failure) reason.Failure {
 
 func state(u timeline.Unit) string {
 	text := u.Active + " (" + u.Sub + ")"
+	if u.Refused {
+		text += ", an assertion of it failed: the image lacks what it needs"
+	}
 	if u.Result != "" && u.Result != "success" {
 		text += ", its last run ended with " + u.Result
 	}

@@ -45,6 +45,7 @@ func (b *box) Patch(_ context.Context, target *url.URL, body string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.patched = append(b.patched, target.Path+" "+body)
+	b.answers[target.String()] = node("True", "KubeletReady", "sha256:00ff")
 	return nil
 }
 
@@ -61,6 +62,14 @@ func (b *box) Units(_ context.Context, names ...string) ([]timeline.Unit, error)
 		out = append(out, u)
 	}
 	return out, nil
+}
+
+func (b *box) States(ctx context.Context, names ...string) ([]timeline.Unit, error) {
+	units, err := b.Units(ctx, names...)
+	for i, u := range units {
+		units[i] = timeline.Unit{Name: u.Name, Load: u.Load, Active: u.Active, Sub: u.Sub}
+	}
+	return units, err
 }
 
 // set changes what is behind a URL or a unit's name.
@@ -252,6 +261,10 @@ func TestUnitsUnknown(t *testing.T) {
 }
 
 type broken struct{}
+
+func (broken) States(context.Context, ...string) ([]timeline.Unit, error) {
+	return nil, errors.New("no bus")
+}
 
 func (broken) Units(context.Context, ...string) ([]timeline.Unit, error) {
 	return nil, errors.New("no bus")

@@ -88,6 +88,8 @@ type Unit struct {
 	// Begin, Exec, Exit and Active are InactiveExitTimestampMonotonic and so on.
 	Begin, ExecStart, ExecExit, ActiveEnter uint64
 	Commands                                []Command
+	// Refused says that an Assert…= of the unit did not hold.
+	Refused bool
 	// CPU is in nanoseconds.
 	CPU      uint64
 	Restarts uint32

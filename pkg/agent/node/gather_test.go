@@ -1,0 +1,211 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/node"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/imds"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/vnet/metadata"
+)
+
+// routes is /proc/net/route of a machine with two default routes, one of which is better, and others that are none.
+const routes = `Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+cbr0	0001F40A	00000000	0001	0	0	0	00FFFFFF	0	0	0
+lo	00000000	00000000	0200	0	0	0	00000000	0	0	0
+down0	00000000	0100010A	0002	0	0	1	00000000	0	0	0
+ens6	00000000	0100010A	0003	0	0	2048	00000000	0	0	0
+ens5	00000000	0100010A	0003	0	0	1024	00000000	0	0	0
+ens5	0000010A	00000000	0001	0	0	1024	00FFFFFF	0	0	0
+`
+
+// minion makes a root directory of a minion.
+func minion(t *testing.T, more map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	files := map[string]string{
+		"/proc/net/route": routes, "/proc/meminfo": "MemTotal:        2014496 kB\nMemFree:  1 kB\n", "/proc/sys/kernel/hostname": "vm\n",
+		"/etc/kubernetes/kubelet.yaml": string(fromImage(t, "/etc/kubernetes/kubelet.yaml")),
+		node.BaseTemplate:              string(fromImage(t, node.BaseTemplate)),
+		role.Minions.File():            "CLUSTER_NAME=demo\nKUBELET_HOSTNAME=a\n KUBELET_HOSTNAME=\"--hostname-override=b\"\n",
+	}
+	for name, text := range more {
+		files[name] = text
+	}
+	for name, text := range files {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if text == "" {
+			continue // not there
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func links(name string) (node.Link, error) {
+	return node.Link{Name: name, MTU: 9001, Addr: netip.MustParseAddr("10.1.0.12")}, nil
+}
+
+// ec2 is the metadata service's view of one instance.
+type ec2 metadata.Instance
+
+func (i ec2) Instance(netip.Addr) (metadata.Instance, bool) { return metadata.Instance(i), true }
+
+func (i ec2) Credentials(context.Context, string, string) (metadata.Credentials, error) {
+	return metadata.Credentials{}, errors.New("no role")
+}
+
+// service starts a metadata service and returns a client of it, as the agent has it.
+func service(t *testing.T, i ec2, faults ...metadata.Fault) *imds.Client {
+	t.Helper()
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := metadata.New(i, nil)
+	s.SetFaults(i.ID, faults...)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(t.Context(), l) }()
+	t.Cleanup(func() { <-ended })
+	c, err := imds.New(imds.Options{Endpoint: "http://" + l.Addr().String(), MinWait: time.Millisecond, MaxWait: 5 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func instance() ec2 {
+	return ec2{ID: "i-0123456789abcdef0", Type: "m7i.large", Placement: metadata.Placement{Account: "123456789012", Region: "eu-central-1", Zone: "eu-central-1a"},
+		Card: metadata.Card{Addr: netip.MustParseAddr("10.1.0.12"), Hostname: "ip-10-1-0-12.eu-central-1.compute.internal"}}
+}
+
+// TestGather reads the machine, over faults that pass.
+func TestGather(t *testing.T) {
+	client := service(t, instance(), metadata.Fault{Status: 503, Times: 2}, metadata.Fault{Path: "/latest/meta-data", Half: true, Times: 1})
+	got, err := node.Gather(t.Context(), node.Source{Root: minion(t, nil), Roles: role.Set{role.Minions}, Metadata: client, Link: links})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := facts(t)
+	want.Hostname, want.Override, want.Memory, want.CPUs = "vm", "--hostname-override=b", 2014496<<10, got.CPUs
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestGatherFails names what is missing; nothing is made up in its place.
+func TestGatherFails(t *testing.T) {
+	refusing := func(t *testing.T) node.Metadata {
+		t.Helper()
+		return service(t, instance(), metadata.Fault{Path: "/latest/dynamic", Status: 500})
+	}
+	none := func(*testing.T) node.Metadata { return nil }
+	tests := []struct {
+		name     string
+		files    map[string]string
+		metadata func(t *testing.T) node.Metadata
+		link     func(string) (node.Link, error)
+		reason   reason.Reason
+		want     string
+	}{
+		{"no route", map[string]string{"/proc/net/route": "Iface\n"}, none, links, reason.Network, "no interface has a default route"},
+		{"no address", nil, none, func(string) (node.Link, error) { return node.Link{MTU: 1500}, nil }, reason.Network, "interface ens5 has no IPv4 address"},
+		{"no metadata", nil, refusing, links, reason.Metadata, "reading the instance identity document"},
+		{"no template", map[string]string{node.BaseTemplate: ""}, none, links, reason.Config, "cni-template.conflist: no such file"},
+		{"no memory", map[string]string{"/proc/meminfo": "MemFree: 1 kB\n"}, none, links, reason.Internal, "no line MemTotal"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var said []string
+			_, err := node.Gather(t.Context(), node.Source{Root: minion(t, test.files), Metadata: test.metadata(t), Link: test.link,
+				Deadline: 300 * time.Millisecond, Status: func(text string) { said = append(said, text) }})
+			if err == nil || reason.Of(err) != test.reason || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v", err)
+			}
+			if test.reason == reason.Network && (len(said) == 0 || !strings.HasPrefix(said[0], "[network] ")) {
+				t.Errorf("the status was %q", said)
+			}
+		})
+	}
+}
+
+// TestLateNetwork waits for the lease.
+func TestLateNetwork(t *testing.T) {
+	root := minion(t, map[string]string{"/proc/net/route": "Iface\n"})
+	f, err := node.Gather(t.Context(), node.Source{Root: root, Link: links, Status: func(string) {
+		if err := os.WriteFile(filepath.Join(root, "/proc/net/route"), []byte(routes), 0o600); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err != nil || f.Link.Name != "ens5" {
+		t.Errorf("%+v, %v", f.Link, err)
+	}
+}
+
+// TestApply writes once, and the file that the kubelet waits for last; a second boot writes nothing.
+func TestApply(t *testing.T) {
+	root := minion(t, map[string]string{"/etc/kubernetes/kubelet.conf.d/x": "", "/run/hardtack/x": ""})
+	p, err := node.New(config(), facts(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	target := node.Target{Root: root, SetHostname: func(name string) error {
+		names = append(names, name)
+		if _, err := os.Stat(filepath.Join(root, node.EnvFile)); len(names) == 1 && err == nil {
+			t.Error("the environment was there before the name")
+		}
+		return nil
+	}}
+	inodes := map[string]os.FileInfo{}
+	for boot := range 2 {
+		if err := node.Apply(t.Context(), p, target); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range append(p.Files, node.File{Path: "/etc/hostname", Content: p.Name + "\n"}) {
+			data, err := os.ReadFile(filepath.Join(root, f.Path))
+			if err != nil || string(data) != f.Content {
+				t.Errorf("%s: %q, %v", f.Path, data, err)
+			}
+			info, err := os.Stat(filepath.Join(root, f.Path))
+			if err != nil || info.Mode().Perm() != 0o644 || boot == 1 && !os.SameFile(info, inodes[f.Path]) {
+				t.Errorf("%s: %v, written again, or %v", f.Path, info, err)
+			}
+			inodes[f.Path] = info
+		}
+	}
+	for _, dir := range []string{"/etc/kubernetes/kubelet.conf.d", "/run/hardtack", "/etc"} {
+		entries, err := os.ReadDir(filepath.Join(root, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), ".") {
+				t.Errorf("%s is left in %s", e.Name(), dir)
+			}
+		}
+	}
+	target.SetHostname = func(string) error { return os.ErrPermission }
+	if err := node.Apply(t.Context(), p, target); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("%v", err)
+	}
+}
