@@ -9,15 +9,17 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// near returns the candidate that is most like name, or "" where none is like it at all.
+// near returns the candidate that is most like name, or "" where none is like it at all: within two
+// letters, or more than half the same.
 func near(name string, candidates []string) string {
+	const alike, letters = 0.6, 2
 	best, score := "", 0.0
 	for _, c := range candidates {
 		if s := levenshtein.Match(strings.ToLower(name), strings.ToLower(c), nil); s > score {
 			best, score = c, s
 		}
 	}
-	if score < 0.6 {
+	if score < alike && (len(name) <= letters || levenshtein.Distance(name, best, nil) > letters) {
 		return ""
 	}
 	return best

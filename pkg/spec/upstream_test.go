@@ -40,6 +40,8 @@ func TestUpstream(t *testing.T) {
 type programs struct {
 	root string
 	lock *component.Lock
+	// said is what each program has printed for --help.
+	said map[string]string
 }
 
 // realPrograms unpacks the programs of a minor version.
@@ -61,7 +63,7 @@ func realPrograms(t *testing.T, version string) programs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := programs{root: t.TempDir(), lock: lock}
+	p := programs{root: t.TempDir(), lock: lock, said: map[string]string{}}
 	for _, c := range lock.Components {
 		if !slices.Contains([]string{"kubernetes", "etcd", "containerd", "flannel"}, c.Name) {
 			continue
@@ -115,10 +117,14 @@ func (p programs) path(name string) string { return filepath.Join(p.root, "usr",
 // help is what a program prints for --help.
 func (p programs) help(t *testing.T, name string) string {
 	t.Helper()
+	if said, ok := p.said[name]; ok {
+		return said
+	}
 	out, err := exec.CommandContext(t.Context(), p.path(name), "--help").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s --help: %v\n%.400s", name, err, out)
 	}
+	p.said[name] = string(out)
 	return string(out)
 }
 
