@@ -21,6 +21,18 @@ const (
 	varsFile      = "efivars.fd"
 )
 
+const (
+	// board is Q35 without what no image of ours looks at, and for which kernels load modules all the same: the SATA
+	// controller (libata and SCSI), the SMBus (I2C), and the HPET, which is never the best clock.
+	board = "q35,sata=off,smbus=off,hpet=off"
+	// tcgEngine has a thread for each virtual processor. Of translated code it keeps 512 MiB and not the 1 GiB that is
+	// the default: a boot takes no longer by that, and the machine a third of a GiB less.
+	tcgEngine = "tcg,thread=multi,tb-size=512"
+	// tcgCPU has all that TCG knows but five levels of page tables, which make every miss of the TLB dearer, and nested
+	// virtualization, for which the guest would load KVM.
+	tcgCPU = "max,la57=off,svm=off"
+)
+
 // args returns QEMU's arguments for the machine that is powered on at that time. It reads and writes nothing: dir is
 // where Start puts the files that the arguments name.
 func (c Config) args(h Host, dir string, now time.Time) []string {
@@ -31,14 +43,14 @@ func (c Config) args(h Host, dir string, now time.Time) []string {
 			accel = KVM
 		}
 	}
-	cpu := "max"
-	if accel == KVM {
-		cpu = "host"
+	engine, cpu := string(KVM), "host"
+	if accel == TCG {
+		engine, cpu = tcgEngine, tcgCPU
 	}
 	a := []string{
 		"-name", option(c.Name),
 		"-nodefaults", "-no-user-config", "-display", "none",
-		"-machine", "q35", "-accel", string(accel), "-cpu", cpu,
+		"-machine", board, "-accel", engine, "-cpu", cpu,
 		"-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
 	}
 	if !c.Reboots {

@@ -165,7 +165,9 @@ func TestReboots(t *testing.T) {
 
 func TestShellAndPause(t *testing.T) {
 	m := power(t, Config{Disks: []Disk{{Path: writeDisk(t, bootSector("here\n", echoes))}}})
-	said(t, m, "here", 1)
+	if err := m.Await(t.Context(), time.Minute, func() bool { return m.Channel().Contains("here\n") }); err != nil {
+		t.Fatal(err)
+	}
 	talk, err := m.Shell()
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +180,7 @@ func TestShellAndPause(t *testing.T) {
 		if _, err := io.WriteString(talk, "hello\n"); err != nil {
 			t.Fatal(err)
 		}
-		if line, err := lines.ReadString('\n'); err != nil || !strings.HasSuffix(line, "hello\n") {
+		if line, err := lines.ReadString('\n'); err != nil || line != "hello\n" {
 			t.Fatalf("got %q, %v", line, err)
 		}
 		if err := m.Pause(t.Context()); err != nil {
