@@ -79,8 +79,14 @@ func each(code string, own map[string]string) map[string]string {
 	return want
 }
 
-// TestWhoCalls holds every service's answer to calls of somebody, nobody, and those who are no longer anybody.
-func TestWhoCalls(t *testing.T) {
+// people is a region with credentials of several kinds, and a check of what each service answers to them.
+type people struct {
+	url                                                 string
+	admin, master, short, nobody, stranger, bare, guess awsfake.Credentials
+}
+
+func newPeople(t *testing.T) people {
+	t.Helper()
 	clock := awsfake.NewVirtualClock(start)
 	a := awsfake.New(awsfake.Options{Clock: clock, Rates: unlimited})
 	server := httptest.NewServer(a.Handler())
@@ -88,20 +94,9 @@ func TestWhoCalls(t *testing.T) {
 	if _, err := a.SSM().Put(awsfake.Parameter{Name: "/demo/token", Value: "x", Type: awsfake.ParameterSecure}, false); err != nil {
 		t.Fatal(err)
 	}
-	stranger := awsfake.Credentials{AccessKey: "AKIDEXAMPLE", Secret: "secret"}
-	check := func(name string, c aws.Config, want map[string]string) {
-		t.Helper()
-		got := map[string]string{}
-		for service, err := range calls(t.Context(), c) {
-			got[service] = codeOf(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-	check("an open account", config(server.URL, stranger, nil), each("ok", nil))
-
-	admin := a.AddUser("admin", awsfake.Administrator())
+	p := people{url: server.URL, stranger: awsfake.Credentials{AccessKey: "AKIDEXAMPLE", Secret: "secret"}}
+	p.check(t, "an open account", p.stranger, nil, each("ok", nil))
+	p.admin = a.AddUser("admin", awsfake.Administrator())
 	a.AddRole("masters", awsfake.Administrator())
 	a.AddRole("nobody")
 	issue := func(role string, ttl time.Duration) awsfake.Credentials {
@@ -112,45 +107,73 @@ func TestWhoCalls(t *testing.T) {
 		}
 		return c
 	}
-	master, short, nobody := issue("masters", time.Hour), issue("masters", time.Minute), issue("nobody", time.Hour)
+	p.master, p.short, p.nobody = issue("masters", time.Hour), issue("masters", time.Minute), issue("nobody", time.Hour)
 	clock.Advance(time.Minute)
-	without := master
-	without.Token = ""
-	guess := master
-	guess.Secret = "guess"
-	unknown := each("InvalidClientTokenId", map[string]string{"ec2": "AuthFailure", "sqs": "UnrecognizedClientException", "ssm": "UnrecognizedClientException"})
-	forged := each("SignatureDoesNotMatch", map[string]string{"ec2": "AuthFailure", "sqs": "InvalidSignatureException", "ssm": "InvalidSignatureException"})
-	check("the user", config(server.URL, admin, nil), each("ok", nil))
-	check("the role", config(server.URL, master, nil), each("ok", nil))
-	check("a stranger", config(server.URL, stranger, nil), unknown)
-	check("the role without its token", config(server.URL, without, nil), unknown)
-	check("a wrong secret", config(server.URL, guess, nil), forged)
-	check("a session that has ended", config(server.URL, short, nil),
-		each("ExpiredToken", map[string]string{"ec2": "RequestExpired", "sqs": "ExpiredTokenException", "ssm": "ExpiredTokenException"}))
-	check("who may do nothing", config(server.URL, nobody, nil),
-		each("AccessDenied", map[string]string{"ec2": "UnauthorizedOperation", "sqs": "AccessDeniedException", "ssm": "AccessDeniedException", "sts": "ok"}))
-	check("another header", config(server.URL, master, func(r *http.Request) { r.Header.Set("X-Amz-Meta", "x") }), forged)
-	check("another host", config(server.URL, master, func(r *http.Request) { r.Host = "else.example" }), forged)
-	check("another date", config(server.URL, master, func(r *http.Request) { r.Header.Set("X-Amz-Date", "20260301T000000Z") }), forged)
-	check("another path", config(server.URL, master, func(r *http.Request) { r.URL.RawQuery = "Marker=x" }), forged)
-	check("another body", config(server.URL, master, func(r *http.Request) {
-		body := []byte(" ")
-		if r.Body != nil {
-			signed, _ := io.ReadAll(r.Body)
-			body = append(signed, body...)
-		}
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	}), forged)
+	p.bare, p.guess = p.master, p.master
+	p.bare.Token, p.guess.Secret = "", "guess"
+	return p
+}
 
-	out, err := sts.NewFromConfig(config(server.URL, master, nil)).GetCallerIdentity(t.Context(), &sts.GetCallerIdentityInput{})
+func (p people) check(t *testing.T, name string, c awsfake.Credentials, edit func(*http.Request), want map[string]string) {
+	t.Helper()
+	got := map[string]string{}
+	for service, err := range calls(t.Context(), config(p.url, c, edit)) {
+		got[service] = codeOf(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// forged is what the services answer to a signature that is not right.
+func forged() map[string]string {
+	return each("SignatureDoesNotMatch", map[string]string{"ec2": "AuthFailure", "sqs": "InvalidSignatureException", "ssm": "InvalidSignatureException"})
+}
+
+// TestWhoCalls holds every service's answer to calls of somebody, nobody, and those who are no longer anybody.
+func TestWhoCalls(t *testing.T) {
+	p := newPeople(t)
+	unknown := each("InvalidClientTokenId", map[string]string{"ec2": "AuthFailure", "sqs": "UnrecognizedClientException", "ssm": "UnrecognizedClientException"})
+	p.check(t, "the user", p.admin, nil, each("ok", nil))
+	p.check(t, "the role", p.master, nil, each("ok", nil))
+	p.check(t, "a stranger", p.stranger, nil, unknown)
+	p.check(t, "the role without its token", p.bare, nil, unknown)
+	p.check(t, "a wrong secret", p.guess, nil, forged())
+	p.check(t, "a session that has ended", p.short, nil,
+		each("ExpiredToken", map[string]string{"ec2": "RequestExpired", "sqs": "ExpiredTokenException", "ssm": "ExpiredTokenException"}))
+	p.check(t, "who may do nothing", p.nobody, nil,
+		each("AccessDenied", map[string]string{"ec2": "UnauthorizedOperation", "sqs": "AccessDeniedException", "ssm": "AccessDeniedException", "sts": "ok"}))
+
+	out, err := sts.NewFromConfig(config(p.url, p.master, nil)).GetCallerIdentity(t.Context(), &sts.GetCallerIdentityInput{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if *out.Arn != "arn:aws:sts::123456789012:assumed-role/masters/i-0123456789abcdef0" || *out.Account != "123456789012" || !strings.HasSuffix(*out.UserId, ":i-0123456789abcdef0") {
 		t.Errorf("the role is %s, %s", *out.Arn, *out.UserId)
 	}
-	_, err = ssm.NewFromConfig(config(server.URL, nobody, nil)).GetParameter(t.Context(), &ssm.GetParameterInput{Name: aws.String("/demo/token")})
+	_, err = ssm.NewFromConfig(config(p.url, p.nobody, nil)).GetParameter(t.Context(), &ssm.GetParameterInput{Name: aws.String("/demo/token")})
 	wantRefusal(t, err, "AccessDeniedException", "User: arn:aws:sts::123456789012:assumed-role/nobody/i-0123456789abcdef0 is not authorized to perform: ssm:GetParameter on resource: arn:aws:ssm:us-west-2:123456789012:parameter/demo/token because no identity-based policy allows the ssm:GetParameter action")
+}
+
+// TestTamperedCalls changes each part of a request that its signature covers.
+func TestTamperedCalls(t *testing.T) {
+	p := newPeople(t)
+	for name, edit := range map[string]func(*http.Request){
+		"another header": func(r *http.Request) { r.Header.Set("X-Amz-Meta", "x") },
+		"another host":   func(r *http.Request) { r.Host = "else.example" },
+		"another date":   func(r *http.Request) { r.Header.Set("X-Amz-Date", "20260301T000000Z") },
+		"another query":  func(r *http.Request) { r.URL.RawQuery = "Marker=x" },
+		"another body": func(r *http.Request) {
+			body := []byte(" ")
+			if r.Body != nil {
+				signed, _ := io.ReadAll(r.Body)
+				body = append(signed, body...)
+			}
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		},
+	} {
+		p.check(t, name, p.master, edit, forged())
+	}
 }
 
 // TestIssueRefuses is what a metadata service must not get.
