@@ -57,7 +57,9 @@ func prepare(commands []*cli.Command) {
 			prepare(c.Subcommands)
 			continue
 		}
-		c.Before = refuseLateFlags
+		if !c.SkipFlagParsing {
+			c.Before = refuseLateFlags
+		}
 	}
 }
 

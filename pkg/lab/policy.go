@@ -1,11 +1,13 @@
 package lab
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
 )
 
 // functionPolicy is the function's, as lambda/template.yaml has it.
@@ -29,31 +31,23 @@ func (r *region) functionPolicy() awsfake.Policy {
 	}
 }
 
-// machinePolicy is the instance role's of a group: the store's objects that its roles need, and the word that the
-// machine works. Masters also look at the instances, whose certificate requests they approve.
-func (r *region) machinePolicy(g Group) awsfake.Policy {
-	access := pki.AccessOfAll(g.Roles)
-	p := awsfake.Policy{
-		{Actions: []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"}, Resources: []string{"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/" + g.Name}},
-		{Actions: []string{"ssm:GetParameter", "ssm:GetParameters"}, Resources: r.parameters(access.Read)},
+// machinePolicies are the instance role's of a group: the store's objects that its roles need, as pkg/store writes them
+// for AWS, and the word that the machine works. Masters also look at the instances whose certificates they approve.
+func (r *region) machinePolicies(g Group) ([]awsfake.Policy, error) {
+	document, err := store.Policy(store.Location{Kind: store.KindSSM, Root: r.plan.Store}, pki.AccessOfAll(g.Roles))
+	if err != nil {
+		return nil, err
 	}
-	if len(access.Write) > 0 {
-		p = append(p, awsfake.Statement{Actions: []string{"ssm:PutParameter"}, Resources: r.parameters(access.Write)})
+	secrets, err := awsfake.ParsePolicy(document)
+	if err != nil {
+		return nil, fmt.Errorf("reading the policy of group %s: %w", g.Name, err)
 	}
+	own := awsfake.Policy{{
+		Actions:   []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"},
+		Resources: []string{"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/" + g.Name},
+	}}
 	if g.Roles.Has(role.Masters) {
-		p = append(p, awsfake.Statement{Actions: []string{"ec2:DescribeInstances", "autoscaling:DescribeAutoScalingInstances"}, Resources: []string{"*"}})
+		own = append(own, awsfake.Statement{Actions: []string{"ec2:DescribeInstances", "autoscaling:DescribeAutoScalingInstances"}, Resources: []string{"*"}})
 	}
-	return p
-}
-
-// parameters are the ARNs of objects of the store; one that ends in "/" stands for all below it.
-func (r *region) parameters(objects []string) []string {
-	arns := make([]string, 0, len(objects))
-	for _, object := range objects {
-		if strings.HasSuffix(object, "/") {
-			object += "*"
-		}
-		arns = append(arns, "arn:aws:ssm:"+regionName+":"+accountID+":parameter"+r.plan.Store+"/"+object)
-	}
-	return arns
+	return []awsfake.Policy{secrets, own}, nil
 }

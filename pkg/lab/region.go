@@ -183,7 +183,11 @@ func (r *region) makeGroups(ca []byte) error {
 		if err != nil {
 			return fmt.Errorf("writing the user data of group %s: %w", g.Name, err)
 		}
-		r.account.AddRole(r.roleOf(g), r.machinePolicy(g))
+		policies, err := r.machinePolicies(g)
+		if err != nil {
+			return err
+		}
+		r.account.AddRole(r.roleOf(g), policies...)
 		err = groups.Create(awsfake.Group{
 			Name: g.Name, Max: max(g.Size, 1) * 2, Tags: g.tags(r.plan.Cluster), Zones: []string{zoneName}, Image: imageID, Type: machineType,
 			Role: r.roleOf(g), UserData: string(userData),
