@@ -152,10 +152,12 @@ func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
 		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: machineType, Serial: "ec2" + l.ID[len(l.ID)-9:]},
 		Network: qemu.Network{Kind: qemu.Stream, MAC: port.Machine().MAC.String(), Socket: port.Socket()},
 		Credentials: map[string][]byte{
-			"hardtack.aws-endpoint":                 []byte("http://" + m.awsAddress().String()),
-			"journal.forward_to_socket":             fmt.Appendf(nil, "%s:%d", m.network.Gateway(), journalPort),
-			"systemd.extra-unit." + shellUnit:       []byte(shellService),
-			"systemd.unit-dropin.multi-user.target": []byte("[Unit]\nWants=" + shellUnit + "\n"),
+			"hardtack.aws-endpoint": []byte("http://" + m.awsAddress().String()),
+			// journald's unit lets it reach no address, and a connection that is never answered would hold it up.
+			"systemd.unit-dropin.systemd-journald.service": []byte("[Service]\nIPAddressAllow=" + m.network.Gateway().String() + "\n"),
+			"journal.forward_to_socket":                    fmt.Appendf(nil, "%s:%d", m.network.Gateway(), journalPort),
+			"systemd.extra-unit." + shellUnit:              []byte(shellService),
+			"systemd.unit-dropin.multi-user.target":        []byte("[Unit]\nWants=" + shellUnit + "\n"),
 		},
 	}
 }
