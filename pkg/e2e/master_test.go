@@ -1,0 +1,346 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
+	"github.com/hardtack/packer-plugin-hardtack/units"
+)
+
+// master is a control plane in namespaces of its own: the daemons of the units, with the flags of the units, on the
+// files that the agent mints. Its /run is a tmpfs, and its /etc is the image's over this computer's.
+type master struct {
+	dir     string
+	store   store.Store
+	config  machine.Config
+	daemons map[string]*exec.Cmd
+	logs    map[string]*output
+}
+
+// The addresses of the master: the second is not loopback's.
+const (
+	masterAPI     = "127.0.0.1:443"
+	masterAddress = "10.77.0.11"
+	probeSecret   = "hardtack-and-salt-pork"
+)
+
+// install puts programs of the lock, from the cache or built, into a directory.
+func install(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	const file = "kubernetes-1.36.lock.yaml"
+	data, err := fs.ReadFile(images.FS, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, problems := component.Parse(file, data)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	fetcher, err := fetch.New(fetch.Options{Assets: images.FS, Source: fetch.Modules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		c, _ := lock.Component(name)
+		result, err := fetcher.Get(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range result.Entries {
+			if err := installEntry(dir, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// bin is where the image has programs.
+const bin = "usr/bin"
+
+func installEntry(dir string, e rootfs.Entry) error {
+	to := filepath.Join(dir, e.Path)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil || e.Mode.IsDir() {
+		return err
+	}
+	if e.Link != "" {
+		return os.Symlink(e.Link, to)
+	}
+	content, err := e.Open()
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err == nil {
+		_, err = io.Copy(file, content)
+		err = errors.Join(err, file.Close())
+	}
+	return errors.Join(err, content.Close())
+}
+
+func buildAgent(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, bin, "hardtack-agent"), "../../cmd/hardtack-agent")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the agent: %v\n%s", err, out)
+	}
+}
+
+// inMaster runs the test again in namespaces of its own, and tells whether this is that run.
+func inMaster(t *testing.T, dir string) bool {
+	t.Helper()
+	const inside = "HARDTACK_E2E_MASTER"
+	if os.Getenv(inside) == "" {
+		cmd := exec.CommandContext(interrupted, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", os.Args[0],
+			"-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=10m")
+		cmd.Env = append(os.Environ(), inside+"=1")
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		if err != nil {
+			t.Errorf("in its own namespaces: %v", err)
+		}
+		return false
+	}
+	etc, err := filepath.Abs(filepath.Join(root, "images", "rootfs", "etc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf(`ip link set lo up
+ip address add %s/32 dev lo
+ip route add default dev lo
+mkdir %[2]s/upper %[2]s/work
+mount -t overlay overlay -o lowerdir=%[3]s:/etc,upperdir=%[2]s/upper,workdir=%[2]s/work /etc
+mount -t tmpfs tmpfs /run
+mkdir -p /etc/hardtack /etc/sysconfig`, masterAddress, dir, etc)
+	if out, err := exec.CommandContext(t.Context(), "sh", "-ec", script).CombinedOutput(); err != nil {
+		t.Fatalf("preparing the namespaces: %v\n%s", err, out)
+	}
+	return true
+}
+
+// newMaster makes the cluster's store, what user data would bring, and the machine's certificates as they were minted
+// five days ago: good for two more days, and due.
+func newMaster(t *testing.T, dir string) *master {
+	t.Helper()
+	m := &master{dir: dir, store: store.NewDir("/etc/hardtack/store"), daemons: map[string]*exec.Cmd{}, logs: map[string]*output{}}
+	if _, err := authority.Create(t.Context(), m.store, "demo", time.Now().Add(-6*24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := m.store.Get(t.Context(), pki.PublicKubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.config = machine.Config{
+		APIVersion: machine.APIVersion, Kind: machine.Kind, Cluster: "demo", Group: "masters", ConfigHash: strings.Repeat("0", 64),
+		Store: m.store.String(), API: machine.API{Port: 443},
+		Network: machine.Network{ServiceCIDR: "10.96.0.0/16", PodCIDR: "10.244.0.0/16", DNSAddress: "10.96.0.10", DNSDomain: "cluster.local"},
+	}
+	config, err := m.config.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{certs.AuthorityPath: ca, machine.Path: config}
+	for _, r := range role.All() {
+		files[r.File()] = []byte("CLUSTER_NAME=demo\n")
+	}
+	hosts, err := os.ReadFile("/etc/hosts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["/etc/hosts"] = append(hosts, []byte("\n"+masterAddress+" masters.demo.k8s\n")...)
+	for name, content := range files {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = certs.Mint(t.Context(), certs.MintOptions{
+		Roles: role.NewSet(role.Masters, role.Etcd), Config: m.config, Store: m.store,
+		Host: func() (certs.Host, error) {
+			return certs.Host{Name: "master", Addresses: []netip.Addr{netip.MustParseAddr(masterAddress)}}, nil
+		},
+		Now: func() time.Time { return time.Now().Add(-5 * 24 * time.Hour) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// start starts the daemons of the units, and waits until the API server answers.
+func (m *master) start(t *testing.T) {
+	t.Helper()
+	m.daemon(t, "etcd")
+	m.daemon(t, "kube-apiserver")
+	t.Cleanup(func() {
+		for name, log := range m.logs {
+			if t.Failed() {
+				t.Logf("%s:\n%s", name, tail(log.String(), 25))
+			}
+		}
+	})
+	if pending := eventually(2*time.Minute, func() []string {
+		code, err := m.anonymously(t, "/readyz")
+		if err != nil || code != http.StatusOK {
+			return []string{fmt.Sprintf("/readyz: %d, %v", code, err)}
+		}
+		return nil
+	}); len(pending) > 0 {
+		t.Fatalf("the API server does not become ready: %v", pending)
+	}
+	m.daemon(t, "kube-controller-manager") // which gives up without an API server, and systemd starts it again
+	m.daemon(t, "kube-scheduler")
+}
+
+// daemon starts what a unit's ExecStart= says, with the settings of the files that the unit names.
+func (m *master) daemon(t *testing.T, name string) {
+	t.Helper()
+	us, problems := unit.Load(units.FS)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	u := us[slices.IndexFunc(us, func(u unit.Unit) bool { return u.Name == name+".service" })]
+	settings := map[string]string{"ETCD_DATA_DIR": filepath.Join(m.dir, "data")}
+	var env []string
+	for _, o := range u.Values("Service", "EnvironmentFile") {
+		data, err := os.ReadFile(strings.TrimPrefix(o.Value, "-"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+			if ok && !strings.HasPrefix(key, "#") && settings[key] == "" {
+				settings[key] = value
+			}
+		}
+	}
+	for key, value := range settings {
+		env = append(env, key+"="+value)
+	}
+	var words []string
+	for word := range strings.FieldsSeq(u.Value("Service", "ExecStart").Value) {
+		if key, ok := strings.CutPrefix(word, "$"); ok && !strings.HasPrefix(key, "{") {
+			words = append(words, strings.Fields(settings[key])...)
+			continue
+		}
+		words = append(words, os.Expand(word, func(key string) string { return settings[key] }))
+	}
+	log := &output{}
+	cmd := exec.CommandContext(interrupted, filepath.Join(m.dir, words[0]), words[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.daemons[name], m.logs[name] = cmd, log
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+// pool is what a machine trusts: the authority of its user data.
+func pool(t *testing.T, file string) *x509.CertPool {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := x509.NewCertPool()
+	if !p.AppendCertsFromPEM(data) {
+		t.Fatalf("%s has no certificate", file)
+	}
+	return p
+}
+
+// anonymously asks the API server without any certificate.
+func (m *master) anonymously(t *testing.T, path string) (int, error) {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool(t, certs.AuthorityPath), MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://masters.demo.k8s"+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return 0, err
+	}
+	return answer.StatusCode, answer.Body.Close()
+}
+
+// run runs one of the installed programs, and returns what it says.
+func (m *master) run(t *testing.T, program string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, filepath.Join(m.dir, bin, program), args...).CombinedOutput()
+	return string(out), err
+}
+
+// etcdctl asks etcd with the certificate of a bundle; "" is none.
+func (m *master) etcdctl(t *testing.T, bundle, name string, args ...string) (string, error) {
+	t.Helper()
+	base := []string{"--endpoints=https://127.0.0.1:2379", "--cacert=/run/hardtack/pki/etcd/ca.crt", "--command-timeout=5s"}
+	if bundle != "" {
+		base = append(base, "--cert="+filepath.Join(pki.Dir, bundle, name+".crt"), "--key="+filepath.Join(pki.Dir, bundle, name+".key"))
+	}
+	return m.run(t, "etcdctl", append(base, args...)...)
+}
+
+// kubectl runs kubectl with a kubeconfig of the operator's.
+func (m *master) kubectl(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	file := filepath.Join(m.dir, "admin.kubeconfig")
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		crt, crtErr := m.store.Get(t.Context(), pki.KubernetesCA+pki.Crt)
+		key, keyErr := m.store.Get(t.Context(), pki.KubernetesCA+pki.Key)
+		ca, err := pki.ParseAuthority(crt, key)
+		if err := errors.Join(crtErr, keyErr, err); err != nil {
+			t.Fatal(err)
+		}
+		data, err := pki.AdminKubeconfig(ca, "https://masters.demo.k8s", time.Hour, time.Now())
+		if err == nil {
+			err = os.WriteFile(file, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m.run(t, "kubectl", append([]string{"--kubeconfig=" + file}, args...)...)
+}
+
+func (m *master) mustKubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := m.kubectl(t, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
