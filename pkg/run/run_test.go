@@ -101,3 +101,19 @@ func alive(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
+
+func TestStartedTellsTheProcess(t *testing.T) {
+	var out bytes.Buffer
+	told := 0
+	err := run.Run(t.Context(), run.Command{Name: "sh", Args: []string{"-c", "echo $$"}, Stdout: &out, Started: func(pid int) { told = pid }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(out.String()); got != strconv.Itoa(told) {
+		t.Errorf("told %d, the process says %s", told, got)
+	}
+	told = 0
+	if err := run.Run(t.Context(), run.Command{Name: "no-such-program", Started: func(pid int) { told = pid }}); err == nil || told != 0 {
+		t.Errorf("a program that is missing: %v, told %d", err, told)
+	}
+}
