@@ -166,9 +166,12 @@ func (l layering) overlay(field string, into, layer, defaults map[string]any) {
 
 // below is the map under a key; what stands there and is none is replaced.
 func (l layering) below(at string, into map[string]any, key string) map[string]any {
-	deep, ok := into[key].(map[string]any)
+	old, had := into[key]
+	deep, ok := old.(map[string]any)
 	if !ok || len(deep) == 0 {
-		l.forget(at)
+		if had {
+			l.forget(at)
+		}
 		deep = map[string]any{}
 		into[key] = deep
 	}
@@ -176,10 +179,13 @@ func (l layering) below(at string, into map[string]any, key string) map[string]a
 }
 
 func (l layering) set(at string, into map[string]any, key string, value any, o Origin) {
-	if old, had := into[key]; had && reflect.DeepEqual(old, value) {
+	old, had := into[key]
+	if had && reflect.DeepEqual(old, value) {
 		return
 	}
-	l.forget(at)
+	if had {
+		l.forget(at)
+	}
 	into[key] = value
 	l.origins[at] = o
 }
