@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
@@ -189,6 +190,7 @@ func awsConfig(ctx context.Context, more ...func(*config.LoadOptions) error) (aw
 	if conf.Region == "" {
 		return conf, errors.New("reading the AWS configuration: no region is set (export AWS_REGION)")
 	}
+	conf.HTTPClient = awshttp.Client(conf.HTTPClient)
 	return conf, nil
 }
 
