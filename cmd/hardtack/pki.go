@@ -15,6 +15,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
 )
 
@@ -31,6 +32,9 @@ func pkiCommand() *cli.Command {
 				Flags: append(storeFlags(), jsonFlag()), Action: pkiVerify},
 			{Name: "ca", Usage: "print the certificate that every machine trusts",
 				Flags: storeFlags(), Action: pkiCA},
+			{Name: "policy", Usage: "print the IAM policy of the instance role of machines with these roles",
+				Flags:  append(storeFlags(), &cli.StringFlag{Name: "role", Usage: "the machines' roles: masters+etcd"}),
+				Action: pkiPolicy},
 			{Name: "kubeconfig", Usage: "print an administrator's kubeconfig; whoever has it may do everything until it expires",
 				Flags: append(storeFlags(),
 					&cli.StringFlag{Name: "server", Usage: "the API server's `URL` (default: https://masters.<cluster>.k8s)"},
@@ -42,7 +46,7 @@ func pkiCommand() *cli.Command {
 
 func storeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "cluster", Required: true, Usage: "the cluster's `NAME`"},
+		&cli.StringFlag{Name: "cluster", Usage: "the cluster's `NAME`"},
 		&cli.StringFlag{Name: "store", Usage: "`LOCATION`: ssm:/path or dir:PATH (default: ssm:/hardtack/<cluster>)"},
 		&cli.StringFlag{Name: "endpoint", Usage: "an `URL` that stands in for AWS"},
 	}
@@ -53,26 +57,34 @@ var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // openStore opens the store that the flags name. A relative directory is taken from where the command runs.
 func openStore(c *cli.Context) (store.Store, error) {
-	if err := noArguments(c); err != nil {
+	location, err := storeLocation(c)
+	if err != nil {
 		return nil, err
+	}
+	return store.Open(c.Context, location, store.Options{Endpoint: c.String("endpoint"), Attempts: 10})
+}
+
+func storeLocation(c *cli.Context) (store.Location, error) {
+	if err := noArguments(c); err != nil {
+		return store.Location{}, err
 	}
 	cluster := c.String("cluster")
 	if !label.MatchString(cluster) {
-		return nil, usagef("--cluster %q: not a DNS label (a to z, 0 to 9 and -, at most 63)", cluster)
+		return store.Location{}, usagef("--cluster %q: not a DNS label (a to z, 0 to 9 and -, at most 63)", cluster)
 	}
 	text := cmp.Or(c.String("store"), store.KindSSM+":/hardtack/"+cluster)
 	if dir, ok := strings.CutPrefix(text, store.KindDir+":"); ok && dir != "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
-			return nil, fmt.Errorf("--store %s: %w", text, err)
+			return store.Location{}, fmt.Errorf("--store %s: %w", text, err)
 		}
 		text = store.KindDir + ":" + abs
 	}
 	location, err := store.ParseLocation(text)
 	if err != nil {
-		return nil, usagef("--store: %w", err)
+		return store.Location{}, usagef("--store: %w", err)
 	}
-	return store.Open(c.Context, location, store.Options{Endpoint: c.String("endpoint"), Attempts: 10})
+	return location, nil
 }
 
 func pkiCreate(c *cli.Context) error {
@@ -124,7 +136,8 @@ func pkiShow(c *cli.Context) error {
 }
 
 func printItems(out io.Writer, found inspected) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\n\nOBJECT\tKIND\tSUBJECT\tEXPIRES\tSHA-256\n", found.Store)
 	for _, i := range found.Items {
 		expires := ""
@@ -135,6 +148,12 @@ func printItems(out io.Writer, found inspected) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for line := range strings.Lines(table.String()) {
+		// Empty cells at the end of a row have become blanks.
+		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
 	}
 	return printProblems(out, found)
 }
@@ -186,6 +205,23 @@ func pkiCA(c *cli.Context) error {
 		return fmt.Errorf("%s: %w", pki.PublicKubernetes, err)
 	}
 	_, err = c.App.Writer.Write(data)
+	return err
+}
+
+func pkiPolicy(c *cli.Context) error {
+	location, err := storeLocation(c)
+	if err != nil {
+		return err
+	}
+	roles, err := role.ParseSet(c.String("role"))
+	if err != nil || len(roles) == 0 {
+		return usagef("--role %q: name roles as hardtack roles does: masters+etcd", c.String("role"))
+	}
+	policy, err := store.Policy(location, pki.AccessOfAll(roles))
+	if err != nil {
+		return err
+	}
+	_, err = c.App.Writer.Write(policy)
 	return err
 }
 
