@@ -218,6 +218,7 @@ func TestConfigRefuses(t *testing.T) {
 		"too small":  {Config{Subnet: netip.MustParsePrefix("10.1.0.0/29")}, "at least 16"},
 		"an address": {Config{Subnet: netip.MustParsePrefix("10.1.0.5/24")}, "is not an IPv4 network"},
 		"MTU":        {Config{MTU: 70000}, "MTU 70000"},
+		"directory":  {Config{Dir: "/" + strings.Repeat("x", 100)}, "a shorter directory"},
 		"domain":     {Config{Domain: "a..b"}, "not a DNS name"},
 	}
 	for name, c := range cases {

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 	// maxMTU keeps a frame below the 68 KiB that QEMU takes from a stream.
 	maxMTU = 65535 - header.EthernetMinimumSize
 )
+
+// maxSocketPath is sockaddr_un's, in bytes.
+const maxSocketPath = 107
 
 // Config is one network. The zero value is a usable default.
 type Config struct {
@@ -109,6 +113,9 @@ func New(ctx context.Context, c Config) (*Network, error) {
 			return nil, fmt.Errorf("making the network's directory: %w", err)
 		}
 		n.config.Dir, n.tmp = dir, dir
+	}
+	if longest := filepath.Join(n.config.Dir, "255.255.255.255.sock"); len(longest) > maxSocketPath {
+		return nil, errors.Join(fmt.Errorf("sockets in %s would have names of more than %d bytes (name a shorter directory by TMPDIR)", n.config.Dir, maxSocketPath), n.removeDir())
 	}
 	g, err := newGateway(ctx, n)
 	if err != nil {
