@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -24,6 +25,7 @@ func labCommand() *cli.Command {
 			labShellCommand(),
 			labLogsCommand(),
 			labKillCommand(),
+			labScaleCommand(),
 			labPlotCommand(),
 			labDaemonCommand(),
 		},
@@ -168,6 +170,22 @@ func labKillCommand() *cli.Command {
 			}
 			_, err := fmt.Fprintf(c.App.Writer, "%s of group %s has no power any more\n", m.ID, m.Group)
 			return err
+		}),
+	}
+}
+
+func labScaleCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "scale",
+		Usage:     "change how many machines a group keeps",
+		ArgsUsage: "GROUP SIZE",
+		Flags:     labFlags(),
+		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
+			size, err := strconv.Atoi(c.Args().Get(1))
+			if c.NArg() != 2 || err != nil {
+				return usagef("a group and a number are expected (see %s --help)", name(c))
+			}
+			return client.Scale(c.Context, c.Args().First(), size)
 		}),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -42,6 +43,11 @@ func (c *Client) Next(ctx context.Context, revision uint64) (Status, error) {
 // Kill pulls a machine's plug, and returns when its process is gone.
 func (c *Client) Kill(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, "/v1/machines/"+id+"/kill", &struct{}{})
+}
+
+// Scale changes how many machines a group keeps.
+func (c *Client) Scale(ctx context.Context, group string, size int) error {
+	return c.call(ctx, http.MethodPost, "/v1/groups/"+url.PathEscape(group)+"/size/"+strconv.Itoa(size), &struct{}{})
 }
 
 // Kubeconfig is a fresh one, with a certificate of its own.

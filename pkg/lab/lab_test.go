@@ -267,6 +267,9 @@ func TestDaemonEndsEarly(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no flour left") {
 		t.Errorf("got %v", err)
 	}
+	if _, err := os.Stat(home.path(temporaryFile)); err == nil {
+		t.Error("its temporary directory is left")
+	}
 }
 
 // TestForeignProcess leaves a process alone that has got the number of one that was recorded.
@@ -283,5 +286,24 @@ func TestForeignProcess(t *testing.T) {
 	}
 	if err := other.kill(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A group without machines gets them when its size changes, and loses them again, out of DNS first.
+func TestScale(t *testing.T) {
+	t.Parallel()
+	plan := testPlan()
+	plan.Groups[0].Size, plan.Groups[1].Size = 0, 1
+	_, c := up(t, plan)
+	until(t, c, "the minion serves", inService("minions", 1))
+	if err := c.Scale(t.Context(), "masters", 1); err != nil {
+		t.Fatal(err)
+	}
+	s := until(t, c, "the master serves", inService("masters", 1))
+	if len(s.Groups) != 2 || s.Groups[0].Desired != 1 {
+		t.Errorf("groups %+v", s.Groups)
+	}
+	if err := c.Scale(t.Context(), "nobody", 1); err == nil || !strings.Contains(err.Error(), "nobody not found") {
+		t.Errorf("scaling a group that there is not: %v", err)
 	}
 }

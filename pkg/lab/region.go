@@ -48,6 +48,8 @@ const (
 	// how long a boot takes depends on this computer. What does not come up is seen in its console.
 	launchTime = 2 * time.Hour
 	transition = "autoscaling:EC2_INSTANCE_"
+	// maxSize is more machines than the lab's network has addresses.
+	maxSize = 256
 	// functionLife is longer than any lab is up: Lambda hands a function new credentials with every new environment,
 	// and here there is one for as long as the daemon lives.
 	functionLife = 10 * 365 * 24 * time.Hour
@@ -189,7 +191,7 @@ func (r *region) makeGroups(ca []byte) error {
 		}
 		r.account.AddRole(r.roleOf(g), policies...)
 		err = groups.Create(awsfake.Group{
-			Name: g.Name, Max: max(g.Size, 1) * 2, Tags: g.tags(r.plan.Cluster), Zones: []string{zoneName}, Image: imageID, Type: machineType,
+			Name: g.Name, Max: maxSize, Tags: g.tags(r.plan.Cluster), Zones: []string{zoneName}, Image: imageID, Type: machineType,
 			Role: r.roleOf(g), UserData: string(userData),
 		})
 		if err != nil {

@@ -21,6 +21,7 @@ func (d *Daemon) serve() (*wire, error) {
 	mux.HandleFunc("POST /v1/down", d.postDown)
 	mux.HandleFunc("POST /v1/machines/{id}/kill", d.postKill)
 	mux.HandleFunc("POST /v1/machines/{id}/shell", d.postShell)
+	mux.HandleFunc("POST /v1/groups/{name}/size/{size}", d.postSize)
 	mux.HandleFunc("GET /v1/kubeconfig", d.getKubeconfig)
 	return d.home.newWire(socketFile, mux)
 }
@@ -64,6 +65,21 @@ func (d *Daemon) postKill(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, err)
 		return
 	}
+	answer(w, struct{}{})
+}
+
+// postSize changes how many machines a group keeps.
+func (d *Daemon) postSize(w http.ResponseWriter, r *http.Request) {
+	size, err := strconv.Atoi(r.PathValue("size"))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	if err := d.region.account.AutoScaling().SetDesired(r.PathValue("name"), size); err != nil {
+		refuse(w, http.StatusConflict, err)
+		return
+	}
+	d.news()
 	answer(w, struct{}{})
 }
 

@@ -38,10 +38,18 @@ func (h Home) StartDaemon(ctx context.Context, command run.Command) error {
 	command.Env = append(command.Env, "TMPDIR="+temporary)
 	daemon, err := run.Detach(command, log)
 	if err != nil {
-		return err
+		return errors.Join(err, h.removeTemporary())
 	}
-	return h.answers(ctx, daemon)
+	err = h.answers(ctx, daemon)
+	if errors.Is(err, errEnded) {
+		_, clearing := h.Clear()
+		err = errors.Join(err, clearing)
+	}
+	return err
 }
+
+// errEnded is a daemon that was not to end.
+var errEnded = errors.New("the lab's daemon has ended")
 
 // answers waits until the daemon answers or has ended.
 func (h Home) answers(ctx context.Context, daemon run.Detached) error {
@@ -51,7 +59,7 @@ func (h Home) answers(ctx context.Context, daemon run.Detached) error {
 	for {
 		select {
 		case err := <-daemon.Ended:
-			return fmt.Errorf("the lab's daemon has ended (%w); its log %s ends with:\n%s", errors.Join(errors.New("it is not to end by itself"), err), h.Log(), h.lastWords())
+			return fmt.Errorf("%w (%v); its log %s ends with:\n%s", errEnded, err, h.Log(), h.lastWords())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:

@@ -20,7 +20,7 @@ type Status struct {
 	Revision uint64    `json:"revision"`
 	Since    time.Time `json:"since"`
 	Image    string    `json:"image"`
-	// Ready is true when every group has its size in service and every minion's Node is Ready.
+	// Ready is true when every group has its size in service, one at least has a size, and every minion's Node is Ready.
 	Ready    bool            `json:"ready"`
 	Groups   []GroupStatus   `json:"groups"`
 	Machines []MachineStatus `json:"machines"`
@@ -109,7 +109,8 @@ func (d *Daemon) status() Status {
 	}
 	instances := map[string]awsfake.Instance{}
 	for _, g := range d.plan.Groups {
-		gs := GroupStatus{Name: g.Name, Roles: g.Roles.String(), Desired: g.Size}
+		now, _ := d.region.account.AutoScaling().Group(g.Name) // one that is not made yet wants no machine
+		gs := GroupStatus{Name: g.Name, Roles: g.Roles.String(), Desired: now.Desired}
 		for _, i := range d.region.account.AutoScaling().Instances(g.Name) {
 			instances[i.ID] = i
 			if i.State == awsfake.StateInService {
@@ -127,17 +128,19 @@ func (d *Daemon) status() Status {
 
 // complete reports whether the cluster is as its specification says.
 func (s Status) complete() bool {
+	wanted := 0
 	for _, g := range s.Groups {
 		if g.InService != g.Desired {
 			return false
 		}
+		wanted += g.Desired
 	}
 	for _, m := range s.Machines {
 		if m.Lifecycle == awsfake.StateInService && m.NodeReady != nil && !*m.NodeReady {
 			return false
 		}
 	}
-	return true
+	return wanted > 0
 }
 
 func (g *guest) status(i awsfake.Instance, nodes []Node) MachineStatus {
