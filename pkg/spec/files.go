@@ -61,6 +61,10 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 			continue
 		}
 		value, differs := p.document.file()
+		if p.field == "kubelet" && untainted(g) && value[taintsField] == nil {
+			value, differs = maps.Clone(value), true
+			value[taintsField] = []any{}
+		}
 		if !differs {
 			continue
 		}
@@ -91,6 +95,15 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 		}
 	}
 	return files, nil
+}
+
+// taintsField is KubeletConfiguration's.
+const taintsField = "registerWithTaints"
+
+// untainted reports whether the group's machines are masters that take any pod. By itself the agent taints
+// a node that is a master, but for what kubelet.yaml says.
+func untainted(g Group) bool {
+	return g.Roles.Has(role.Masters) && g.Roles.Has(role.Minions) && len(g.Node.Taints) == 0
 }
 
 // roleFile is the content of one role file: the cluster's name, and every variable that is not what the

@@ -13,15 +13,15 @@ import (
 )
 
 // findings are all findings of a document, of both stages.
-func findings(t testing.TB, text string) problem.List {
-	t.Helper()
+func findings(tb testing.TB, text string) problem.List {
+	tb.Helper()
 	c, found := spec.Parse("cluster.yaml", []byte(text))
 	if found.Err() != nil {
-		assert.Assert(t, c == nil)
+		assert.Assert(tb, c == nil)
 		return found
 	}
-	done, more := c.Complete(readImage(t))
-	assert.Equal(t, done == nil, more.Err() != nil)
+	done, more := c.Complete(readImage(tb))
+	assert.Equal(tb, done == nil, more.Err() != nil)
 	return append(found, more...)
 }
 

@@ -18,41 +18,41 @@ import (
 // testCA stands for the public CA; what it says is nobody's matter here.
 const testCA = "-----BEGIN CERTIFICATE-----\nMIIBAA==\n-----END CERTIFICATE-----\n"
 
-func readImage(t testing.TB) *spec.Image {
-	t.Helper()
+func readImage(tb testing.TB) *spec.Image {
+	tb.Helper()
 	image, err := spec.ReadImage(units.FS, images.FS)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return image
 }
 
 // complete parses and completes a document that must be right.
-func complete(t testing.TB, text string) *spec.Complete {
-	t.Helper()
+func complete(tb testing.TB, text string) *spec.Complete {
+	tb.Helper()
 	c, problems := spec.Parse("cluster.yaml", []byte(text))
 	if err := problems.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	done, problems := c.Complete(readImage(t))
+	done, problems := c.Complete(readImage(tb))
 	if err := problems.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return done
 }
 
 // examples are the documents below testdata.
-func examples(t testing.TB) map[string]string {
-	t.Helper()
+func examples(tb testing.TB) map[string]string {
+	tb.Helper()
 	files, err := filepath.Glob("testdata/*/cluster.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("finding examples: %v, %v", files, err)
+		tb.Fatalf("finding examples: %v, %v", files, err)
 	}
 	found := map[string]string{}
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		found[filepath.Base(filepath.Dir(f))] = string(data)
 	}
@@ -69,6 +69,7 @@ func TestUserData(t *testing.T) {
 }
 
 func checkUserData(t *testing.T, c *spec.Complete, g spec.Group, file string) {
+	t.Helper()
 	data, err := c.UserData(g.Name, []byte(testCA))
 	if err != nil {
 		t.Fatal(err)
