@@ -49,7 +49,7 @@ var (
 	// escapes are what colours a console: CSI sequences, and OSC ones up to their end.
 	escapes = regexp.MustCompile("\x1b(\\[[0-9;?!]*[A-Za-z]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[()][A-Z0-9])")
 	// unitLine is systemd's word on the console. A long name is cut with an ellipsis.
-	unitLine = regexp.MustCompile(`(Started|Finished|Failed to start) ([A-Za-z0-9@_:-]+)(\.service|…)`)
+	unitLine = regexp.MustCompile(`(Started|Finished) ([A-Za-z0-9@_:-]+)(\.service|\.[a-z]*…|…)`)
 )
 
 // maxLine bounds a line of the console that is kept until it ends, in bytes.
@@ -68,11 +68,10 @@ type scanner struct {
 	reached  []Reached
 	failures []reason.Failure
 	timeline json.RawMessage
-	done     map[string]bool
 }
 
 func newScanner(now func() time.Time, changed func()) *scanner {
-	s := &scanner{started: now(), now: now, changed: changed, done: map[string]bool{}}
+	s := &scanner{started: now(), now: now, changed: changed}
 	s.reached = []Reached{{PhasePower, 0}}
 	s.last = s.started
 	return s
@@ -110,7 +109,7 @@ func (s *scanner) line(text string) bool {
 		return true
 	}
 	if raw, ok := timelineOf(text); ok {
-		s.timeline = raw
+		s.timeline, s.failures = raw, nil // every role works
 		s.reach(PhaseReady)
 		return true
 	}
@@ -121,13 +120,12 @@ func (s *scanner) line(text string) bool {
 		return s.reach(PhaseSystemd)
 	}
 	m := unitLine.FindStringSubmatch(text)
-	if m == nil || m[1] == "Failed to start" || s.done[m[2]] {
+	if m == nil {
 		return false
 	}
-	s.done[m[2]] = true
-	s.recover(m[2])
+	works := s.recover(m[2], m[3] == "…")
 	phase, ok := unitPhases[m[2]]
-	return ok && s.reach(phase)
+	return ok && s.reach(phase) || works
 }
 
 // reach notes the first time that a phase is reached; false later.
@@ -143,20 +141,23 @@ func (s *scanner) reach(p Phase) bool {
 
 // fail notes a unit's failure in place of its former one.
 func (s *scanner) fail(f reason.Failure) {
-	s.recover(f.Unit)
+	s.recover(strings.TrimSuffix(f.Unit, ".service"), false)
 	s.failures = append(s.failures, f)
 }
 
-// recover forgets what had been wrong with a unit that works now.
-func (s *scanner) recover(unit string) {
-	unit = strings.TrimSuffix(unit, ".service")
+// recover forgets what had been wrong with a unit that works now, whose name may be cut, and reports whether there was
+// anything.
+func (s *scanner) recover(unit string, cut bool) bool {
 	var left []reason.Failure
 	for _, f := range s.failures {
-		if strings.TrimSuffix(f.Unit, ".service") != unit {
+		name := strings.TrimSuffix(f.Unit, ".service")
+		if name != unit && (!cut || !strings.HasPrefix(name, unit)) {
 			left = append(left, f)
 		}
 	}
+	was := len(s.failures)
 	s.failures = left
+	return len(left) < was
 }
 
 // timelineMark is what the agent's line about the whole boot begins with.

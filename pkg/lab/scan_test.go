@@ -70,9 +70,14 @@ func TestScanFailures(t *testing.T) {
 	if got := s.state().Failures; len(got) != 1 || got[0].Unit != "hardtack-ready.service" {
 		t.Errorf("failures %+v after the first unit has finished", got)
 	}
+	say(`{"hardtack":"failed","unit":"kube-controller-manager.service","reason":"unreachable","cause":"no answer","next":"look"}`,
+		"[\x1b[0;32m  OK  \x1b[0m] Started \x1b[0;1;39mkube-controller-manager.se…\x1b[0mmanager.")
+	if got := s.state().Failures; len(got) != 1 {
+		t.Errorf("failures %+v after a unit with a long name works", got)
+	}
 	say(`{"hardtack":"timeline","total":12.5}`)
 	state := s.state()
-	if string(state.Timeline) != `{"hardtack":"timeline","total":12.5}` || state.Reached[len(state.Reached)-1].Phase != PhaseReady {
+	if len(state.Failures) > 0 || string(state.Timeline) != `{"hardtack":"timeline","total":12.5}` || state.Reached[len(state.Reached)-1].Phase != PhaseReady {
 		t.Errorf("after the timeline: %s, %v", state.Timeline, state.Reached)
 	}
 	// A line that never ends is not kept for ever.

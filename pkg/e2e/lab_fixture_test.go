@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+)
+
+// labStill is how long a lab may go without any machine's word or a change of anything: under emulation on a busy
+// computer one step of a control plane can take minutes.
+const labStill = 15 * time.Minute
+
+// program is the hardtack command of this checkout, built once.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "hardtack-e2e-bin-")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "hardtack")
+	out, err := exec.Command("go", "build", "-o", file, "../../cmd/hardtack").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building the command: %w: %s", err, out)
+	}
+	return file, nil
+})
+
+// running is a lab that a test has started by the command, as a person does.
+type running struct {
+	*lab.Client
+	home lab.Home
+	env  []string
+	bin  string
+}
+
+// newLab starts a lab with this cluster and leaves its machines to boot; it is down when the test ends.
+func newLab(t *testing.T, name, cluster string) *running {
+	t.Helper()
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := t.TempDir()
+	home, err := lab.NewHome(filepath.Join(state, "hardtack", "labs"), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{Client: lab.NewClient(home), home: home, bin: bin, env: append(os.Environ(), "XDG_STATE_HOME="+state)}
+	file := filepath.Join(state, "cluster.yaml")
+	if err := os.WriteFile(file, []byte(cluster), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	disk, err := filepath.Abs(image(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.keep(t)
+		}
+		s, asking := r.Status(context.Background())
+		if out, err := r.run(context.Background(), "lab", "down", "--name", name); err != nil {
+			t.Errorf("lab down: %v: %s", err, out)
+		}
+		if asking == nil {
+			gone(t, s)
+		}
+	})
+	if out, err := r.run(t.Context(), "lab", "up", "--detach", "--name", name, "-f", file, "--image", disk); err != nil {
+		t.Fatalf("lab up: %v: %s", err, out)
+	}
+	return r
+}
+
+// gone asserts that no process of the lab's machines is left.
+func gone(t *testing.T, s lab.Status) {
+	t.Helper()
+	for _, m := range s.Machines {
+		if m.PID == 0 {
+			continue
+		}
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", m.PID)); err == nil && bytes.Contains(line, []byte(m.ID)) {
+			t.Errorf("machine %s lives on as process %d", m.ID, m.PID)
+		}
+	}
+}
+
+// keep copies what the machines of a failed test have said to build/.
+func (r *running) keep(t *testing.T) {
+	t.Helper()
+	to := filepath.Join(root, "build", "lab-"+r.home.Name)
+	if err := os.RemoveAll(to); err != nil {
+		t.Log(err)
+	}
+	if err := os.CopyFS(to, os.DirFS(filepath.Join(r.home.Dir, "machines"))); err != nil {
+		t.Log(err) // sockets are no files; what came before them is there
+	}
+	t.Logf("consoles and journals are in %s", to)
+}
+
+// run runs the command.
+func (r *running) run(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, r.bin, args...)
+	cmd.Env = r.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// until waits for a state of the lab. Progress decides and not time: it gives up when nothing changes any more.
+func (r *running) until(t *testing.T, what string, ok func(lab.Status) bool) lab.Status {
+	t.Helper()
+	s, err := r.Status(t.Context())
+	moved, words := time.Now(), ""
+	for err == nil && !ok(s) {
+		if now := said(s); now != words {
+			moved, words = time.Now(), now
+		}
+		if time.Since(moved) > labStill {
+			t.Fatalf("waiting until %s: nothing has got on for %s; machines: %+v", what, labStill, s.Machines)
+		}
+		s, err = r.Next(t.Context(), s.Revision)
+	}
+	if err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+	return s
+}
+
+// said changes whenever a machine says something or gets on.
+func said(s lab.Status) string {
+	var b strings.Builder
+	for _, m := range s.Machines {
+		fmt.Fprint(&b, m.ID, m.LastWord, m.Lifecycle, len(m.Reached))
+	}
+	return b.String()
+}
+
+// ask runs a command in a machine by its second serial line.
+func (r *running) ask(t *testing.T, id, command string) string {
+	t.Helper()
+	line, err := r.Shell(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = line.Close() }()
+	// What is typed is echoed; what the shell computes from it is not in the echo.
+	if _, err := fmt.Fprintf(line, "\necho @@$((6*7))begin; %s; echo @@$((6*7))end\n", command); err != nil {
+		t.Fatal(err)
+	}
+	var got []byte
+	buf := make([]byte, 4096)
+	for !bytes.Contains(got, []byte("@@42end")) {
+		n, err := line.Read(buf)
+		if err != nil {
+			t.Fatalf("asking %s: %v after %q", id, err, got)
+		}
+		got = append(got, buf[:n]...)
+	}
+	_, text, _ := bytes.Cut(got, []byte("@@42begin"))
+	text, _, _ = bytes.Cut(text, []byte("@@42end"))
+	return strings.ReplaceAll(string(text), "\r", "")
+}
+
+// resolves asks for a name through the machine's own resolver.
+func (r *running) resolves(t *testing.T, id, name string) []string {
+	t.Helper()
+	var addrs []string
+	for line := range strings.Lines(r.ask(t, id, "getent ahostsv4 "+name)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == "STREAM" {
+			addrs = append(addrs, fields[0])
+		}
+	}
+	slices.Sort(addrs)
+	return slices.Compact(addrs)
+}
+
+// serving are the addresses of a group's machines in service.
+func serving(s lab.Status, group string) []string {
+	var addrs []string
+	for _, m := range s.Machines {
+		if m.Group == group && m.Lifecycle == "InService" {
+			addrs = append(addrs, m.Address.String())
+		}
+	}
+	slices.Sort(addrs)
+	return addrs
+}
