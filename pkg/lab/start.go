@@ -86,8 +86,15 @@ func (h Home) lastWords() string {
 // temporaryFile holds the path of the directory for what is temporary.
 const temporaryFile = "temporary"
 
+// longestTemporary leaves room for the names of sockets below it, whose paths have at most 107 bytes.
+const longestTemporary = 40
+
 func (h Home) makeTemporary() (string, error) {
-	dir, err := os.MkdirTemp("", "hardtack-lab-")
+	parent := os.TempDir()
+	if len(parent) > longestTemporary {
+		parent = "/tmp"
+	}
+	dir, err := os.MkdirTemp(parent, "hardtack-lab-")
 	if err != nil {
 		return "", fmt.Errorf("making the lab's temporary directory: %w", err)
 	}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
+)
+
+// Every script has labs of its own, whose machines have an empty disk: they have power, and no firmware finds anything
+// to start. What real machines do is for pkg/e2e.
+func TestLabScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short was asked for: the scripts start virtual machines")
+	}
+	if _, err := qemu.Detect(); err != nil {
+		t.Skipf("no machine can be started: %v", err)
+	}
+	qemuImg, err := exec.LookPath("qemu-img")
+	if err != nil {
+		t.Skipf("no disk can be made: %v (install Debian's package qemu-utils)", err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/lab", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *updateScripts,
+		Setup: func(env *testscript.Env) error {
+			// Below a path that is longer than a socket's may be.
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "a-directory-for-state-with-a-long-name", "and-another-one-below-it-with-a-long-name"))
+			env.Setenv("HOME", env.WorkDir)
+			return exec.Command(qemuImg, "create", "-q", "-f", "qcow2", filepath.Join(env.WorkDir, "empty.qcow2"), "16M").Run()
+		},
+	})
+}
