@@ -209,7 +209,7 @@ func (h *host) run(ctx context.Context, g *guest) (err error) {
 	g.mu.Unlock()
 	running, err := h.daemon.runner.Start(ctx, Launch{
 		ID: g.id, Group: g.group.Name, Addr: g.addr, Memory: g.group.Memory, CPUs: g.group.CPUs,
-		Dir: h.daemon.home.machine(g.id), Console: io.MultiWriter(files.console, g.scan), Journal: files.journal, Disks: disks,
+		Dir: h.daemon.home.machine(g.id), Console: io.MultiWriter(files.console, &stream{scanner: g.scan}), Journal: io.MultiWriter(files.journal, &stream{scanner: g.scan}), Disks: disks,
 	})
 	if err != nil {
 		return fmt.Errorf("starting machine %s: %w", g.id, err)

@@ -45,17 +45,25 @@ var unitPhases = map[string]Phase{
 	"etcd": PhaseEtcd, "kube-apiserver": PhaseAPI, "kubelet": PhaseKubelet,
 }
 
+// agentPhases are the phases that a word of the agent means. Its words come from the machine itself, also when systemd
+// has left the console to a getty.
+var agentPhases = map[string]Phase{
+	"write  /etc/hardtack/machine.yaml": PhaseUserData, "minted  /run/hardtack/pki/": PhaseCerts, "wrote  /run/hardtack/pki/": PhaseCerts,
+	"msg=works check=etcd": PhaseEtcd, "msg=works check=api": PhaseAPI, "msg=works check=kubelet": PhaseKubelet,
+}
+
 var (
+	agentLine = regexp.MustCompile(`hardtack-[a-z-]+\[[0-9]+\]: .*?(write  /etc/hardtack/machine\.yaml|(?:minted|wrote)  /run/hardtack/pki/|msg=works check=(?:etcd|api|kubelet)\b)`)
 	// escapes are what colours a console: CSI sequences, and OSC ones up to their end.
 	escapes = regexp.MustCompile("\x1b(\\[[0-9;?!]*[A-Za-z]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[()][A-Z0-9])")
 	// unitLine is systemd's word on the console. A long name is cut with an ellipsis.
 	unitLine = regexp.MustCompile(`(Started|Finished) ([A-Za-z0-9@_:-]+)(\.service|\.[a-z]*…|…)`)
 )
 
-// maxLine bounds a line of the console that is kept until it ends, in bytes.
-const maxLine = 16 << 10
+// maxLine bounds a line that is kept until it ends, in bytes. The agent's timeline is one.
+const maxLine = 256 << 10
 
-// scanner reads a console as it comes and notes what it says about the machine.
+// scanner reads what a machine says as it comes, and notes what that says about the machine.
 type scanner struct {
 	started time.Time
 	now     func() time.Time
@@ -63,7 +71,6 @@ type scanner struct {
 	changed func()
 
 	mu       sync.Mutex
-	rest     []byte
 	last     time.Time
 	reached  []Reached
 	failures []reason.Failure
@@ -77,22 +84,29 @@ func newScanner(now func() time.Time, changed func()) *scanner {
 	return s
 }
 
-// Write takes the next bytes of the console. It never fails.
-func (s *scanner) Write(p []byte) (int, error) {
+// stream is one of the places where a machine speaks: its console, its journal.
+type stream struct {
+	scanner *scanner
+	rest    []byte
+}
+
+// Write takes the next bytes. It never fails.
+func (t *stream) Write(p []byte) (int, error) {
+	s := t.scanner
 	s.mu.Lock()
 	s.last = s.now()
-	s.rest = append(s.rest, p...)
+	t.rest = append(t.rest, p...)
 	news := false
 	for {
-		i := bytes.IndexByte(s.rest, '\n')
+		i := bytes.IndexByte(t.rest, '\n')
 		if i < 0 {
 			break
 		}
-		news = s.line(string(s.rest[:i])) || news
-		s.rest = s.rest[i+1:]
+		news = s.line(string(t.rest[:i])) || news
+		t.rest = t.rest[i+1:]
 	}
-	if len(s.rest) > maxLine {
-		s.rest = nil
+	if len(t.rest) > maxLine {
+		t.rest = nil
 	}
 	s.mu.Unlock()
 	if news {
@@ -118,6 +132,9 @@ func (s *scanner) line(text string) bool {
 		return s.reach(PhaseKernel)
 	case strings.Contains(text, "systemd[1]: systemd ") || strings.HasPrefix(text, "Welcome to "):
 		return s.reach(PhaseSystemd)
+	}
+	if m := agentLine.FindStringSubmatch(text); m != nil {
+		return s.reach(agentPhases[m[1]])
 	}
 	m := unitLine.FindStringSubmatch(text)
 	if m == nil {

@@ -28,8 +28,9 @@ func TestScanConsole(t *testing.T) {
 	}
 	news := 0
 	s := newScanner(ticking(), func() { news++ })
+	console := &stream{scanner: s}
 	for _, b := range text {
-		if _, err := s.Write([]byte{b}); err != nil {
+		if _, err := console.Write([]byte{b}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,9 +54,10 @@ func TestScanConsole(t *testing.T) {
 func TestScanFailures(t *testing.T) {
 	t.Parallel()
 	s := newScanner(ticking(), func() {})
+	console := &stream{scanner: s}
 	say := func(lines ...string) {
 		for _, l := range lines {
-			_, _ = s.Write([]byte(l + "\r\n"))
+			_, _ = console.Write([]byte(l + "\r\n"))
 		}
 	}
 	say(`[   12.1] hardtack-agent[9]: {"hardtack":"failed","unit":"hardtack-certs-masters.service","reason":"store","cause":"no answer","next":"look"}`,
@@ -81,9 +83,9 @@ func TestScanFailures(t *testing.T) {
 		t.Errorf("after the timeline: %s, %v", state.Timeline, state.Reached)
 	}
 	// A line that never ends is not kept for ever.
-	say(strings.Repeat("x", 3*maxLine))
-	if len(s.rest) > maxLine {
-		t.Errorf("%d bytes of a line are kept", len(s.rest))
+	_, _ = console.Write([]byte(strings.Repeat("x", 3*maxLine)))
+	if len(console.rest) > maxLine {
+		t.Errorf("%d bytes of a line are kept", len(console.rest))
 	}
 }
 
@@ -105,5 +107,29 @@ func TestJournal(t *testing.T) {
 	huge := "MESSAGE\n" + string(binary.LittleEndian.AppendUint64(nil, 1<<40))
 	if err := readJournal(strings.NewReader(huge), &out); err == nil || !strings.Contains(err.Error(), "1099511627776 bytes") {
 		t.Errorf("a field of a terabyte: %v", err)
+	}
+}
+
+// TestScanAgent reads what the agent and systemd say in a master's journal.
+func TestScanAgent(t *testing.T) {
+	t.Parallel()
+	s := newScanner(ticking(), func() {})
+	journal := &stream{scanner: s}
+	for _, l := range []string{
+		"hardtack-agent[240]: write  /etc/hardtack/machine.yaml         0644  0:0",
+		"hardtack-certs-etcd[384]: minted  /run/hardtack/pki/etcd/server.crt  expires 2026-11-28T15:05:38Z",
+		`[  250.58] hardtack-agent[386]: level=INFO msg="not ready" checks=etcd,api unit=etcd.service reason=etcd cause="x"`,
+		"[  250.58] hardtack-agent[386]: level=INFO msg=works check=etcd",
+		"2026-11-21T14:57:56.151716Z systemd[1]: Started kube-apiserver.service - Kubernetes API server.",
+		"[  350.58] hardtack-agent[386]: level=INFO msg=works check=api",
+	} {
+		_, _ = journal.Write([]byte(l + "\n"))
+	}
+	var phases []Phase
+	for _, r := range s.state().Reached {
+		phases = append(phases, r.Phase)
+	}
+	if diff := cmp.Diff([]Phase{PhasePower, PhaseUserData, PhaseCerts, PhaseEtcd, PhaseAPI}, phases); diff != "" {
+		t.Errorf("phases (-want +got):\n%s", diff)
 	}
 }
