@@ -31,13 +31,13 @@ const certsPatience = 2 * time.Minute
 
 // certsFlags is the command line of the verbs that read the store.
 type certsFlags struct {
-	root, role        string
-	patience          time.Duration
-	asJSON, verbose   bool
-	config            machine.Config
-	roles             role.Set
-	store             store.Store
-	credentials, verb string
+	root, role      string
+	patience        time.Duration
+	asJSON, verbose bool
+	config          machine.Config
+	roles           role.Set
+	store           store.Store
+	verb            string
 }
 
 func (f *certsFlags) parse(verb string, patience time.Duration, args []string, s streams) (done bool, err error) {

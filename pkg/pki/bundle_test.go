@@ -17,18 +17,18 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-func mastersAuthorities(t testing.TB) pki.MastersAuthorities {
-	t.Helper()
+func mastersAuthorities(tb testing.TB) pki.MastersAuthorities {
+	tb.Helper()
 	accounts, err := pki.NewKey()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	key, err := pki.ParseEncryptionKey(pki.NewEncryptionKey())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return pki.MastersAuthorities{Kubernetes: newAuthority(t, pki.AuthorityName("demo", pki.KubernetesCA), now), FrontProxy: newAuthority(t, pki.AuthorityName("demo", pki.FrontProxyCA), now),
-		EtcdClient: newAuthority(t, pki.AuthorityName("demo", pki.EtcdClientCA), now), ServiceAccount: accounts, Encryption: key}
+	return pki.MastersAuthorities{Kubernetes: newAuthority(tb, pki.AuthorityName("demo", pki.KubernetesCA), now), FrontProxy: newAuthority(tb, pki.AuthorityName("demo", pki.FrontProxyCA), now),
+		EtcdClient: newAuthority(tb, pki.AuthorityName("demo", pki.EtcdClientCA), now), ServiceAccount: accounts, Encryption: key}
 }
 
 func self() pki.Machine {
@@ -39,16 +39,16 @@ func api() pki.API {
 	return pki.API{Port: 443, Service: netip.MustParseAddr("10.96.0.1"), DNSDomain: "cluster.local", Names: []string{"api.example.com", "203.0.113.7", "localhost"}}
 }
 
-func mastersBundles(t testing.TB) []pki.Bundle {
-	t.Helper()
-	bundles, err := pki.MastersBundles(mastersAuthorities(t), self(), api())
+func mastersBundles(tb testing.TB) []pki.Bundle {
+	tb.Helper()
+	bundles, err := pki.MastersBundles(mastersAuthorities(tb), self(), api())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return bundles
 }
 
-func etcdBundles(t testing.TB, member string) []pki.Bundle {
+func etcdBundles(t *testing.T, member string) []pki.Bundle {
 	t.Helper()
 	return pki.EtcdBundles(pki.EtcdAuthorities{Client: newAuthority(t, pki.AuthorityName("demo", pki.EtcdClientCA), now), Peer: newAuthority(t, pki.AuthorityName("demo", pki.EtcdPeerCA), now)}, self(), member)
 }

@@ -16,20 +16,20 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func newAuthority(t testing.TB, name string, at time.Time) pki.Authority {
-	t.Helper()
+func newAuthority(tb testing.TB, name string, at time.Time) pki.Authority {
+	tb.Helper()
 	key, err := pki.NewKey()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	a, err := pki.NewAuthority(name, key, at)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return a
 }
 
-func encoded(t testing.TB, a pki.Authority) (crt, key []byte) {
+func encoded(t *testing.T, a pki.Authority) (crt, key []byte) {
 	t.Helper()
 	key, err := pki.EncodeKey(a.Key)
 	if err != nil {
@@ -198,7 +198,7 @@ func BenchmarkIssue(b *testing.B) {
 	}
 }
 
-func parsePair(t testing.TB, files []pki.File, name string) *x509.Certificate {
+func parsePair(t *testing.T, files []pki.File, name string) *x509.Certificate {
 	t.Helper()
 	for _, f := range files {
 		if f.Name == name {

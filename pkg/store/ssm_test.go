@@ -218,8 +218,10 @@ func startMoto(t *testing.T) string {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
+		_ = cmd.Process.Kill() // it may have ended by itself
+		if err := <-ended; err != nil {
+			t.Logf("moto: %v", err)
+		}
 	})
 	for range 600 {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", net.JoinHostPort(host, port))

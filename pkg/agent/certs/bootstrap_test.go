@@ -24,7 +24,7 @@ func gidOf(info fs.FileInfo) int {
 }
 
 // publish does what a master's controller does.
-func (b *bench) publish(t testing.TB) pki.Token {
+func (b *bench) publish(t *testing.T) pki.Token {
 	t.Helper()
 	token := pki.NewToken(b.now)
 	data, err := token.Marshal()
@@ -82,14 +82,34 @@ func TestBootstrapSaysWhich(t *testing.T) {
 		want  reason.Reason
 		says  string
 	}{
-		"no token yet":        {func(*testing.T, *bench) {}, reason.Token, "not in the store"},
-		"no permission":       {func(_ *testing.T, b *bench) { b.store = refusing{} }, reason.Permission, "no permission"},
-		"out of reach":        {func(t *testing.T, b *bench) { b.store = store.NewDir(t.TempDir() + "/x") }, reason.Store, "out of reach"},
-		"an old token":        {func(t *testing.T, b *bench) { b.publish(t); b.now = b.now.Add(25 * time.Hour) }, reason.Token, "expired at 2026-01-03T03:04:05Z, and the clock says 2026-01-03T04:04:05Z"},
-		"a spoiled token":     {func(t *testing.T, b *bench) { _ = b.store.Put(t.Context(), pki.BootstrapToken, []byte("x")) }, reason.Token, "reading the bootstrap token"},
-		"no authority":        {func(t *testing.T, b *bench) { b.root = t.TempDir() }, reason.Config, certs.AuthorityPath},
-		"a spoiled authority": {func(t *testing.T, b *bench) { b.write(t, certs.AuthorityPath, []byte("x")) }, reason.Config, "no block"},
-		"a slow clock":        {func(t *testing.T, b *bench) { b.publish(t); b.now = b.now.AddDate(-1, 0, 0) }, reason.Clock, "the clock is wrong"},
+		"no token yet":  {func(*testing.T, *bench) {}, reason.Token, "not in the store"},
+		"no permission": {func(_ *testing.T, b *bench) { b.store = refusing{} }, reason.Permission, "no permission"},
+		"out of reach": {func(t *testing.T, b *bench) {
+			t.Helper()
+			b.store = store.NewDir(t.TempDir() + "/x")
+		}, reason.Store, "out of reach"},
+		"an old token": {func(t *testing.T, b *bench) {
+			t.Helper()
+			b.publish(t)
+			b.now = b.now.Add(25 * time.Hour)
+		}, reason.Token, "expired at 2026-01-03T03:04:05Z, and the clock says 2026-01-03T04:04:05Z"},
+		"a spoiled token": {func(t *testing.T, b *bench) {
+			t.Helper()
+			_ = b.store.Put(t.Context(), pki.BootstrapToken, []byte("x"))
+		}, reason.Token, "reading the bootstrap token"},
+		"no authority": {func(t *testing.T, b *bench) {
+			t.Helper()
+			b.root = t.TempDir()
+		}, reason.Config, certs.AuthorityPath},
+		"a spoiled authority": {func(t *testing.T, b *bench) {
+			t.Helper()
+			b.write(t, certs.AuthorityPath, []byte("x"))
+		}, reason.Config, "no block"},
+		"a slow clock": {func(t *testing.T, b *bench) {
+			t.Helper()
+			b.publish(t)
+			b.now = b.now.AddDate(-1, 0, 0)
+		}, reason.Clock, "the clock is wrong"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, role.Minions)

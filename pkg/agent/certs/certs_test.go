@@ -38,7 +38,7 @@ type bench struct {
 	says []string
 }
 
-func newBench(t testing.TB, roles ...role.Role) *bench {
+func newBench(t *testing.T, roles ...role.Role) *bench {
 	t.Helper()
 	b := &bench{root: t.TempDir(), store: store.NewDir(filepath.Join(t.TempDir(), "store")), now: created, roles: role.NewSet(roles...),
 		host: certs.Host{Name: "ip-10-1-0-12", Addresses: []netip.Addr{netip.MustParseAddr("10.1.0.12")}}}
@@ -50,7 +50,7 @@ func newBench(t testing.TB, roles ...role.Role) *bench {
 }
 
 // trust gives the machine the public authority of a store, as its user data does.
-func (b *bench) trust(t testing.TB, s store.Store) {
+func (b *bench) trust(t *testing.T, s store.Store) {
 	t.Helper()
 	data, err := s.Get(t.Context(), pki.PublicKubernetes)
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *bench) trust(t testing.TB, s store.Store) {
 	b.write(t, certs.AuthorityPath, data)
 }
 
-func (b *bench) write(t testing.TB, name string, data []byte) {
+func (b *bench) write(t *testing.T, name string, data []byte) {
 	t.Helper()
 	file := filepath.Join(b.root, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -70,7 +70,7 @@ func (b *bench) write(t testing.TB, name string, data []byte) {
 	}
 }
 
-func (b *bench) read(t testing.TB, dir, name string) []byte {
+func (b *bench) read(t *testing.T, dir, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(b.root, pki.Dir, dir, name))
 	if err != nil {
@@ -108,7 +108,7 @@ func actions(minted []certs.Minted) (out []string) {
 	return out
 }
 
-func (b *bench) mustMint(t testing.TB, want ...string) []certs.Minted {
+func (b *bench) mustMint(t *testing.T, want ...string) []certs.Minted {
 	t.Helper()
 	minted, err := b.mint(t.Context())
 	if err != nil {
@@ -182,13 +182,21 @@ func TestMintFails(t *testing.T) {
 		says  string
 	}{
 		"a machine that fakes its role": {func(_ *testing.T, b *bench) { b.store = refusing{} }, reason.Permission, "no permission"},
-		"a store that is empty":         {func(t *testing.T, b *bench) { b.store = store.NewDir(t.TempDir()) }, reason.Store, "not in the store"},
-		"a store that is not there":     {func(t *testing.T, b *bench) { b.store = store.NewDir(filepath.Join(t.TempDir(), "x")) }, reason.Store, "out of reach"},
-		"no network":                    {func(_ *testing.T, b *bench) { b.host.Addresses = nil }, reason.Network, "no address yet"},
-		"the clock at its beginning":    {func(_ *testing.T, b *bench) { b.now = time.Unix(0, 0) }, reason.Clock, "it says 1970-01-01T00:00:00Z"},
-		"the clock a year slow":         {func(_ *testing.T, b *bench) { b.now = created.AddDate(-1, 0, 0) }, reason.Clock, "8759h55m0s later"},
-		"the clock far ahead":           {func(_ *testing.T, b *bench) { b.now = created.AddDate(20, 0, 0) }, reason.Clock, "expired"},
+		"a store that is empty": {func(t *testing.T, b *bench) {
+			t.Helper()
+			b.store = store.NewDir(t.TempDir())
+		}, reason.Store, "not in the store"},
+		"a store that is not there": {func(t *testing.T, b *bench) {
+			t.Helper()
+			b.store = store.NewDir(filepath.Join(t.TempDir(), "x"))
+		}, reason.Store, "out of reach"},
+		"no network":                 {func(_ *testing.T, b *bench) { b.host.Addresses = nil }, reason.Network, "no address yet"},
+		"the clock at its beginning": {func(_ *testing.T, b *bench) { b.now = time.Unix(0, 0) }, reason.Clock, "it says 1970-01-01T00:00:00Z"},
+		"the clock a year slow":      {func(_ *testing.T, b *bench) { b.now = created.AddDate(-1, 0, 0) }, reason.Clock, "8759h55m0s later"},
+		"the clock far ahead":        {func(_ *testing.T, b *bench) { b.now = created.AddDate(20, 0, 0) }, reason.Clock, "expired"},
 		"another cluster's user data": {func(t *testing.T, b *bench) {
+			t.Helper()
+
 			other := store.NewDir(t.TempDir())
 			if _, err := authority.Create(t.Context(), other, "other", created); err != nil {
 				t.Fatal(err)
@@ -196,6 +204,8 @@ func TestMintFails(t *testing.T) {
 			b.trust(t, other)
 		}, reason.Untrusted, `"other kubernetes-ca"`},
 		"a spoiled key": {func(t *testing.T, b *bench) {
+			t.Helper()
+
 			if err := b.store.Put(t.Context(), pki.FrontProxyCA+pki.Key, []byte("x")); err != nil {
 				t.Fatal(err)
 			}
