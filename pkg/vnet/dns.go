@@ -80,7 +80,7 @@ func (n *Network) serveDNS(ctx context.Context) error {
 		s.NotifyStartedFunc = func() { once.Do(func() { close(started) }) }
 		serving.Go(func() {
 			if err := s.ActivateAndServe(); err != nil && !n.isClosed() {
-				n.log.Error("the resolver has ended", "error", err)
+				n.config.Log.Error("the resolver has ended", "error", err)
 			}
 			once.Do(func() { close(started) })
 		})
@@ -157,7 +157,7 @@ func (n *Network) resolve(ctx context.Context, q Question, m *dns.Msg) {
 		reply, err := n.lookup(ctx, q)
 		switch {
 		case err != nil:
-			n.log.Warn("resolving", "name", q.Name, "type", q.Type, "error", err)
+			n.config.Log.Warn("resolving", "name", q.Name, "type", q.Type, "error", err)
 			m.Rcode = dns.RcodeServerFailure
 			return
 		case reply.Alias != "":
@@ -187,7 +187,7 @@ func (n *Network) resolve(ctx context.Context, q Question, m *dns.Msg) {
 func (n *Network) append(m *dns.Msg, name, kind, data string, ttl int64) bool {
 	rr, err := dns.NewRR(fmt.Sprintf("%s %d IN %s %s", name, ttl, kind, data))
 	if err != nil || rr == nil {
-		n.log.Error("the zone has a record that is none", "name", name, "type", kind, "data", data, "error", err)
+		n.config.Log.Error("the zone has a record that is none", "name", name, "type", kind, "data", data, "error", err)
 		m.Answer, m.Rcode = nil, dns.RcodeServerFailure
 		return false
 	}

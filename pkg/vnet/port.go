@@ -190,7 +190,7 @@ func (p *Port) accept() {
 		serving.Wait()
 		p.drain()
 		p.count.connects.Add(1)
-		p.network.log.Debug("machine connected", "machine", p.machine.Name)
+		p.network.config.Log.Debug("machine connected", "machine", p.machine.Name)
 		ended := make(chan struct{})
 		serving.Go(func() { p.write(conn, ended) })
 		serving.Go(func() {

@@ -59,7 +59,7 @@ func (r *refusals) list() []Attempt {
 // refuse counts a packet to the outside and makes its sender fail at once.
 func (n *Network) refuse(p *Port, ip header.IPv4, dst netip.AddrPort) {
 	if n.refused.add(p.machine.Name, protoName(ip), dst, len(ip)) {
-		n.log.Info("refused a packet to the outside", "machine", p.machine.Name, "proto", protoName(ip), "dst", dst)
+		n.config.Log.Info("refused a packet to the outside", "machine", p.machine.Name, "proto", protoName(ip), "dst", dst)
 	}
 	p.reject(ip)
 }

@@ -191,12 +191,12 @@ func (n *Network) carry(ctx context.Context, from net.Conn, target func(context.
 	defer func() { _ = from.Close() }()
 	addr, err := target(ctx)
 	if err != nil {
-		n.log.Info("a forwarded connection has no target", "error", err)
+		n.config.Log.Info("a forwarded connection has no target", "error", err)
 		return
 	}
 	to, err := n.Dial(ctx, addr)
 	if err != nil {
-		n.log.Info("a forwarded connection did not reach its target", "error", err)
+		n.config.Log.Info("a forwarded connection did not reach its target", "error", err)
 		return
 	}
 	stop := context.AfterFunc(ctx, func() {

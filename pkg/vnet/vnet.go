@@ -83,7 +83,6 @@ func HostnameOf(addr netip.Addr) string {
 // Network is a network that is up. Its methods are safe for use by several goroutines.
 type Network struct {
 	config  Config
-	log     *slog.Logger
 	gateway *gateway
 	refused refusals
 	queries queryLog
@@ -106,7 +105,7 @@ func New(ctx context.Context, c Config) (*Network, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	n := &Network{config: c, log: c.Log, byMAC: map[mac]*Port{}, byAddr: map[netip.Addr]*Port{}, done: make(chan struct{})}
+	n := &Network{config: c, byMAC: map[mac]*Port{}, byAddr: map[netip.Addr]*Port{}, done: make(chan struct{})}
 	if c.Dir == "" {
 		dir, err := os.MkdirTemp("", "hardtack-net-")
 		if err != nil {
@@ -127,7 +126,7 @@ func New(ctx context.Context, c Config) (*Network, error) {
 	}
 	n.stop = context.AfterFunc(ctx, func() {
 		if err := n.Close(); err != nil {
-			n.log.Warn("closing the network", "error", err)
+			n.config.Log.Warn("closing the network", "error", err)
 		}
 	})
 	return n, nil
