@@ -87,6 +87,16 @@ func (c *cluster) master(context.Context) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(best, uint16(c.daemon.plan.APIPort)), nil
 }
 
+// serves reports whether a master is in service: its API server works by its own word.
+func (c *cluster) serves() bool {
+	for _, g := range c.daemon.host.list() {
+		if g.group.Roles.Has(role.Masters) && g.power() != nil && c.inService(g) {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *cluster) inService(g *guest) bool {
 	for _, i := range c.daemon.region.account.AutoScaling().Instances(g.group.Name) {
 		if i.ID == g.id {
@@ -151,6 +161,9 @@ func (c *cluster) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		if !c.serves() {
+			continue // an API server that is starting has enough to do
+		}
 		nodes, err := c.read(ctx, client)
 		if err != nil {
 			c.daemon.log.Debug("the nodes could not be read", "error", err)
@@ -190,9 +203,6 @@ type nodeList struct {
 }
 
 func (c *cluster) read(ctx context.Context, client *http.Client) ([]Node, error) {
-	if _, err := c.master(ctx); err != nil {
-		return nil, err
-	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+c.forward+"/api/v1/nodes", nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the nodes: %w", err)
