@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
@@ -68,6 +69,7 @@ type SSM struct {
 
 	mu     sync.Mutex
 	client *ssm.Client
+	skew   time.Duration
 }
 
 var _ Store = (*SSM)(nil)
@@ -82,6 +84,14 @@ func NewSSM(root string, load func(context.Context) (aws.Config, error)) *SSM {
 func (s *SSM) String() string { return KindSSM + ":" + s.root }
 
 func (s *SSM) name(object string) *string { return aws.String(s.root + "/" + object) }
+
+// Skew is how far the service's clock was ahead of this machine's at the last answer; 0 when there was none. The SDK
+// signs with the service's time where they differ, so that a wrong clock is no error here.
+func (s *SSM) Skew() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.skew
+}
 
 // connect returns the client.
 func (s *SSM) connect(ctx context.Context) (*ssm.Client, error) {
@@ -110,6 +120,11 @@ func (s *SSM) Get(ctx context.Context, object string) ([]byte, error) {
 	out, err := client.GetParameter(ctx, &ssm.GetParameterInput{Name: s.name(object), WithDecryption: aws.Bool(true)})
 	if err != nil {
 		return nil, s.explain("reading", object, err)
+	}
+	if skew, ok := awsmiddleware.GetAttemptSkew(out.ResultMetadata); ok {
+		s.mu.Lock()
+		s.skew = skew
+		s.mu.Unlock()
 	}
 	return []byte(aws.ToString(out.Parameter.Value)), nil
 }

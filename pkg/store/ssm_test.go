@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
@@ -197,6 +198,32 @@ func TestSSMLoadsAgain(t *testing.T) {
 	}
 	if calls != 3 {
 		t.Errorf("loaded %d times, want 3", calls)
+	}
+}
+
+// TestSkew asks a service whose clock is another than this machine's.
+func TestSkew(t *testing.T) {
+	// With a clock given, the account does not look at the dates of signatures.
+	account := awsfake.New(awsfake.Options{Rates: freely, Clock: dnssync.System{}})
+	operator := account.AddUser("operator", awsfake.Administrator())
+	var ahead time.Duration
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+		account.Handler().ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	for _, ahead = range []time.Duration{0, time.Hour, -time.Hour} {
+		s := connect(server.URL, operator)
+		if err := s.Put(t.Context(), pki.BootstrapToken, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(t.Context(), pki.BootstrapToken); err != nil {
+			t.Fatal(err)
+		}
+		// A Date has whole seconds.
+		if off := (s.Skew() - ahead).Abs(); off > 10*time.Second {
+			t.Errorf("the service is %v ahead, and it says %v", ahead, s.Skew())
+		}
 	}
 }
 

@@ -162,6 +162,14 @@ func (refusing) Get(_ context.Context, object string) ([]byte, error) {
 }
 func (refusing) String() string { return "ssm:/hardtack/demo" }
 
+// elsewhen is a store whose clock is another.
+type elsewhen struct {
+	store.Store
+	skew time.Duration
+}
+
+func (e elsewhen) Skew() time.Duration { return e.skew }
+
 // gone is a store that answers after a number of calls.
 type gone struct {
 	store.Store
@@ -190,10 +198,12 @@ func TestMintFails(t *testing.T) {
 			t.Helper()
 			b.store = store.NewDir(filepath.Join(t.TempDir(), "x"))
 		}, reason.Store, "out of reach"},
-		"no network":                 {func(_ *testing.T, b *bench) { b.host.Addresses = nil }, reason.Network, "no address yet"},
-		"the clock at its beginning": {func(_ *testing.T, b *bench) { b.now = time.Unix(0, 0) }, reason.Clock, "it says 1970-01-01T00:00:00Z"},
-		"the clock a year slow":      {func(_ *testing.T, b *bench) { b.now = created.AddDate(-1, 0, 0) }, reason.Clock, "8759h55m0s later"},
-		"the clock far ahead":        {func(_ *testing.T, b *bench) { b.now = created.AddDate(20, 0, 0) }, reason.Clock, "expired"},
+		"no network":                     {func(_ *testing.T, b *bench) { b.host.Addresses = nil }, reason.Network, "no address yet"},
+		"the clock at its beginning":     {func(_ *testing.T, b *bench) { b.now = time.Unix(0, 0) }, reason.Clock, "it says 1970-01-01T00:00:00Z"},
+		"the clock a year slow":          {func(_ *testing.T, b *bench) { b.now = created.AddDate(-1, 0, 0) }, reason.Clock, "8759h55m0s later"},
+		"the clock far ahead":            {func(_ *testing.T, b *bench) { b.now = created.AddDate(20, 0, 0) }, reason.Clock, "expired"},
+		"the clock ahead of the store's": {func(_ *testing.T, b *bench) { b.store = elsewhen{b.store, -time.Hour} }, reason.Clock, "clock is 1h0m0s ahead of that of"},
+		"the clock behind the store's":   {func(_ *testing.T, b *bench) { b.store = elsewhen{b.store, time.Hour} }, reason.Clock, "clock is 1h0m0s behind that of"},
 		"another cluster's user data": {func(t *testing.T, b *bench) {
 			t.Helper()
 

@@ -35,6 +35,9 @@ type Secrets interface {
 	String() string
 }
 
+// Clock is a store that has a time of its own. Skew is how far that is ahead of the machine's, as of the last answer.
+type Clock interface{ Skew() time.Duration }
+
 // Host is what a machine knows of itself.
 type Host struct {
 	Name string
@@ -103,8 +106,10 @@ func Mint(ctx context.Context, o MintOptions) ([]Minted, error) {
 	for _, r := range o.Roles {
 		var more []pki.Bundle
 		err := w.until(ctx, func() (err error) {
-			more, err = bundlesOf(ctx, o, r, self)
-			return err
+			if more, err = bundlesOf(ctx, o, r, self); err != nil {
+				return err
+			}
+			return rightTime(o.Store)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("certificates for the role %s: %w", r, reason.With(reason.Certificates, err))
@@ -120,6 +125,21 @@ func Mint(ctx context.Context, o MintOptions) ([]Minted, error) {
 		out = append(out, minted)
 	}
 	return out, nil
+}
+
+// rightTime reports a clock by which certificates would be minted that others do not take yet, or no longer: one that is
+// further from the store's than certificates are backdated.
+func rightTime(store Secrets) error {
+	clock, ok := store.(Clock)
+	if !ok || clock.Skew().Abs() <= pki.Backdate {
+		return nil
+	}
+	side := "behind"
+	if clock.Skew() < 0 {
+		side = "ahead of"
+	}
+	return passing{reason.Errorf(reason.Clock, "this machine's clock is %v %s that of %s: nobody would take the certificates that it mints",
+		clock.Skew().Abs().Round(time.Second), side, store)}
 }
 
 // awaitHost waits until the machine has an address.
