@@ -66,9 +66,12 @@ func open(t *testing.T, policies ...awsfake.Policy) (region, *lifecycle.Launch) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- metadata.New(r, nil).Serve(t.Context(), l) }()
-	t.Cleanup(func() { <-ended }) // what it ends with when the test does is its own affair
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = metadata.New(r, nil).Serve(t.Context(), l) // what it ends with when the test does is its own affair
+	}()
+	t.Cleanup(func() { <-ended })
 	return r, lifecycle.New(lifecycle.Options{Endpoint: aws.URL, Metadata: "http://" + l.Addr().String(), Group: group, Hook: hook})
 }
 

@@ -81,8 +81,11 @@ func service(t *testing.T, i ec2, faults ...metadata.Fault) *imds.Client {
 	}
 	s := metadata.New(i, nil)
 	s.SetFaults(i.ID, faults...)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(t.Context(), l) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.Serve(t.Context(), l) // what it ends with when the test does is its own affair
+	}()
 	t.Cleanup(func() { <-ended })
 	c, err := imds.New(imds.Options{Endpoint: "http://" + l.Addr().String(), MinWait: time.Millisecond, MaxWait: 5 * time.Millisecond})
 	if err != nil {

@@ -113,7 +113,7 @@ func (m Machine) active(unit string, r reason.Reason) func(context.Context) erro
 			return err
 		}
 		if u := units[0]; u.Load != notFound && u.Active != active {
-			return reason.Errorf(r, "the unit is %s", state(u))
+			return reason.Errorf(r, "%s%s", unitIs, state(u))
 		}
 		return nil
 	}

@@ -247,13 +247,16 @@ func ofUnit(u timeline.Unit, own reason.Failure) reason.Failure {
 	if r, cause, ok := reason.OfStatus(u.Status); ok {
 		return reason.Explain(u.Name, reason.With(r, errors.New(cause)))
 	}
-	if u.Name == own.Unit {
-		own.Cause = fmt.Sprintf("%s (the unit is %s)", own.Cause, state(u))
+	if u.Name == own.Unit && !strings.HasPrefix(own.Cause, unitIs) {
+		own.Cause = fmt.Sprintf("%s (%s%s)", own.Cause, unitIs, state(u))
 		return own
 	}
 	r := ofName(u.Name)
-	return reason.Explain(u.Name, reason.Errorf(r, "the unit is %s", state(u)))
+	return reason.Explain(u.Name, reason.Errorf(r, "%s%s", unitIs, state(u)))
 }
+
+// unitIs begins a cause that is a unit's state.
+const unitIs = "the unit is "
 
 func state(u timeline.Unit) string {
 	text := u.Active + " (" + u.Sub + ")"

@@ -47,7 +47,8 @@ func (w *waiter) files(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%w, while waiting: %w", context.Cause(ctx), err)
 		case <-watcher.Events:
-		case <-watcher.Errors: // an overflow, after which the next look finds what was lost
+		case err := <-watcher.Errors: // an overflow, after which the next look finds what was lost
+			w.Log.DebugContext(ctx, "looking again", "error", err)
 		case <-time.After(recheck):
 		}
 	}
