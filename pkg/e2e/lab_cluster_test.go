@@ -1,11 +1,18 @@
 package e2e
 
 import (
+	"crypto/ecdsa"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 // labCluster is the demo's: one control plane and two minions.
@@ -21,6 +28,7 @@ func TestLab(t *testing.T) {
 	t.Run("ready with nothing from outside", func(t *testing.T) { labReady(t, r, s) })
 	t.Run("names through the machines' own resolver", func(t *testing.T) { labNames(t, r, s) })
 	t.Run("a killed minion is replaced", func(t *testing.T) { labReplaces(t, r, s) })
+	t.Run("another cluster's CA", func(t *testing.T) { labUntrusted(t, r) })
 	t.Run("a plot of all boots", func(t *testing.T) {
 		out, err := r.run(t.Context(), "lab", "plot", "--all", "--name", "e2e")
 		if err != nil || !strings.HasPrefix(out, "<svg") || strings.Count(out, "until ready") != 1 {
@@ -138,4 +146,62 @@ groups:
 	if m, err := s.Find(minion.ID); err != nil || len(m.Failures) > 0 {
 		t.Errorf("the minion: %+v, %v", m.Failures, err)
 	}
+}
+
+// labUntrusted launches a minion that is told another cluster's CA.
+func labUntrusted(t *testing.T, r *running) {
+	complete := completed(t, labCluster)
+	authority, err := pki.NewAuthority("another cluster's", newKey(t), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	userData, err := complete.UserData("minions", pki.EncodeCertificate(authority.Certificate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetFault(t.Context(), "minions", lab.Fault{UserData: userData}); err != nil {
+		t.Fatal(err)
+	}
+	before := len(mustStatus(t, r).Machines)
+	if err := r.Scale(t.Context(), "minions", 3); err != nil {
+		t.Fatal(err)
+	}
+	var m lab.MachineStatus
+	s := r.until(t, "the machine says whom it does not trust", func(s lab.Status) bool {
+		if len(s.Machines) <= before {
+			return false
+		}
+		m = s.Machines[before]
+		return slices.ContainsFunc(m.Failures, func(f reason.Failure) bool { return f.Reason == reason.Untrusted })
+	})
+	if len(s.Nodes) != 2 || slices.Contains(serving(s, "minions"), m.Address.String()) {
+		t.Errorf("a machine that trusts another cluster has joined: nodes %+v", s.Nodes)
+	}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := pki.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// completed is a document's complete configuration.
+func completed(t *testing.T, document string) *spec.Complete {
+	t.Helper()
+	of, err := spec.ReadImage(units.FS, images.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, problems := spec.Parse("cluster.yaml", []byte(document))
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	complete, problems := cluster.Complete(of)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return complete
 }

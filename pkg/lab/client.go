@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,9 +101,22 @@ type buffered struct {
 
 func (b buffered) Read(p []byte) (int, error) { return b.in.Read(p) }
 
+// SetFault changes what is wrong with the machines that a group launches from now on.
+func (c *Client) SetFault(ctx context.Context, group string, f Fault) error {
+	body, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("encoding a fault: %w", err)
+	}
+	return c.send(ctx, http.MethodPut, "/v1/groups/"+url.PathEscape(group)+"/fault", bytes.NewReader(body), &struct{}{})
+}
+
 // call makes one request and reads its answer.
 func (c *Client) call(ctx context.Context, method, path string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, nil)
+	return c.send(ctx, method, path, nil, into)
+}
+
+func (c *Client) send(ctx context.Context, method, path string, body io.Reader, into any) error {
+	request, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, body)
 	if err != nil {
 		return fmt.Errorf("asking the lab %s: %w", c.home.Name, err)
 	}

@@ -35,6 +35,7 @@ type guest struct {
 	made time.Time
 	// volume is the etcd member's; empty where the group has none.
 	volume string
+	fault  Fault
 
 	mu      sync.Mutex
 	running Running
@@ -97,6 +98,8 @@ type host struct {
 	mu     sync.Mutex
 	guests map[string]*guest
 	order  []string
+	// faults are of machines to come, by their group.
+	faults map[string]Fault
 	next   netip.Addr
 	closed bool
 	tasks  sync.WaitGroup
@@ -106,7 +109,7 @@ var _ awsfake.Hypervisor = (*host)(nil)
 
 func newHost(d *Daemon) *host {
 	// The first ten addresses of a VPC's subnet are not the machines'.
-	return &host{daemon: d, guests: map[string]*guest{}, next: netip.MustParseAddr("10.1.0.10")}
+	return &host{daemon: d, guests: map[string]*guest{}, faults: map[string]Fault{}, next: netip.MustParseAddr("10.1.0.10")}
 }
 
 // lastAddr is the subnet's last usable address.
@@ -165,7 +168,7 @@ func (h *host) launch(m awsfake.Machine) {
 		return
 	}
 	ctx, stop := context.WithCancel(h.daemon.ctx)
-	g := &guest{id: m.ID, group: group, addr: m.Private, made: m.Launched, stop: stop}
+	g := &guest{id: m.ID, group: group, addr: m.Private, made: m.Launched, fault: h.faults[group.Name], stop: stop}
 	h.guests[m.ID] = g
 	h.order = append(h.order, m.ID)
 	h.tasks.Go(func() {
@@ -208,7 +211,7 @@ func (h *host) run(ctx context.Context, g *guest) (err error) {
 	g.started = g.scan.started
 	g.mu.Unlock()
 	running, err := h.daemon.runner.Start(ctx, Launch{
-		ID: g.id, Group: g.group.Name, Addr: g.addr, Memory: g.group.Memory, CPUs: g.group.CPUs,
+		ID: g.id, Group: g.group.Name, Addr: g.addr, Memory: g.group.Memory, CPUs: g.group.CPUs, Fault: g.fault,
 		Dir: h.daemon.home.machine(g.id), Console: io.MultiWriter(files.console, &stream{scanner: g.scan}), Journal: io.MultiWriter(files.journal, &stream{scanner: g.scan}), Disks: disks,
 	})
 	if err != nil {

@@ -46,6 +46,7 @@ func Machines(image string) func(context.Context, *Daemon) (Runner, error) {
 type machines struct {
 	image   string
 	network *vnet.Network
+	meta    *metadata.Service
 	log     *slog.Logger
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -63,8 +64,8 @@ func (m *machines) services(ctx context.Context, d *Daemon) error {
 	if err != nil {
 		return err
 	}
-	service := metadata.New(source{d}, d.log)
-	m.tasks.Go(func() { m.ended("metadata", service.Serve(ctx, meta)) })
+	m.meta = metadata.New(source{d}, d.log)
+	m.tasks.Go(func() { m.ended("metadata", m.meta.Serve(ctx, meta)) })
 	aws, err := m.network.Listen(m.awsAddress())
 	if err != nil {
 		return err
@@ -127,6 +128,7 @@ func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
 	m.mu.Lock()
 	m.journals[l.Addr] = l.Journal
 	m.mu.Unlock()
+	m.meta.SetFaults(l.ID, l.Fault.Metadata...)
 	machine, err := qemu.Start(ctx, m.config(l, port))
 	if err == nil {
 		err = machine.Console().Follow(l.Console)
@@ -147,7 +149,7 @@ func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
 		disks = append(disks, qemu.Disk{Path: d.Path, Serial: d.Serial, Writable: true})
 	}
 	return qemu.Config{
-		Name: l.Group + " " + l.ID, Memory: l.Memory, CPUs: l.CPUs, Disks: disks, Reboots: true,
+		Name: l.Group + " " + l.ID, Memory: l.Memory, CPUs: l.CPUs, Disks: disks, Reboots: true, Skew: l.Fault.Skew,
 		// By these a program tells that it is on EC2.
 		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: machineType, Serial: "ec2" + l.ID[len(l.ID)-9:]},
 		Network: qemu.Network{Kind: qemu.Stream, MAC: port.Machine().MAC.String(), Socket: port.Socket()},

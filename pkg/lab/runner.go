@@ -40,6 +40,8 @@ type Launch struct {
 	Addr      netip.Addr
 	// Memory is in MiB.
 	Memory, CPUs int
+	// Fault is what is wrong with it; its user data are the source's matter.
+	Fault Fault
 	// Dir is the machine's directory, which is there.
 	Dir string
 	// Console gets every byte of the first serial line, and Journal what the machine's journal says, as

@@ -22,6 +22,7 @@ func (d *Daemon) serve() (*wire, error) {
 	mux.HandleFunc("POST /v1/machines/{id}/kill", d.postKill)
 	mux.HandleFunc("POST /v1/machines/{id}/shell", d.postShell)
 	mux.HandleFunc("POST /v1/groups/{name}/size/{size}", d.postSize)
+	mux.HandleFunc("PUT /v1/groups/{name}/fault", d.putFault)
 	mux.HandleFunc("GET /v1/kubeconfig", d.getKubeconfig)
 	return d.home.newWire(socketFile, mux)
 }

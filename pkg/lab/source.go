@@ -34,8 +34,12 @@ func (s source) Instance(addr netip.Addr) (metadata.Instance, bool) {
 		if !ok {
 			return metadata.Instance{}, false
 		}
+		userData := []byte(m.UserData)
+		if g.fault.UserData != nil {
+			userData = g.fault.UserData
+		}
 		return metadata.Instance{
-			ID: m.ID, Type: m.Type, ImageID: m.Image, Launched: m.Launched, UserData: []byte(m.UserData), Role: m.Role,
+			ID: m.ID, Type: m.Type, ImageID: m.Image, Launched: m.Launched, UserData: userData, Role: m.Role,
 			Placement: metadata.Placement{Account: accountID, Region: regionName, Zone: m.Zone},
 			Card:      metadata.Card{Addr: addr, MAC: vnet.MACOf(addr), Subnet: subnet, Hostname: hostName(addr)},
 			Tags:      maps.Clone(m.Tags), LifecycleState: s.target(g),

@@ -1,0 +1,20 @@
+package e2e
+
+import "testing"
+
+// TestLabDocuments keeps the documents of the labs valid, and their user data as large as said, without a machine.
+func TestLabDocuments(t *testing.T) {
+	t.Parallel()
+	for name, document := range map[string]string{"cluster": labCluster, "faults": faultsCluster()} {
+		complete := completed(t, document)
+		for _, g := range complete.Groups {
+			data, err := complete.UserData(g.Name, []byte("-----BEGIN CERTIFICATE-----\nMIIBAA==\n-----END CERTIFICATE-----\n"))
+			if err != nil {
+				t.Errorf("%s: group %s: %v", name, g.Name, err)
+			}
+			if full := name == "faults" && g.Name == "minions"; full != (len(data) > 15<<10) {
+				t.Errorf("%s: the user data of group %s has %d bytes", name, g.Name, len(data))
+			}
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/vnet/metadata"
+)
+
+// faultsCluster has two groups without machines, and user data that is nearly as large as user data may be.
+func faultsCluster() string {
+	noise := make([]byte, 11100) // does not compress; in base64 and with the rest it is just below 16 KiB
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(noise) // never fails
+	return fmt.Sprintf(`apiVersion: hardtack.dev/v1
+kind: Cluster
+name: demo
+groups:
+- {name: masters, roles: [masters, etcd], size: 0}
+- {name: minions, roles: [minions], size: 0}
+fileAssets:
+- {path: /etc/hardtack/noise, base64: %s, roles: [minions]}
+`, base64.StdEncoding.EncodeToString(noise))
+}
+
+// TestLabFaults launches machines with which something is wrong, one after the other in the same lab: each says what on
+// its console, `lab status` says it too, and nothing of a role is configured.
+func TestLabFaults(t *testing.T) {
+	needMachines(t)
+	r := newLab(t, "faults", faultsCluster())
+	cases := []struct {
+		name, group string
+		fault       lab.Fault
+		reasons     []reason.Reason
+		configured  bool
+	}{
+		{"corrupt user data", "minions", lab.Fault{UserData: []byte("#cloud-config\nwrite_files: [{path: /etc/sysconfig/kubernetes-minions\n")}, []reason.Reason{reason.UserData}, false},
+		{"user data of no role", "minions", lab.Fault{UserData: []byte("#cloud-config\n{}\n")}, []reason.Reason{reason.UserData}, false},
+		{"metadata service that refuses", "minions", lab.Fault{Metadata: []ec2.Fault{{Status: http.StatusServiceUnavailable}}}, []reason.Reason{reason.UserData, reason.Metadata}, false},
+		{"clock a day behind", "masters", lab.Fault{Skew: -24 * time.Hour}, []reason.Reason{reason.Clock}, true},
+		{"metadata service that is slow, and user data of nearly 16 KiB", "minions", lab.Fault{Metadata: []ec2.Fault{{Delay: 3 * time.Second}}}, []reason.Reason{reason.Token}, true},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if err := r.SetFault(t.Context(), c.group, c.fault); err != nil {
+				t.Fatal(err)
+			}
+			before := len(mustStatus(t, r).Machines)
+			if err := r.Scale(t.Context(), c.group, 1); err != nil {
+				t.Fatal(err)
+			}
+			var m lab.MachineStatus
+			r.until(t, "the machine says what is wrong", func(s lab.Status) bool {
+				if len(s.Machines) <= before {
+					return false
+				}
+				m = s.Machines[before]
+				return slices.ContainsFunc(m.Failures, func(f reason.Failure) bool { return slices.Contains(c.reasons, f.Reason) })
+			})
+			t.Logf("%+v", m.Failures)
+			files := r.ask(t, m.ID, "ls /etc/sysconfig")
+			if got := strings.Contains(files, "kubernetes-"); got != c.configured {
+				t.Errorf("role files %q, want some: %v", files, c.configured)
+			}
+			out, err := r.run(t.Context(), "lab", "status", "--name", "faults")
+			if err != nil || !strings.Contains(out, m.ID+" ("+c.group+"): ") || !strings.Contains(out, "["+string(m.Failures[0].Reason)+"]") {
+				t.Errorf("lab status: %v: %s", err, out)
+			}
+			if err := r.Scale(t.Context(), c.group, 0); err != nil {
+				t.Fatal(err)
+			}
+			r.until(t, "the machine is gone", func(s lab.Status) bool { return s.Machines[before].Power == "off" })
+		})
+	}
+}
+
+func mustStatus(t *testing.T, r *running) lab.Status {
+	t.Helper()
+	s, err := r.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
