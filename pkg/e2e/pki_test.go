@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -228,6 +232,7 @@ func (m *master) renewal(t *testing.T) {
 		}
 		t.Logf("%s shows the new certificate %v after the renewal began", s.name, time.Since(began).Round(time.Millisecond))
 	}
+	m.clientsRenew(t)
 	for name, cmd := range m.daemons {
 		if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
 			t.Errorf("%s has ended: %v\n%s", name, err, tail(m.logs[name].String(), 10))
@@ -240,6 +245,61 @@ func (m *master) renewal(t *testing.T) {
 	if code, err := m.anonymously(t, "/readyz"); err != nil || code != http.StatusOK {
 		t.Errorf("/readyz: %d, %v", code, err)
 	}
+}
+
+// clientsRenew looks at the certificates that the API server's clients show when they connect anew. By themselves they
+// look for another one every five minutes (client-go's CertCallbackRefreshDuration), which is too long to wait
+// for here: their connections are cut instead.
+func (m *master) clientsRenew(t *testing.T) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "ss", "--kill", "dport", "=", "443").CombinedOutput(); err != nil {
+		t.Fatalf("cutting the connections to the API server: %v\n%s", err, out)
+	}
+	// The old certificates have two days left, the new ones seven; the operator's an hour.
+	const old, fresh = "172800", "604800"
+	var before map[string]float64
+	if pending := eventually(time.Minute, func() []string {
+		now := m.requestsByLife(t)
+		if before == nil && now[fresh] > 0 {
+			before = now
+		}
+		if before == nil || now[fresh] < before[fresh]+20 {
+			return []string{fmt.Sprint(now)}
+		}
+		if now[old] > before[old] {
+			t.Errorf("%v requests still came with an old certificate", now[old]-before[old])
+		}
+		return nil
+	}); len(pending) > 0 {
+		t.Errorf("controller manager and scheduler do not show their new certificates: %v", pending)
+	}
+}
+
+// requestsByLife counts the requests that came with a certificate, by the upper end of the histogram's bucket that its
+// remaining life falls into, in seconds.
+func (m *master) requestsByLife(t *testing.T) map[string]float64 {
+	t.Helper()
+	const metric = "apiserver_client_certificate_expiration_seconds_bucket{le="
+	out := map[string]float64{}
+	last := 0.0
+	for line := range strings.Lines(m.mustKubectl(t, "get", "--raw", "/metrics")) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), metric)
+		if !ok {
+			continue
+		}
+		bound, count, _ := strings.Cut(rest, "} ")
+		n, err := strconv.ParseFloat(count, 64)
+		seconds, boundErr := strconv.ParseFloat(strings.Trim(bound, `"`), 64)
+		if err := errors.Join(err, boundErr); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		out[strconv.FormatFloat(seconds, 'f', -1, 64)] = n - last
+		last = n
+	}
+	if len(out) == 0 {
+		t.Fatal("the API server has no such metric")
+	}
+	return out
 }
 
 // noKeys looks for every secret of the cluster in what the daemons have logged, and on every disk that they write to.
