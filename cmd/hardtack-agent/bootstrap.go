@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/systemd"
 )
@@ -53,7 +54,8 @@ type renewed struct {
 	Bootstrap *certs.Bootstrapped `json:"bootstrap,omitempty"`
 }
 
-// renewCommand is hardtack-agent renew: what is due of every role of the machine, and a minion's newest token.
+// renewCommand is hardtack-agent renew: what is due of every role of the machine, and a minion's newest token. That there
+// is no token is no failure of this one: hardtack-bootstrap.service waits for the first, and says so.
 func renewCommand(ctx context.Context, args []string, s streams) error {
 	var f certsFlags
 	if done, err := f.parse("renew", certsPatience, args, s); done || err != nil {
@@ -66,10 +68,14 @@ func renewCommand(ctx context.Context, args []string, s streams) error {
 	out := renewed{Minted: minted}
 	if f.roles.Has(role.Minions) {
 		got, bootErr := f.bootstrap(ctx, s)
-		if bootErr == nil {
+		switch {
+		case bootErr == nil:
 			out.Bootstrap = &got
+		case reason.Of(bootErr) == reason.Token:
+			logger(s.err, f.verbose).WarnContext(ctx, "no new bootstrap token", "reason", bootErr)
+		default:
+			err = errors.Join(err, bootErr)
 		}
-		err = errors.Join(err, bootErr)
 	}
 	if err != nil {
 		return fail(s, "renew", err)

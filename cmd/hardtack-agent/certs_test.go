@@ -162,6 +162,9 @@ func TestMinionFromParameterStore(t *testing.T) {
 	if f := failure(t, out); err == nil || f.Reason != reason.Token || f.Next == "" {
 		t.Errorf("without a token: %v %+v", err, f)
 	}
+	if out, err := r.run(t, root, role.Minions, "renew"); err != nil || !strings.Contains(out, "no new bootstrap token") {
+		t.Errorf("renewal without a token: %v\n%s", err, out)
+	}
 	token := pki.NewToken(time.Now())
 	data, err := token.Marshal()
 	if err == nil {

@@ -20,6 +20,21 @@ const (
 	jitter = 0.1
 )
 
+// How each daemon takes what is renewed, by the sources of Kubernetes 1.36 and etcd 3.6; none needs a restart.
+//
+//	kube-apiserver   server, front-proxy-client   inotify on both files and a look every minute; a pair that does not
+//	                                              match is left alone (apiserver/…/dynamiccertificates)
+//	                 kubelet-client, etcd-client  read at each new connection (client-go/transport: cachingCertificateLoader,
+//	                                              etcd's client/pkg/transport: GetClientCertificate)
+//	                 ca, front-proxy-ca           inotify and a look every minute
+//	controller manager, scheduler, our own        client: read at each new connection and every five minutes, when the old
+//	                                              connections are closed (client-go/transport/cert_rotation.go)
+//	                 ca.crt and ca.key            as kube-apiserver's server (certificates/signer/ca_provider.go)
+//	etcd             server, peer                 read at each new connection, of clients and of members
+//	kubelet          its own                      it renews itself; its file is what kube-proxy and flanneld read, as above
+//
+// The service account's key, the encryption key and etcd's authorities are read at the start alone. They do not change.
+
 // RenewAt is when a certificate is due: at 2/3 of its life or up to a tenth of its life before that. The same certificate
 // gives the same time, since it is drawn from its serial number.
 func RenewAt(cert *x509.Certificate) time.Time {
