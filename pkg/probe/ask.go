@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 )
@@ -47,7 +46,7 @@ func resolve(ctx context.Context, target *url.URL) ([]netip.AddrPort, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.AddrPort{netip.AddrPortFrom(addr, uint16(port))}, nil
 	}
-	addrs, err := (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", strings.TrimSuffix(host, ".")+".")
+	addrs, err := (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return nil, reason.With(reason.DNS, err)
 	}

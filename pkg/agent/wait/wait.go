@@ -199,8 +199,8 @@ func (w *waiter) resolve(ctx context.Context, target *url.URL) ([]netip.AddrPort
 	}
 	rctx, cancel := context.WithTimeout(ctx, w.Attempt)
 	defer cancel()
-	// The dot at the end keeps the resolver from trying the search domains of the network.
-	addrs, err := w.Resolver.LookupNetIP(rctx, "ip", strings.TrimSuffix(target.Hostname(), ".")+".")
+	// The name as the daemons ask for it: with a dot at its end /etc/hosts would not be looked at.
+	addrs, err := w.Resolver.LookupNetIP(rctx, "ip", target.Hostname())
 	if err == nil && len(addrs) == 0 {
 		err = errors.New("no address")
 	}
