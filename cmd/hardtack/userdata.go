@@ -23,7 +23,7 @@ func userdataCommand() *cli.Command {
 			clusterFlag(),
 			&cli.StringFlag{Name: "group", Usage: "the `GROUP` by its name"},
 			&cli.StringFlag{Name: "role", Usage: "the one group whose machines have these `ROLES`: masters+etcd"},
-			&cli.StringFlag{Name: "ca", Usage: "the `FILE` of the cluster's public CA in PEM (hardtack pki show has it)"},
+			&cli.StringFlag{Name: "ca", Usage: "the `FILE` of the cluster's public CA in PEM (hardtack pki ca prints it)"},
 			&cli.BoolFlag{Name: "json", Usage: "print what is in it, and not itself"},
 		},
 		Action: func(c *cli.Context) error {

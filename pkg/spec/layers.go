@@ -109,6 +109,7 @@ func (f *completer) components() {
 		given := f.in.component(field)
 		f.flags(&p, given.Flags, derived)
 		f.document(&p, given.Config)
+		f.gates(&p, given)
 		out := f.out.Cluster.component(field)
 		out.Flags = map[string]any{}
 		for name, fl := range p.flags {

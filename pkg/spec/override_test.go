@@ -65,7 +65,8 @@ func TestEveryFlagCanBeOverridden(t *testing.T) {
 	for _, version := range spec.Versions() {
 		t.Run(version, func(t *testing.T) {
 			overrides := map[string]any{}
-			for field, flags := range readKnown(t, version).Flags {
+			k := readKnown(t, version)
+			for field, flags := range k.Flags {
 				values := map[string]any{}
 				for name, f := range flags {
 					if f.Note != "ignored" {
@@ -91,7 +92,7 @@ func TestEveryFlagCanBeOverridden(t *testing.T) {
 				}
 				args := guests[name].arguments(t, d.program+".service", d.program)
 				for flag, value := range overrides[field].(map[string]any)["flags"].(map[string]any) {
-					checkGiven(t, d.program, args, flag, value, readKnown(t, version).Flags[field][flag])
+					checkGiven(t, d.program, args, flag, value, k.Flags[field][flag])
 				}
 			}
 		})

@@ -66,10 +66,29 @@ func TestFormFindings(t *testing.T) {
 
 // What is not an error is said all the same.
 func TestWarnings(t *testing.T) {
-	found := findings(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\nkubelet:\n  flags:\n    cgroup-driver: systemd\n")
+	found := findings(t, `apiVersion: hardtack.dev/v1
+kind: Cluster
+name: demo
+kubeAPIServer:
+  flags:
+    feature-gates: {kube:AllAlfa: true, AllBeta: false}
+kubelet:
+  flags:
+    cgroup-driver: systemd
+  config:
+    featureGates:
+      AllBetta: true
+`)
 	assert.NilError(t, found.Err())
-	assert.Equal(t, len(found), 1)
-	assert.Equal(t, found[0].String(), "cluster.yaml:6: kubelet.flags.cgroup-driver: warning: --cgroup-driver is deprecated (set the field of kubelet.config)")
+	var lines []string
+	for _, p := range found {
+		lines = append(lines, p.String())
+	}
+	assert.DeepEqual(t, lines, []string{
+		`cluster.yaml:6: kubeAPIServer.flags.feature-gates: warning: kube-apiserver v1.36.3 lists no feature gate AllAlfa (did you mean "AllAlpha"?)`,
+		`cluster.yaml:9: kubelet.flags.cgroup-driver: warning: --cgroup-driver is deprecated (set the field of kubelet.config)`,
+		`cluster.yaml:12: kubelet.config.featureGates.AllBetta: warning: kubelet v1.36.3 lists no feature gate AllBetta (did you mean "AllBeta"?)`,
+	})
 }
 
 func FuzzParse(f *testing.F) {
