@@ -69,7 +69,7 @@ func webhook(ctx context.Context, args []string, s streams) error {
 		}
 		out := judge(in)
 		fmt.Fprintf(s.out, "%s: allowed %v\n", in.Request.Object.Metadata.Name, out.Response.Allowed)
-		reply(w, http.StatusOK, out)
+		reply(w, out)
 	}))
 }
 
@@ -106,7 +106,7 @@ func api() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET "+apiPath, func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, http.StatusOK, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": apiVersion,
+		reply(w, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": apiVersion,
 			"resources": []any{map[string]any{"name": "greetings", "singularName": "greeting", "namespaced": false,
 				"kind": "Greeting", "verbs": []string{"get", "list"}}}})
 	})
@@ -115,18 +115,17 @@ func api() http.Handler {
 			"to": r.Header.Get("X-Remote-User")}
 	}
 	mux.HandleFunc("GET "+apiPath+"/greetings", func(w http.ResponseWriter, r *http.Request) {
-		reply(w, http.StatusOK, map[string]any{"kind": "GreetingList", "apiVersion": apiVersion, "metadata": map[string]any{},
+		reply(w, map[string]any{"kind": "GreetingList", "apiVersion": apiVersion, "metadata": map[string]any{},
 			"items": []any{greeting(r)}})
 	})
 	mux.HandleFunc("GET "+apiPath+"/greetings/hello", func(w http.ResponseWriter, r *http.Request) {
-		reply(w, http.StatusOK, greeting(r))
+		reply(w, greeting(r))
 	})
 	return mux
 }
 
-func reply(w http.ResponseWriter, code int, value any) {
+func reply(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(value) // who asked has gone
 }
 
