@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
 )
 
@@ -26,10 +29,25 @@ func TestLabScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/lab", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *updateScripts,
 		Setup: func(env *testscript.Env) error {
+			// A script that fails half way leaves its labs up.
+			env.Defer(func() { endLabs(t, filepath.Join(env.Getenv("XDG_STATE_HOME"), "hardtack", "labs")) })
 			// Below a path that is longer than a socket's may be.
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "a-directory-for-state-with-a-long-name", "and-another-one-below-it-with-a-long-name"))
 			env.Setenv("HOME", env.WorkDir)
 			return exec.Command(qemuImg, "create", "-q", "-f", "qcow2", filepath.Join(env.WorkDir, "empty.qcow2"), "16M").Run()
 		},
 	})
+}
+
+// endLabs ends every lab below root.
+func endLabs(t *testing.T, root string) {
+	homes, err := lab.Homes(root)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, h := range homes {
+		if err := h.Abandon(context.Background(), time.Minute); err != nil {
+			t.Errorf("ending lab %s: %v", h.Name, err)
+		}
+	}
 }

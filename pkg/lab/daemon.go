@@ -71,7 +71,7 @@ func Run(ctx context.Context, c Config, ready func()) (err error) {
 
 // live brings everything up in order, waits, and takes it down in the opposite one.
 func (d *Daemon) live(ctx context.Context, ready func()) (err error) {
-	if _, err := writeProcess(d.home.path(daemonFile), os.Getpid()); err != nil {
+	if err := writeProcess(d.home.path(daemonFile), os.Getpid()); err != nil {
 		return err
 	}
 	d.host = newHost(d)

@@ -222,7 +222,7 @@ func (h *host) run(ctx context.Context, g *guest) (err error) {
 
 // attend watches over a machine that runs.
 func (h *host) attend(ctx context.Context, g *guest, running Running) error {
-	_, err := writeProcess(filepath.Join(h.daemon.home.machine(g.id), processFile), running.PID())
+	err := writeProcess(filepath.Join(h.daemon.home.machine(g.id), processFile), running.PID())
 	if err != nil {
 		return errors.Join(err, running.Stop())
 	}

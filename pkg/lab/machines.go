@@ -36,7 +36,7 @@ func Machines(image string) func(context.Context, *Daemon) (Runner, error) {
 		}
 		m := &machines{image: image, network: network, log: d.log, journals: map[netip.Addr]io.Writer{}}
 		if err := m.services(ctx, d); err != nil {
-			return nil, errors.Join(err, network.Close(), m.wait())
+			return nil, errors.Join(err, m.Close())
 		}
 		return m, nil
 	}
@@ -203,16 +203,10 @@ func (m *machines) Forward(ctx context.Context, host string, target func(context
 
 // Close takes the network down.
 func (m *machines) Close() error {
+	m.cancel()
 	err := m.network.Close()
-	return errors.Join(err, m.wait())
-}
-
-func (m *machines) wait() error {
-	if m.cancel != nil {
-		m.cancel()
-	}
 	m.tasks.Wait()
-	return nil
+	return err
 }
 
 // powered is a machine with its place in the network.

@@ -83,16 +83,16 @@ func (p Process) kill() error {
 }
 
 // writeProcess records a process, so that whoever comes later can find it.
-func writeProcess(file string, pid int) (Process, error) {
+func writeProcess(file string, pid int) error {
 	p, err := processOf(pid)
 	if err != nil {
-		return Process{}, err
+		return err
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
-		return Process{}, fmt.Errorf("recording process %d: %w", pid, err)
+		return fmt.Errorf("recording process %d: %w", pid, err)
 	}
-	return p, writeFile(file, append(text, '\n'))
+	return writeFile(file, append(text, '\n'))
 }
 
 // readProcess reads what writeProcess has recorded; fs.ErrNotExist where it has not.

@@ -59,7 +59,10 @@ func (h Home) answers(ctx context.Context, daemon run.Detached) error {
 	for {
 		select {
 		case err := <-daemon.Ended:
-			return fmt.Errorf("%w (%v); its log %s ends with:\n%s", errEnded, err, h.Log(), h.lastWords())
+			if err == nil {
+				err = errors.New("without an error")
+			}
+			return fmt.Errorf("%w (%w); its log %s ends with:\n%s", errEnded, err, h.Log(), h.lastWords())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
