@@ -11,7 +11,7 @@ import (
 // The forms of labels and taints, as Kubernetes documents them ("Labels and Selectors"): an optional DNS
 // name of at most 253 bytes and a slash, then at most 63 bytes; a value may be empty.
 var (
-	wordForm  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+	wordForm  = form{63, regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`)}
 	effectSet = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 )
 
@@ -52,7 +52,7 @@ func checkKey(key string) error {
 	if !ok {
 		namespace, name = "", key
 	}
-	if ok && (len(namespace) > 253 || !domainForm.MatchString(namespace)) || !wordForm.MatchString(name) {
+	if ok && (!domainForm.MatchString(namespace)) || !wordForm.MatchString(name) {
 		return fmt.Errorf("key %q is not of the form [domain/]name", key)
 	}
 	return nil

@@ -28,15 +28,24 @@ const (
 	maxMTU = 65535
 )
 
+// form is what a value must look like. Lengths stand beside the expressions: a counted repetition makes a large
+// program, which every start of the agent would compile.
+type form struct {
+	longest int
+	pattern *regexp.Regexp
+}
+
+func (f form) MatchString(s string) bool { return len(s) <= f.longest && f.pattern.MatchString(s) }
+
 var (
-	labelForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	domainForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+	labelForm  = form{63, regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)}
+	domainForm = form{253, regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)}
 	// AutoScaling's names: printable ASCII without a colon (CreateAutoScalingGroup), and here without
 	// blanks; hooks' names are letters, digits and -_/ (PutLifecycleHook).
-	groupForm = regexp.MustCompile(`^[!-9;-~]{1,255}$`)
-	hookForm  = regexp.MustCompile(`^[A-Za-z0-9_/-]{1,255}$`)
-	hashForm  = regexp.MustCompile(`^[A-Za-z0-9:+/=._-]{8,128}$`)
-	ssmForm   = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
+	groupForm = form{255, regexp.MustCompile(`^[!-9;-~]+$`)}
+	hookForm  = form{255, regexp.MustCompile(`^[A-Za-z0-9_/-]+$`)}
+	hashForm  = form{128, regexp.MustCompile(`^[A-Za-z0-9:+/=._-]+$`)}
+	ssmForm   = form{1011, regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)}
 )
 
 // validator collects findings; lines maps a field path to its line, and refused holds the lines that
@@ -92,7 +101,7 @@ func (v validator) errorf(field, hint, format string, args ...any) {
 }
 
 // form reports a value that is missing or does not match.
-func (v validator) form(field, value string, form *regexp.Regexp, what string) {
+func (v validator) form(field, value string, form form, what string) {
 	switch {
 	case value == "":
 		v.errorf(field, "", "is missing")
