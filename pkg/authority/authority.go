@@ -141,12 +141,13 @@ func (c *creator) authority(ctx context.Context, name string) error {
 	return err
 }
 
-// refuseOrphan reports a certificate whose key is gone.
+// refuseOrphan reports a certificate whose key is gone. It looks for the certificate first: another run makes the key
+// before it, so that whoever sees the certificate sees the key too.
 func (c *creator) refuseOrphan(ctx context.Context, name string) error {
-	if _, err := c.store.Get(ctx, name+pki.Key); !errors.Is(err, pki.ErrNotFound) {
-		return nil // there, or an error that the key's own creation meets again
+	if _, err := c.store.Get(ctx, name+pki.Crt); err != nil {
+		return nil // not there, or an error that making the certificate meets again
 	}
-	if _, err := c.store.Get(ctx, name+pki.Crt); err == nil {
+	if _, err := c.store.Get(ctx, name+pki.Key); errors.Is(err, pki.ErrNotFound) {
 		return fmt.Errorf("%s is there and %s is gone: what it was made of cannot be made again; "+
 			"next: restore the key, or start over with an empty store", name+pki.Crt, name+pki.Key)
 	}
