@@ -22,7 +22,7 @@ PACKER  = $(or $(shell command -v packer),$(shell scripts/tool packer))
 ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -H --preserve-env=GOPROXY,GOFLAGS,PACKER_PLUGIN_PATH,CHECKPOINT_DISABLE env "PATH=$(PATH)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build agent plugin lambda image test test-race lint generate verify e2e bench clean
+.PHONY: help setup build agent plugin lambda image demo test test-race lint generate verify e2e bench clean
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ image: setup build plugin ## Bake build/hardtack.qcow2 with image.json, SBOM and
 	$(ROOT) $(PACKER) build -force -var lock=kubernetes-$(KUBERNETES) -var source=$(SOURCE) -var output=$(BUILD) images/local.pkr.hcl
 	@$(if $(ROOT),sudo chown -R $(shell id -u):$(shell id -g) $(BUILD))
 	@$(BIN)/hardtack roles && ls -lh $(IMAGE) $(BUILD)/image.json $(BUILD)/sbom.cdx.json
+
+demo: setup build ## A cluster on this computer: bakes where that is due, one master, two minions, a pod behind a Service (KEEP=1 leaves it up)
+	@MAKE='$(MAKE)' scripts/demo
 
 test: setup lint ## Lint and run every test that needs no machine
 	HARDTACK_PACKER=$(PACKER) scripts/test ./...
