@@ -55,7 +55,7 @@ image: setup build plugin ## Bake build/hardtack.qcow2 with image.json, SBOM and
 	@$(if $(ROOT),sudo chown -R $(shell id -u):$(shell id -g) $(BUILD))
 	@$(BIN)/hardtack roles && ls -lh $(IMAGE) $(BUILD)/image.json $(BUILD)/sbom.cdx.json
 
-demo: setup build ## A cluster on this computer: bakes where that is due, one master, two minions, a pod behind a Service (KEEP=1 leaves it up)
+demo: setup build ## One master, two minions and a pod behind a Service; bakes where that is due (KEEP=1 leaves it up)
 	@MAKE='$(MAKE)' scripts/demo
 
 test: setup lint ## Lint and run every test that needs no machine
