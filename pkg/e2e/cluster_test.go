@@ -1,0 +1,237 @@
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+)
+
+// answerWithin is when a request is sent again, or counts as not answered: long for a server that works, and short for
+// one that has just gone.
+const answerWithin = time.Minute
+
+// TestCluster boots one machine with every role, and tries what a cluster is for.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	needMachines(t)
+	slots <- struct{}{}
+	defer func() { <-slots }()
+	ctx, cancel := context.WithTimeout(interrupted, clusterBound)
+	defer cancel()
+	c := startCluster(ctx, t)
+	c.comesUp(ctx, t)
+	// In this order, and one after the other: the machine has two emulated processors.
+	for _, part := range []struct {
+		name string
+		run  func(context.Context, *testing.T)
+	}{
+		{"timeline", c.timeline},
+		{"dns", c.dns},
+		{"node", c.node},
+		{"anonymous", c.anonymous},
+		{"restricted", c.restricted},
+		{"encrypted", c.encrypted},
+		{"ports", c.ports},
+		{"exposure", c.exposure},
+		{"memory", c.memory},
+		{"pods", c.pods},
+		{"taint", c.taint},
+		{"extended", c.extended},
+		{"outside", c.outside},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.run(ctx, t) })
+	}
+}
+
+// comesUp waits until the node is ready, saying how far it has come.
+func (c *cluster) comesUp(ctx context.Context, t *testing.T) {
+	t.Helper()
+	c.await(ctx, t, "the API server", func() (bool, string) {
+		code, body, err := c.get(ctx, c.admin, "/readyz")
+		return code == http.StatusOK, fmt.Sprint(code, " ", err, " ", firstLine(body))
+	})
+	c.await(ctx, t, "the node", func() (bool, string) {
+		nodes, err := c.kube.Nodes(ctx)
+		if err != nil || len(nodes) == 0 {
+			return false, fmt.Sprintf("%d nodes, %v", len(nodes), err)
+		}
+		return nodes[0].Ready, fmt.Sprintf("%s ready: %v", nodes[0].Name, nodes[0].Ready)
+	})
+}
+
+// await asks until it is done. No time decides: what ends it is the machine, or the bound of the whole test.
+func (c *cluster) await(ctx context.Context, t *testing.T, what string, done func() (bool, string)) {
+	t.Helper()
+	last := ""
+	for {
+		ok, state := done()
+		if state != last {
+			t.Logf("%s after power-on: %s: %s", time.Since(c.machine.Started()).Round(time.Second), what, state)
+			last = state
+		}
+		if ok {
+			return
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-c.machine.Ended():
+			t.Fatalf("waiting for %s: the machine has ended; its console ends with:\n%s", what, c.machine.Console().Tail(consoleTail))
+		case <-ctx.Done():
+			t.Fatalf("waiting for %s: %v; last: %s", what, context.Cause(ctx), state)
+		}
+	}
+}
+
+// get asks the API server for a path.
+func (c *cluster) get(ctx context.Context, who *rest.Config, path string) (int, string, error) {
+	return c.do(ctx, who, http.MethodGet, path, "", "")
+}
+
+// do sends a request, with a body in JSON unless that is empty.
+func (c *cluster) do(ctx context.Context, who *rest.Config, method, path, kind, body string) (int, string, error) {
+	client, err := rest.HTTPClientFor(who)
+	if err != nil {
+		return 0, "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, who.Host+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", kind)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	text, err := readAll(answer.Body)
+	return answer.StatusCode, text, errors.Join(err, answer.Body.Close())
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// timeline reads what the machine has written about its own boot.
+func (c *cluster) timeline(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var found timeline.Timeline
+	c.await(ctx, t, "the machine's own word that it is ready", func() (bool, string) {
+		for line := range strings.Lines(c.machine.Console().String()) {
+			if one, ok := timeline.Parse(line); ok {
+				found = one
+				return true, "is there"
+			}
+		}
+		return false, "is not there"
+	})
+	// What it has said while it waited are lines of the same kind.
+	text, err := json.MarshalIndent(found, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep(t, "cluster-timeline.json", text)
+	for _, name := range []string{"etcd.service", "kube-apiserver.service", "kubelet.service", "flanneld.service", "hardtack-controller.service"} {
+		if !strings.Contains(string(text), `"`+name+`"`) {
+			t.Errorf("the timeline has no %s", name)
+		}
+	}
+	restarts := c.shell(ctx, t, "systemctl show --property=Id,NRestarts 'kube*.service' etcd.service containerd.service flanneld.service 'hardtack-*.service' | grep -v '^$' | paste - - | grep -v NRestarts=0")
+	if restarts != "" {
+		t.Errorf("units were started again, where they should have waited:\n%s", restarts)
+	}
+}
+
+// dns waits for the cluster's own.
+func (c *cluster) dns(ctx context.Context, t *testing.T) {
+	t.Helper()
+	c.rolledOut(ctx, t, "kube-system", "coredns")
+}
+
+// rolledOut waits until every pod of a Deployment is available.
+func (c *cluster) rolledOut(ctx context.Context, t *testing.T, namespace, name string) {
+	t.Helper()
+	c.await(ctx, t, name, func() (bool, string) {
+		var d struct {
+			Spec struct {
+				Replicas int `json:"replicas"`
+			} `json:"spec"`
+			Status struct {
+				Available int `json:"availableReplicas"`
+			} `json:"status"`
+		}
+		code, body, err := c.get(ctx, c.admin, "/apis/apps/v1/namespaces/"+namespace+"/deployments/"+name)
+		if err != nil || code != http.StatusOK {
+			return false, fmt.Sprint(code, " ", err)
+		}
+		if err := json.Unmarshal([]byte(body), &d); err != nil {
+			return false, err.Error()
+		}
+		return d.Spec.Replicas > 0 && d.Status.Available == d.Spec.Replicas, fmt.Sprintf("%d of %d available", d.Status.Available, d.Spec.Replicas)
+	})
+}
+
+// node looks at what the machine has registered, and what the controller has made of it.
+func (c *cluster) node(ctx context.Context, t *testing.T) {
+	t.Helper()
+	code, body, err := c.get(ctx, c.admin, "/api/v1/nodes/"+clusterNode)
+	if err != nil || code != http.StatusOK {
+		t.Fatal(code, body, err)
+	}
+	for _, want := range []string{
+		`"node-role.kubernetes.io/masters"`, `"node-role.kubernetes.io/minions"`, `"node-role.kubernetes.io/control-plane"`,
+		`"podCIDR":"10.244.0.0/24"`, `"effect":"NoSchedule"`, `"flannel.alpha.coreos.com/public-ip":"10.1.0.10"`,
+	} {
+		if !strings.Contains(strings.ReplaceAll(body, `": "`, `":"`), want) {
+			t.Errorf("the node has no %s:\n%s", want, body)
+		}
+	}
+}
+
+// extended has pods serve a validating webhook and an aggregated API to the API server of their own machine.
+func (c *cluster) extended(ctx context.Context, t *testing.T) {
+	t.Helper()
+	pair, err := c.ca.Issue(pki.Profile{Name: "hello-extend", Names: []string{"hello-extend.kube-system.svc"}, Usage: pki.Server, Life: time.Hour * 2}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := base64.StdEncoding.EncodeToString
+	c.apply(ctx, t, "extend", map[string]string{
+		"CERTIFICATE": text(pair.Certificate), "KEY": text(pair.Key), "CA": text(pki.EncodeCertificate(c.ca.Certificate))})
+	c.await(ctx, t, "the aggregated API", func() (bool, string) {
+		code, body, err := c.get(ctx, c.admin, "/apis/hello.hardtack.dev/v1/greetings/hello")
+		return code == http.StatusOK && strings.Contains(body, `"to":"e2e"`), fmt.Sprint(code, " ", err, " ", firstLine(body))
+	})
+	object := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","labels":{%s}}}`
+	const path = "/api/v1/namespaces/default/configmaps"
+	c.await(ctx, t, "an object that the webhook lets pass", func() (bool, string) {
+		code, body, err := c.do(ctx, c.admin, http.MethodPost, path, "application/json", fmt.Sprintf(object, "passes", ""))
+		return code == http.StatusCreated || code == http.StatusConflict, fmt.Sprint(code, " ", err, " ", firstLine(body))
+	})
+	code, body, err := c.do(ctx, c.admin, http.MethodPost, path, "application/json", fmt.Sprintf(object, "refused", `"hello.hardtack.dev/refuse":"yes"`))
+	if err != nil || code < 400 || !strings.Contains(body, "hello refuses what has the label") {
+		t.Errorf("an object that the webhook refuses: %d %s %v", code, body, err)
+	}
+}
+
+// outside asserts that nothing was fetched from outside, and lists what was tried.
+func (c *cluster) outside(_ context.Context, t *testing.T) {
+	t.Helper()
+	for _, a := range c.network.Refused() {
+		t.Errorf("the machine wanted %d bytes of %s at %s", a.Bytes, a.Proto, a.Dst)
+	}
+}
