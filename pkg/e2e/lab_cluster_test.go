@@ -48,9 +48,11 @@ func labReady(t *testing.T, r *running, s lab.Status) {
 		}
 		t.Logf("%s %s: %v", m.Group, m.ID, m.Reached)
 	}
-	// The switch has no way out: what is asserted is that nobody looked for one, but for a time server.
+	// The switch has no way out: what is asserted is that nobody looked for one, but for EC2's time server and, while
+	// there was no master, for the address that stands in the masters' record until then.
+	known := []string{"169.254.169.123:123", "192.0.2.1:443"}
 	for _, o := range s.Outside {
-		if o.Proto != "udp" || o.To.Port() != 123 {
+		if !slices.Contains(known, o.To.String()) {
 			t.Errorf("%s wanted %s %s from outside, %d packets", o.Machine, o.Proto, o.To, o.Packets)
 		}
 	}
