@@ -58,7 +58,7 @@ func makeNode(ctx context.Context, f nodeFlags, log *slog.Logger) (node.Plan, er
 	if err != nil {
 		return node.Plan{}, err
 	}
-	source := node.Source{Root: f.root, Roles: roles, Deadline: f.deadline, Status: systemd.Status, Log: log}
+	source := node.Source{Root: f.root, Roles: roles, Hardware: agent.Hardware(f.root), Deadline: f.deadline, Status: systemd.Status, Log: log}
 	if endpoint, has := agent.MetadataService(f.root); has {
 		client, err := imds.New(imds.Options{Endpoint: endpoint, Log: log})
 		if err != nil {

@@ -14,6 +14,9 @@ func MetadataService(root string) (endpoint string, has bool) {
 	return a.kernel[OptionIMDS], a.machine.ec2 || a.named(sourceIMDS)
 }
 
+// Hardware is what the hardware calls the machine: its instance id or its product's UUID; empty where it says neither.
+func Hardware(root string) string { return newAgent(Options{Root: root}).machine.id }
+
 // InstanceID is what the source of the user data calls this machine, or what its hardware says, as the reader noted
 // it; empty where it has not run or neither says.
 func InstanceID(root string) string {

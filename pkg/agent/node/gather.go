@@ -35,8 +35,10 @@ type Source struct {
 	// Root is the root directory; "" is "/".
 	Root  string
 	Roles role.Set
-	// Metadata is nil where the machine has no metadata service.
+	// Metadata is nil where the machine has no metadata service. Hardware is what the hardware calls itself, or
+	// empty.
 	Metadata Metadata
+	Hardware string
 	// Link finds an interface; nil is the machine's own.
 	Link func(name string) (Link, error)
 	// Deadline bounds the waits; 0 is DefaultDeadline. Status is told what is waited for; nil tells nobody.
@@ -50,7 +52,7 @@ func Gather(ctx context.Context, s Source) (Facts, error) {
 	s.defaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Deadline, fmt.Errorf("not within %v", s.Deadline))
 	defer cancel()
-	f := Facts{Roles: s.Roles, CPUs: runtime.NumCPU(), Hostname: s.hostname()}
+	f := Facts{Roles: s.Roles, CPUs: runtime.NumCPU(), Hostname: s.hostname(), Hardware: s.Hardware}
 	var err error
 	if f.Memory, err = s.memory(); err != nil {
 		return Facts{}, err
@@ -69,10 +71,28 @@ func Gather(ctx context.Context, s Source) (Facts, error) {
 	if f.Link, err = s.link(ctx); err != nil {
 		return Facts{}, err
 	}
-	if s.Metadata != nil {
-		f.Instance, err = s.instance(ctx)
+	if s.Metadata == nil {
+		return f, nil
 	}
-	return f, err
+	if f.Instance, err = s.instance(ctx); err == nil {
+		return f, nil
+	}
+	if f.Instance = s.remembered(); f.Instance == nil {
+		return Facts{}, err
+	}
+	s.Log.WarnContext(ctx, "the metadata service does not answer: keeping what it said of this machine before", "instance", f.Instance.ID, "error", err)
+	return f, nil
+}
+
+// remembered is what the metadata service said of this hardware at an earlier boot, nil for nothing: a reboot during
+// an outage must not keep a node away.
+func (s *Source) remembered() *Instance {
+	text, err := os.ReadFile(s.path(InstanceFile))
+	var r remembered
+	if err != nil || json.Unmarshal(text, &r) != nil || s.Hardware == "" || r.Hardware != s.Hardware {
+		return nil
+	}
+	return &r.Instance
 }
 
 func (s *Source) defaults() {

@@ -151,6 +151,32 @@ func TestGatherFails(t *testing.T) {
 	}
 }
 
+// TestOutage reboots while the metadata service does not answer: the hardware must vouch for the machine.
+func TestOutage(t *testing.T) {
+	for hardware, kept := range map[string]bool{"i-0123456789abcdef0": true, "i-0fedcba9876543210": false, "": false} {
+		root := minion(t, map[string]string{"/etc/kubernetes/kubelet.conf.d/x": "", "/run/hardtack/x": "", "/var/lib/hardtack/x": ""})
+		first, err := node.Gather(t.Context(), node.Source{Root: root, Hardware: "i-0123456789abcdef0", Metadata: service(t, instance()), Link: links})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := node.New(config(), first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := node.Apply(t.Context(), p, node.Target{Root: root, SetHostname: func(string) error { return nil }}); err != nil {
+			t.Fatal(err)
+		}
+		out := service(t, instance(), metadata.Fault{Status: 503})
+		second, err := node.Gather(t.Context(), node.Source{Root: root, Hardware: hardware, Metadata: out, Link: links, Deadline: 200 * time.Millisecond})
+		if (err == nil) != kept || !kept && reason.Of(err) != reason.Metadata {
+			t.Errorf("%q: %v", hardware, err)
+		}
+		if kept && *second.Instance != *first.Instance {
+			t.Errorf("%+v, then %+v", first.Instance, second.Instance)
+		}
+	}
+}
+
 // TestLateNetwork waits for the lease.
 func TestLateNetwork(t *testing.T) {
 	root := minion(t, map[string]string{"/proc/net/route": "Iface\n"})

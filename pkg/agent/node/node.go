@@ -7,6 +7,7 @@
 package node
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -26,6 +27,8 @@ const (
 	// TemplateFile is what containerd makes the pods' network from, and BaseTemplate what it comes from.
 	TemplateFile = "/run/hardtack/cni-template.conflist"
 	BaseTemplate = "/etc/containerd/cni-template.conflist"
+	// InstanceFile is what the metadata service has said, for a reboot while it does not answer.
+	InstanceFile = "/var/lib/hardtack/instance.json"
 )
 
 // Facts are what a machine has found out about itself.
@@ -35,8 +38,10 @@ type Facts struct {
 	Roles    role.Set
 	// Override is KUBELET_HOSTNAME of the minions' role file, the seed's word for the node's name; or empty.
 	Override string
-	// Instance is what the metadata service says; nil where there is none.
+	// Instance is what the metadata service says; nil where there is none. Hardware is what the hardware calls
+	// itself, or empty.
 	Instance *Instance
+	Hardware string
 	// Link is the interface that the default route goes through.
 	Link Link
 	// Memory is the machine's, in bytes, as the kernel counts it (MemTotal), and CPUs how many it has.
@@ -108,8 +113,23 @@ func New(c machine.Config, f Facts) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p.Files = []File{{KubeletFile, kubelet}, {TemplateFile, template}, {EnvFile, envFile(c, f, p)}}
+	p.Files = []File{{KubeletFile, kubelet}, {TemplateFile, template}}
+	if f.Instance != nil && f.Hardware != "" {
+		text, err := json.Marshal(remembered{f.Hardware, *f.Instance})
+		if err != nil {
+			return Plan{}, err
+		}
+		p.Files = append(p.Files, File{InstanceFile, string(text) + "\n"})
+	}
+	p.Files = append(p.Files, File{EnvFile, envFile(c, f, p)})
 	return p, nil
+}
+
+// remembered is what the metadata service has said of a machine, by what its hardware calls itself: the disk may be a
+// copy of another machine's.
+type remembered struct {
+	Hardware string   `json:"hardware"`
+	Instance Instance `json:"instance"`
 }
 
 // nodeForm is what the API takes as a node's name (a DNS subdomain) and the kernel as a host's (64 bytes).

@@ -105,14 +105,15 @@ func (m Machine) get(text string, r reason.Reason) func(context.Context) error {
 	}
 }
 
-// active is a check that a unit is active; one that the image does not have is not needed.
+// active is a check that a unit is active; one that the machine does not have, or whose operator
+// does not want it, is not needed.
 func (m Machine) active(unit string, r reason.Reason) func(context.Context) error {
 	return func(ctx context.Context) error {
 		units, err := m.Manager.States(ctx, unit)
 		if err != nil {
 			return err
 		}
-		if u := units[0]; u.Load != notFound && u.Active != active {
+		if u := units[0]; u.Load != notFound && u.Load != masked && u.Active != active {
 			return reason.Errorf(r, "%s%s", unitIs, state(u))
 		}
 		return nil

@@ -221,7 +221,7 @@ func (w *watch) first(ctx context.Context) (*timeline.Unit, error) {
 		return nil, err
 	}
 	for _, s := range states {
-		if s.Load == notFound || s.Active == active {
+		if s.Load == notFound || s.Load == masked || s.Active == active {
 			continue
 		}
 		units, err := w.Manager.Units(ctx, s.Name)
@@ -236,9 +236,11 @@ func (w *watch) first(ctx context.Context) (*timeline.Unit, error) {
 	return nil, nil
 }
 
-// What systemd says of a unit that the machine does not have, and of one that is there.
+// What systemd says of a unit that the machine does not have, of one that its operator does not want, and of one
+// that is there.
 const (
 	notFound = "not-found"
+	masked   = "masked"
 	active   = "active"
 )
 
