@@ -67,4 +67,10 @@ echo "@serving"
 until line=$(answers "$peer" 7 "from $name") && [ -n "$line" ]; do sleep 1; done 2>/dev/null
 echo "@peer $line"
 echo "@ping $(ping "$peer")"
+echo "@clock $(date +%s)"
+for disk in /sys/block/nvme*; do
+	[ "$(xargs <"$disk/device/serial")" = vol0123456789abcdef0 ] || continue
+	echo "written by $name" | dd of="/dev/${disk##*/}" bs=512 conv=sync,fsync status=none
+	echo "@volume $(cat "$disk/size")"
+done
 echo "@done"

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -92,29 +95,53 @@ func TestNetwork(t *testing.T) {
 	go func() { _ = service.Serve(ctx, listener) }()
 	for range addrs {
 		slots <- struct{}{}
+		defer func() { <-slots }()
 	}
+	volume := newVolume(t)
 	var machines []*qemu.Machine
 	for i, addr := range addrs {
-		defer func() { <-slots }()
-		m := powerOn(ctx, t, network, region.instances[addr], addrs[1-i])
-		machines = append(machines, m)
+		machines = append(machines, powerOn(ctx, t, network, region.instances[addr], addrs[1-i], volume[i]...))
 	}
-	for i, m := range machines {
+	for _, m := range machines {
 		if err := m.Await(ctx, quiet, func() bool { return m.Channel().Contains("@done") }); err != nil {
 			t.Fatalf("waiting for what the machine finds: %v\nwhat it has told:\n%s\nrequests: %v", err, m.Channel().String(), service.Requests())
 		}
-		checkNetwork(t, region.instances[addrs[i]], m, region.instances[addrs[1-i]])
-		conn, err := network.Dial(ctx, netip.AddrPortFrom(addrs[i], 7))
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintln(conn, "hello")
-		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "hello\n" {
-			t.Errorf("machine %d echoed %q, %v", i, line, err)
-		}
-		_ = conn.Close()
-		checkRefused(t, network, region.instances[addrs[i]].ID)
 	}
+	for i, m := range machines {
+		checkNetwork(t, region.instances[addrs[i]], m)
+		checkEcho(ctx, t, network, addrs[i])
+		checkRefused(t, network, region.instances[addrs[i]].ID)
+		if err := m.PowerDown(ctx, bound); err != nil || m.Reason() != "guest-shutdown" {
+			t.Errorf("machine %d was asked to shut down, and ended for %q: %v", i, m.Reason(), err)
+		}
+	}
+	if content, err := os.ReadFile(volume[1][0].Path); err != nil || !strings.HasPrefix(string(content), "written by ip-10-1-0-11\n") {
+		t.Errorf("the volume begins with %.40q, %v", content, err)
+	}
+}
+
+// checkEcho talks to a machine from the gateway's side.
+func checkEcho(ctx context.Context, t *testing.T, network *vnet.Network, addr netip.Addr) {
+	t.Helper()
+	conn, err := network.Dial(ctx, netip.AddrPortFrom(addr, 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	fmt.Fprintln(conn, "hello")
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "hello\n" {
+		t.Errorf("%s echoed %q, %v", addr, line, err)
+	}
+}
+
+// newVolume is each machine's further disks: none, and a volume.
+func newVolume(t *testing.T) [][]qemu.Disk {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "volume.raw")
+	if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return [][]qemu.Disk{nil, {{Path: path, Serial: "vol0123456789abcdef0", Writable: true}}}
 }
 
 func instance(i int, addr netip.Addr, subnet netip.Prefix) ec2.Instance {
@@ -126,14 +153,14 @@ func instance(i int, addr netip.Addr, subnet netip.Prefix) ec2.Instance {
 	}
 }
 
-func powerOn(ctx context.Context, t *testing.T, network *vnet.Network, i ec2.Instance, peer netip.Addr) *qemu.Machine {
+func powerOn(ctx context.Context, t *testing.T, network *vnet.Network, i ec2.Instance, peer netip.Addr, volumes ...qemu.Disk) *qemu.Machine {
 	t.Helper()
 	port, err := network.Attach(vnet.Machine{Name: i.ID, Addr: i.Card.Addr})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m, err := qemu.Start(ctx, qemu.Config{
-		Name: "hardtack-e2e-" + i.ID, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}},
+		Name: "hardtack-e2e-" + i.ID, Disks: append([]qemu.Disk{{Path: image(t), Format: "qcow2"}}, volumes...), Skew: skew,
 		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: i.Type, Serial: "ec2f5c1a-0000-4000-8000-000000000001"},
 		Network: qemu.Network{Kind: qemu.Stream, Socket: port.Socket(), MAC: i.Card.MAC.String()},
 		Credentials: map[string][]byte{
@@ -158,8 +185,14 @@ func powerOn(ctx context.Context, t *testing.T, network *vnet.Network, i ec2.Ins
 	return m
 }
 
+// skew is how wrong the machines' clocks are, and clockBound how exactly it is looked at: no boot takes as long.
+const (
+	skew       = -48 * time.Hour
+	clockBound = time.Hour
+)
+
 // checkNetwork compares what a machine has found with what there is.
-func checkNetwork(t *testing.T, i ec2.Instance, m *qemu.Machine, peer ec2.Instance) {
+func checkNetwork(t *testing.T, i ec2.Instance, m *qemu.Machine) {
 	t.Helper()
 	found := map[string]string{}
 	for line := range strings.Lines(m.Channel().String()) {
@@ -182,6 +215,10 @@ func checkNetwork(t *testing.T, i ec2.Instance, m *qemu.Machine, peer ec2.Instan
 		if found[key] != value {
 			t.Errorf("%s: %s is %q, want %q", i.ID, key, found[key], value)
 		}
+	}
+	seconds, err := strconv.ParseInt(found["@clock"], 10, 64)
+	if off := time.Since(time.Unix(seconds, 0)) + skew; err != nil || off.Abs() > clockBound {
+		t.Errorf("%s: the clock says %q, %s beside the %s that it is meant to be wrong", i.ID, found["@clock"], off, skew)
 	}
 	t.Logf("%s, %s after power-on: %v", i.ID, time.Since(m.Started()).Round(time.Second), found)
 }
