@@ -11,7 +11,6 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
@@ -86,12 +85,11 @@ func (s pathSet) add(file string) {
 	}
 }
 
-// imagePaths lists what the image holds beside Debian: what every lock places, the plain files, the hello image and the
+// imagePaths lists what the image holds beside Debian: what every lock places, the plain files and the
 // agent. An empty name means this program's own.
 func imagePaths(lock, plain string) (pathSet, error) {
 	set := pathSet{}
 	set.add(rootfs.AgentPath)
-	set.add(fetch.HelloPath)
 	if err := addPlain(set, plain); err != nil {
 		return nil, err
 	}

@@ -141,7 +141,7 @@ func (p *Provisioner) extra(arch string) ([]rootfs.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries := []rootfs.Entry{agent, hello}
+	entries := append([]rootfs.Entry{agent}, hello...)
 	for _, f := range p.config.Files {
 		mode, err := f.mode()
 		if err != nil {
@@ -184,11 +184,16 @@ func (p *Provisioner) agent(arch string) (rootfs.Entry, error) {
 	return entry, err
 }
 
-// hello is the archive of the image that tries what a cluster is for.
-func (p *Provisioner) hello(arch string) (rootfs.Entry, error) {
+// hello is the archive of the image that tries what a cluster is for. A plugin that was built without it, and is given
+// its agent, leaves it out: no unit needs it.
+func (p *Provisioner) hello(arch string) ([]rootfs.Entry, error) {
 	program, err := agents.ReadFile("agent/hardtack-hello-linux-" + arch)
-	if err != nil {
-		return rootfs.Entry{}, fmt.Errorf("this plugin was built without hardtack-hello for %s (build it by `make plugin`)", arch)
+	switch {
+	case err != nil && p.config.AgentPath != "":
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("this plugin was built without hardtack-hello for %s (build it by `make plugin`)", arch)
 	}
-	return fetch.Hello(program, arch)
+	entry, err := fetch.Hello(program, arch)
+	return []rootfs.Entry{entry}, err
 }
