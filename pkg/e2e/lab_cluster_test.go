@@ -24,7 +24,10 @@ func ready(s lab.Status) bool { return s.Ready }
 func TestLab(t *testing.T) {
 	needMachines(t)
 	r := newLab(t, "e2e", labCluster)
-	s := r.until(t, "the cluster is ready", ready)
+	// A machine's last word about its boot comes after the word that it works.
+	s := r.until(t, "the cluster is ready, and every machine has told how it booted", func(s lab.Status) bool {
+		return s.Ready && !slices.ContainsFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Timeline == nil })
+	})
 	t.Run("ready with nothing from outside", func(t *testing.T) { labReady(t, r, s) })
 	t.Run("names through the machines' own resolver", func(t *testing.T) { labNames(t, r, s) })
 	t.Run("a killed minion is replaced", func(t *testing.T) { labReplaces(t, r, s) })

@@ -148,6 +148,11 @@ func said(s lab.Status) string {
 func (r *running) ask(t *testing.T, id, command string) string {
 	t.Helper()
 	line, err := r.Shell(t.Context(), id)
+	// Who asked before has hung up, and the daemon may not have heard of it yet.
+	for err != nil && strings.Contains(err.Error(), "is in use") && t.Context().Err() == nil {
+		time.Sleep(100 * time.Millisecond)
+		line, err = r.Shell(t.Context(), id)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+)
+
+// etcdCluster is an etcd of three machines of its own under two masters.
+const etcdCluster = `apiVersion: hardtack.dev/v1
+kind: Cluster
+name: demo
+groups:
+- {name: masters, roles: [masters], size: 2}
+- {name: etcd, roles: [etcd], members: [a, b, c]}
+`
+
+// TestLabEtcd kills a machine of either group and has the API answer all the while. That a member which has lost its
+// disk comes back is not covered: its replacement gets the member's volume and name, and nothing mounts the volume yet.
+func TestLabEtcd(t *testing.T) {
+	needMachines(t)
+	r := newLab(t, "etcd", etcdCluster)
+	s := r.until(t, "masters and members are ready", ready)
+	for _, member := range []string{"a", "b", "c"} {
+		m, err := s.Find("etcd-" + member)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.resolves(t, m.ID, "etcd-"+member+".demo.k8s"); !slices.Equal(got, []string{m.Address.String()}) {
+			t.Errorf("etcd-%s.demo.k8s is %v, want %s", member, got, m.Address)
+		}
+	}
+	i := slices.IndexFunc(s.Records, func(x lab.Record) bool { return strings.HasPrefix(x.Name, "_etcd-server-ssl.") && len(x.Values) == 3 })
+	if i < 0 {
+		t.Errorf("no SRV record of three members: %+v", s.Records)
+	}
+	for _, victim := range []string{"etcd-b", "masters"} {
+		t.Run("without one of "+victim, func(t *testing.T) { labLoses(t, r, victim) })
+	}
+}
+
+// labLoses kills a machine of a group, and writes and reads by the API until its replacement has come as far as systemd.
+func labLoses(t *testing.T, r *running, group string) {
+	s := mustStatus(t, r)
+	var victim lab.MachineStatus
+	for _, m := range s.Machines {
+		if m.Group == group && m.Power == "on" {
+			victim = m
+			break
+		}
+	}
+	if err := r.Kill(t.Context(), victim.ID); err != nil {
+		t.Fatal(err)
+	}
+	before, answers := len(s.Machines), 0
+	r.until(t, "the replacement of "+victim.ID+" boots", func(s lab.Status) bool {
+		out, err := r.run(t.Context(), "lab", "kubectl", "--name", "etcd", "annotate", "namespace", "default", "--overwrite", "hardtack.dev/killed="+victim.ID)
+		if err != nil {
+			t.Errorf("without %s the API does not answer: %v: %s", victim.Group, err, out)
+			return true
+		}
+		answers++
+		return len(s.Machines) > before && len(s.Machines[before].Reached) > 2
+	})
+	if answers == 0 {
+		t.Error("the API was never asked")
+	}
+	t.Logf("without %s the API has answered %d times", victim.Group, answers)
+}
