@@ -2,7 +2,6 @@ package certs_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -275,74 +274,6 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	if err := <-done; err == nil {
 		t.Error("no error")
 	}
-}
-
-// TestReadersSeeWholePairs reads, as the daemons do, while pairs are replaced as fast as they can be. Where the
-// directory is resolved once, certificate and key always belong together. Where two files are opened by their
-// paths, as every daemon does, the two can be of two generations: then Go refuses the pair, and reading
-// again gives a whole one.
-func TestReadersSeeWholePairs(t *testing.T) {
-	b := newBench(t, role.Etcd)
-	b.mustMint(t, "etcd minted")
-	dir := filepath.Join(b.root, pki.Dir, "etcd")
-	var group sync.WaitGroup
-	stop := make(chan struct{})
-	running := func() bool {
-		select {
-		case <-stop:
-			return false
-		default:
-			return true
-		}
-	}
-	var once, twice, mixed int
-	group.Go(func() {
-		for running() {
-			root, err := os.OpenRoot(filepath.Join(dir, ".current"))
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			crt, crtErr := root.ReadFile("server.crt")
-			key, keyErr := root.ReadFile("server.key")
-			_ = root.Close()
-			if crtErr != nil || keyErr != nil {
-				continue // swept while it was read: a generation that has ended gives nothing, rather than half
-			}
-			if _, err := tls.X509KeyPair(crt, key); err != nil {
-				t.Errorf("a generation is mixed: %v", err)
-			}
-			once++
-		}
-	})
-	group.Go(func() {
-		for running() {
-			_, err := tls.LoadX509KeyPair(filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key"))
-			for tries := 0; err != nil; tries++ {
-				mixed++
-				if tries == 100 {
-					t.Errorf("no whole pair in a hundred tries: %v", err)
-					return
-				}
-				_, err = tls.LoadX509KeyPair(filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key"))
-			}
-			twice++
-		}
-	})
-	const renewals = 40
-	for range renewals {
-		b.now = b.now.Add(5 * 24 * time.Hour)
-		b.mustMint(t, "etcd minted")
-	}
-	close(stop)
-	group.Wait()
-	if once == 0 || twice == 0 {
-		t.Fatalf("nothing was read: %d, %d", once, twice)
-	}
-	t.Logf("%d renewals back to back; %d reads of a generation, all whole; %d reads of two paths, after %d that were refused and tried again", renewals, once, twice, mixed)
 }
 
 // TestOneGenerationIsLeft looks at what is in a directory after many renewals, and after a run that was killed.
