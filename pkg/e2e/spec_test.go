@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+	"github.com/hardtack/packer-plugin-hardtack/units"
+)
+
+// awkward is a value with everything in it that systemd takes for something else: in a file of variables, or
+// where it splits a variable into words.
+const awkward = `/var/lib/a b  'c "d \e $HOME %n #f;g`
+
+// hooked is a machine whose units come with its user data: hooks before and after one of the image's units,
+// and a flag that can only be changed in the unit itself.
+const hooked = `apiVersion: hardtack.dev/v1
+kind: Cluster
+name: demo
+store: dir:/etc/hardtack/store
+groups:
+  - {name: all, roles: [masters, etcd, minions]}
+kubeAPIServer:
+  flags:
+    enable-admission-plugins: [NodeRestriction, AlwaysPullImages]
+kubelet:
+  flags:
+    v: 1
+    root-dir: '/var/lib/a b  ''c "d \e $HOME %n #f;g'
+hooks:
+  - name: told-before
+    before: [containerd]
+    manifest: |
+      Type=oneshot
+      ExecStart=/bin/sh -c 'echo "told: before, containerd is $(systemctl is-active containerd.service)"'
+  - name: told-after
+    after: [containerd]
+    roles: [minions]
+    manifest: |
+      Type=oneshot
+      ExecStart=/bin/sh -c 'echo "told: after, containerd is $(systemctl is-active containerd.service)"'
+      ExecStart=/bin/sh -c 'echo "told: $(systemctl show --property=ExecStart kube-apiserver.service)"'
+  - name: told-words
+    manifest: |
+      Type=oneshot
+      EnvironmentFile=/etc/sysconfig/kubernetes-minions
+      ExecStart=/usr/bin/printf 'told: <%%s>\n' $KUBELET_ARGS
+  - name: told-never
+    enabled: false
+    manifest: |
+      ExecStart=/bin/echo 'told: never'
+`
+
+// TestUnitsOfUserData boots a machine with units in its user data. systemd has read its units before there is
+// user data: they run all the same, in the order that they ask for.
+func TestUnitsOfUserData(t *testing.T) {
+	t.Parallel()
+	needMachines(t)
+	image, err := spec.ReadImage(units.FS, images.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, problems := spec.Parse("hooked", []byte(hooked))
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	complete, problems := cluster.Complete(image)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := complete.UserData("all", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := boot(t, Asked{UserData: string(data)})
+	b.noCycle(t)
+	for _, want := range []string{
+		"told: before, containerd is inactive",
+		"told: after, containerd is active",
+		"--enable-admission-plugins=NodeRestriction,AlwaysPullImages",
+		"told: <--root-dir=" + awkward + ">",
+		"told: <--v=1>",
+	} {
+		if !strings.Contains(b.Journal, want) {
+			t.Errorf("the journal has no %q", want)
+		}
+	}
+	for _, not := range []string{"told: never", "--enable-admission-plugins=NodeRestriction ;", "--enable-admission-plugins=NodeRestriction "} {
+		if strings.Contains(b.Journal, not) {
+			t.Errorf("the journal has %q", not)
+		}
+	}
+}
