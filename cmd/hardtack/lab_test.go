@@ -41,6 +41,7 @@ func TestLabScripts(t *testing.T) {
 
 // endLabs ends every lab below root.
 func endLabs(t *testing.T, root string) {
+	t.Helper()
 	homes, err := lab.Homes(root)
 	if err != nil {
 		t.Error(err)
