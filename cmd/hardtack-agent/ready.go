@@ -117,7 +117,7 @@ func (f *readyFlags) launch(ctx context.Context) (ready.Launch, error) {
 func (f *readyFlags) wait(ctx context.Context, s streams, launch ready.Launch) ([]timeline.Mark, error) {
 	anybody := &probe.Client{CA: filepath.Join(f.root, clusterCA)}
 	identity := filepath.Join(f.root, kubeletIdentity)
-	m := ready.Machine{Config: f.config, Roles: f.roles, Manager: f.manager, Asker: anybody,
+	m := ready.Machine{Config: f.config, Roles: f.roles, Asker: anybody,
 		AsNode: &probe.Client{CA: anybody.CA, Certificate: identity, Key: identity},
 		Node:   func() (string, error) { return nodeName(f.root) }}
 	o := ready.Options{Checks: m.Checks(), Manager: f.manager, Units: m.Units(), Stall: f.stall, Certain: f.certain, Clock: systemd.Monotonic,

@@ -64,6 +64,24 @@ func (m *Manager) States(ctx context.Context, names ...string) ([]timeline.Unit,
 	return units, nil
 }
 
+// Unit reads the state of a unit and what says why: all that is known of one is several hundred properties.
+func (m *Manager) Unit(ctx context.Context, name string) (timeline.Unit, error) {
+	units, err := m.States(ctx, name)
+	if err != nil {
+		return timeline.Unit{}, err
+	}
+	properties := map[string]any{"LoadState": units[0].Load, "ActiveState": units[0].Active, "SubState": units[0].Sub}
+	for _, q := range []struct{ kind, property string }{
+		{"Service", "StatusText"}, {"Service", "Result"}, {"Service", "NRestarts"}, {"Unit", "AssertResult"}, {"Unit", "AssertTimestampMonotonic"},
+	} {
+		// A unit of another kind does not have them all, and then says less.
+		if p, err := m.conn.GetUnitTypePropertyContext(ctx, name, q.kind, q.property); err == nil {
+			properties[q.property] = p.Value.Value()
+		}
+	}
+	return unitFrom(name, properties), nil
+}
+
 // Units reads units by their names. One that the machine does not have has Load "not-found".
 func (m *Manager) Units(ctx context.Context, names ...string) ([]timeline.Unit, error) {
 	var units []timeline.Unit

@@ -39,7 +39,6 @@ type Machine struct {
 	Node func() (string, error)
 	// Asker asks as nobody, AsNode with the kubelet's certificate.
 	Asker, AsNode Asker
-	Manager       Manager
 }
 
 // Checks lists what must work on a machine of these roles.
@@ -52,15 +51,15 @@ func (m Machine) Checks() []Check {
 		local := "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(m.Config.API.Port)) + "/readyz"
 		out = append(out,
 			Check{"api", "kube-apiserver.service", m.get(local, reason.API)},
-			Check{"controllers", "kube-controller-manager.service", m.active("kube-controller-manager.service", reason.Unit)},
-			Check{"scheduler", "kube-scheduler.service", m.active("kube-scheduler.service", reason.Unit)},
-			Check{"addons", "hardtack-addons.service", m.active("hardtack-addons.service", reason.Addons)})
+			Check{"controllers", "kube-controller-manager.service", nil},
+			Check{"scheduler", "kube-scheduler.service", nil},
+			Check{"addons", "hardtack-addons.service", nil})
 	}
 	if m.Roles.Has(role.Minions) {
 		out = append(out,
 			Check{"kubelet", "kubelet.service", m.get(kubeletHealth, reason.Kubelet)},
-			Check{"proxy", "kube-proxy.service", m.active("kube-proxy.service", reason.Unit)},
-			Check{"network", "flanneld.service", m.active("flanneld.service", reason.Unit)},
+			Check{"proxy", "kube-proxy.service", nil},
+			Check{"network", "flanneld.service", nil},
 			Check{"node", "kubelet.service", m.node})
 	}
 	return out
@@ -102,21 +101,6 @@ func (m Machine) get(text string, r reason.Reason) func(context.Context) error {
 			return &reason.Error{Reason: r, Err: fmt.Errorf("%s: %w", text, err)}
 		}
 		return err
-	}
-}
-
-// active is a check that a unit is active; one that the machine does not have, or whose operator
-// does not want it, is not needed.
-func (m Machine) active(unit string, r reason.Reason) func(context.Context) error {
-	return func(ctx context.Context) error {
-		units, err := m.Manager.States(ctx, unit)
-		if err != nil {
-			return err
-		}
-		if u := units[0]; u.Load != notFound && u.Load != masked && u.Active != active {
-			return reason.Errorf(r, "%s%s", unitIs, state(u))
-		}
-		return nil
 	}
 }
 

@@ -25,16 +25,17 @@ import (
 type Check struct {
 	// Name is one word for it, Unit the unit to look at where it does not work.
 	Name, Unit string
-	// Probe returns nil where it works, and else an error with a reason.
+	// Probe returns nil where it works, and else an error with a reason. It is asked while the unit is active;
+	// nil: that the unit is active is all.
 	Probe func(ctx context.Context) error
 }
 
-// Manager knows the units of the machine; it returns those that are asked for, in that order. It is safe for
-// concurrent use.
+// Manager knows the units of the machine.
 type Manager interface {
-	// States returns names and states only: it is asked at every round, and all that is known of a unit is a lot.
+	// States returns names and states of the units that are asked for, in that order. It is asked at every round.
 	States(ctx context.Context, names ...string) ([]timeline.Unit, error)
-	Units(ctx context.Context, names ...string) ([]timeline.Unit, error)
+	// Unit adds what says why a unit is not active.
+	Unit(ctx context.Context, name string) (timeline.Unit, error)
 }
 
 // The defaults of Options.
@@ -103,6 +104,8 @@ type failed struct {
 type watch struct {
 	Options
 	marks []timeline.Mark
+	// states are the units' of this round; nil is not known.
+	states map[string]timeline.Unit
 	// works has the checks that need not be asked before all others work too.
 	works map[string]bool
 	// seen has what was wrong so far, since is when that last became another thing (in microseconds).
@@ -143,11 +146,19 @@ func def(d *time.Duration, value time.Duration) {
 func (w *watch) round(ctx context.Context) []failed {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.Attempt, fmt.Errorf("no answer within %v", w.Attempt))
 	defer cancel()
+	w.readStates(ctx)
 	errs := make([]error, len(w.Checks))
 	var wg sync.WaitGroup
 	for i, c := range w.Checks {
-		if !w.works[c.Name] {
+		u, known := w.states[c.Unit]
+		switch {
+		case w.works[c.Name]:
+		case known && missing(u):
+			errs[i] = reason.Errorf(ofName(c.Unit), "%s%s", unitIs, state(u))
+		case c.Probe != nil:
 			wg.Go(func() { errs[i] = c.Probe(ctx) })
+		case !known:
+			errs[i] = reason.Errorf(reason.Unit, "the state of %s is not known", c.Unit)
 		}
 	}
 	wg.Wait()
@@ -163,6 +174,32 @@ func (w *watch) round(ctx context.Context) []failed {
 		}
 	}
 	return out
+}
+
+// readStates asks for the states of all units at once: a question costs an emulated processor that boots more than
+// anything else here.
+func (w *watch) readStates(ctx context.Context) {
+	names := slices.Clone(w.Units)
+	for _, c := range w.Checks {
+		if !slices.Contains(names, c.Unit) {
+			names = append(names, c.Unit)
+		}
+	}
+	states, err := w.Manager.States(ctx, names...)
+	if err != nil {
+		w.Log.WarnContext(ctx, "the units' states are not known", "error", err)
+		w.states = nil
+		return
+	}
+	w.states = map[string]timeline.Unit{}
+	for _, u := range states {
+		w.states[u.Name] = u
+	}
+}
+
+// missing reports whether a unit is wanted and not there.
+func missing(u timeline.Unit) bool {
+	return u.Load != notFound && u.Load != masked && u.Active != active
 }
 
 // look tells what is wrong, and decides whether that is progress.
@@ -203,37 +240,20 @@ func certain(r reason.Reason) bool {
 // Where all are, it is the check itself.
 func (w *watch) diagnose(ctx context.Context, errs []failed) reason.Failure {
 	own := reason.Explain(errs[0].check.Unit, errs[0].err)
-	u, err := w.first(ctx)
-	switch {
-	case err != nil:
-		w.Log.WarnContext(ctx, "the units' states are not known", "error", err)
-		return own
-	case u == nil:
-		return own
-	}
-	return ofUnit(*u, own)
-}
-
-// first finds the first unit that is not active, nil where all are.
-func (w *watch) first(ctx context.Context) (*timeline.Unit, error) {
-	states, err := w.Manager.States(ctx, w.Units...)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range states {
-		if s.Load == notFound || s.Load == masked || s.Active == active {
+	for _, name := range w.Units {
+		if u, known := w.states[name]; !known || !missing(u) {
 			continue
 		}
-		units, err := w.Manager.Units(ctx, s.Name)
-		if err != nil {
-			return nil, err
+		u, err := w.Manager.Unit(ctx, name)
+		switch {
+		case err != nil:
+			w.Log.WarnContext(ctx, "the unit is not known", "unit", name, "error", err)
+			return own
+		case missing(u):
+			return ofUnit(u, own)
 		}
-		if units[0].Active == active {
-			continue // meanwhile
-		}
-		return &units[0], nil
 	}
-	return nil, nil
+	return own
 }
 
 // What systemd says of a unit that the machine does not have, of one that its operator does not want, and of one

@@ -27,6 +27,7 @@ type box struct {
 	answers map[string]any // a body, or an error
 	units   map[string]timeline.Unit
 	patched []string
+	round   func() // is called when the states are asked for; may be nil
 }
 
 func (b *box) Get(_ context.Context, target *url.URL) ([]byte, error) {
@@ -49,7 +50,12 @@ func (b *box) Patch(_ context.Context, target *url.URL, body string) error {
 	return nil
 }
 
-func (b *box) Units(_ context.Context, names ...string) ([]timeline.Unit, error) {
+func (b *box) Unit(_ context.Context, name string) (timeline.Unit, error) {
+	units, err := b.all(name)
+	return units[0], err
+}
+
+func (b *box) all(names ...string) ([]timeline.Unit, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []timeline.Unit
@@ -64,8 +70,11 @@ func (b *box) Units(_ context.Context, names ...string) ([]timeline.Unit, error)
 	return out, nil
 }
 
-func (b *box) States(ctx context.Context, names ...string) ([]timeline.Unit, error) {
-	units, err := b.Units(ctx, names...)
+func (b *box) States(_ context.Context, names ...string) ([]timeline.Unit, error) {
+	if b.round != nil {
+		b.round()
+	}
+	units, err := b.all(names...)
 	for i, u := range units {
 		units[i] = timeline.Unit{Name: u.Name, Load: u.Load, Active: u.Active, Sub: u.Sub}
 	}
@@ -86,7 +95,7 @@ func (b *box) set(name string, value any) {
 func (b *box) machine(roles ...role.Role) ready.Machine {
 	return ready.Machine{
 		Config: machine.Config{Cluster: "demo", ConfigHash: "sha256:00ff", API: machine.API{Port: 6443}}, Roles: role.NewSet(roles...),
-		Node: func() (string, error) { return "node-1", nil }, Asker: b, AsNode: b, Manager: b,
+		Node: func() (string, error) { return "node-1", nil }, Asker: b, AsNode: b,
 	}
 }
 
@@ -136,10 +145,9 @@ func TestWholeMachine(t *testing.T) {
 	}{
 		{"[store] etcd, api, controllers, addons, kubelet, proxy, node not ready: hardtack-certs-etcd.service: reading the store: no answer",
 			func() { b.set("hardtack-certs-etcd.service", up) }},
-		{"[etcd] etcd, api, controllers, addons, kubelet, proxy, node not ready: etcd.service: " + etcdURL + ": 127.0.0.1: connection refused (the unit is activating (start))",
+		{"[etcd] etcd, api, controllers, addons, kubelet, proxy, node not ready: etcd.service: the unit is activating (start)",
 			func() { b.set("etcd.service", up); b.set(etcdURL, "ok") }},
-		{"[api] api, controllers, addons, kubelet, proxy, node not ready: kube-apiserver.service: " + apiURL +
-			": 127.0.0.1: connection refused (the unit is activating (auto-restart), its last run ended with exit-code, started again 3 times)",
+		{"[api] api, controllers, addons, kubelet, proxy, node not ready: kube-apiserver.service: the unit is activating (auto-restart), its last run ended with exit-code, started again 3 times",
 			func() {
 				b.set("kube-apiserver.service", up)
 				b.set(apiURL, reason.Errorf(reason.NotReady, "status 500"))
@@ -150,7 +158,7 @@ func TestWholeMachine(t *testing.T) {
 			func() { b.set(apiURL, "ok"); b.set("hardtack-addons.service", up) }},
 		{"[token] kubelet, proxy, node not ready: hardtack-bootstrap.service: no token yet",
 			func() { b.set("hardtack-bootstrap.service", up) }},
-		{"[kubelet] kubelet, proxy, node not ready: kubelet.service: " + kubeletURL + ": 127.0.0.1: connection refused (the unit is inactive (dead))",
+		{"[kubelet] kubelet, proxy, node not ready: kubelet.service: the unit is inactive (dead)",
 			func() { b.set("kubelet.service", up); b.set(kubeletURL, "ok"); b.set("kube-proxy.service", up) }},
 		{"[unreachable] node not ready: kubelet.service: asking for node node-1: 127.0.0.1: connection refused",
 			func() { b.set(nodeURL, reason.Errorf(reason.NotReady, "status 404 Not Found")) }},
@@ -218,9 +226,7 @@ func TestStalls(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var said []reason.Failure
 			looks, alive, reported := 0, 0, 0
-			checks := m.Checks()
-			probe := checks[0].Probe
-			checks[0].Probe = func(ctx context.Context) error {
+			b.round = func() {
 				looks++
 				c.mu.Lock()
 				c.now += uint64(test.step / time.Microsecond)
@@ -230,9 +236,8 @@ func TestStalls(t *testing.T) {
 				if looks == 40 {
 					cancel()
 				}
-				return probe(ctx)
 			}
-			_, err := ready.Run(ctx, ready.Options{Checks: checks, Manager: b, Units: m.Units(), MinWait: time.Microsecond, MaxWait: time.Microsecond, Clock: c.read,
+			_, err := ready.Run(ctx, ready.Options{Checks: m.Checks(), Manager: b, Units: m.Units(), MinWait: time.Microsecond, MaxWait: time.Microsecond, Clock: c.read,
 				Alive: func(context.Context) { alive++ }, Report: func(f reason.Failure) { said, reported = append(said, f), looks }})
 			if !errors.Is(err, context.Canceled) {
 				t.Error(err)
@@ -266,8 +271,8 @@ func (broken) States(context.Context, ...string) ([]timeline.Unit, error) {
 	return nil, errors.New("no bus")
 }
 
-func (broken) Units(context.Context, ...string) ([]timeline.Unit, error) {
-	return nil, errors.New("no bus")
+func (broken) Unit(context.Context, string) (timeline.Unit, error) {
+	return timeline.Unit{}, errors.New("no bus")
 }
 
 // launch is a group that holds a machine.
