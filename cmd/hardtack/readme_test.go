@@ -9,8 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/userdata"
+	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 const readmePath = "../../README.md"
@@ -72,6 +75,28 @@ func TestReadmeUserData(t *testing.T) {
 		}
 		if len(result.Files) != 1 || result.Files[0].Path != role.Minions.File() {
 			t.Errorf("files are %+v, want one role file in\n%s", result.Files, block[1])
+		}
+	}
+}
+
+// TestReadmeClusters holds the documents of clusters to what reads them.
+func TestReadmeClusters(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```yaml\n(apiVersion: hardtack.*?)```").FindAllStringSubmatch(readme(t), -1)
+	if len(blocks) == 0 {
+		t.Fatal("the README shows no cluster")
+	}
+	image, err := spec.ReadImage(units.FS, images.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range blocks {
+		cluster, problems := spec.Parse("README.md", []byte(block[1]))
+		if err := problems.Err(); err != nil {
+			t.Errorf("%v in\n%s", err, block[1])
+			continue
+		}
+		if _, problems = cluster.Complete(image); problems.Err() != nil {
+			t.Errorf("%v in\n%s", problems.Err(), block[1])
 		}
 	}
 }
