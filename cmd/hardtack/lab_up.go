@@ -18,9 +18,6 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
-// defaultSpec is the cluster of a lab that is given none: one control plane and two minions.
-const defaultSpec = "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"
-
 // defaultImage is where `make image` puts the disk.
 const defaultImage = "build/hardtack.qcow2"
 
@@ -98,7 +95,7 @@ func newLabHome(c *cli.Context, cluster string) (lab.Home, error) {
 // readSpec reads the cluster's document, or the default one.
 func readSpec(file string) (name string, text []byte, err error) {
 	if file == "" {
-		return "the default cluster", []byte(defaultSpec), nil
+		return "the default cluster", []byte(lab.DefaultCluster), nil
 	}
 	text, err = os.ReadFile(file)
 	if err != nil {

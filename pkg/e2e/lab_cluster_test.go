@@ -16,7 +16,7 @@ import (
 )
 
 // labCluster is the demo's: one control plane and two minions.
-const labCluster = "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"
+const labCluster = lab.DefaultCluster
 
 func ready(s lab.Status) bool { return s.Ready }
 
@@ -131,7 +131,7 @@ name: demo
 groups:
 - {name: masters, roles: [masters, etcd], size: 0}
 - {name: minions, roles: [minions], size: 1}
-`)
+`+lab.Patience)
 	s := r.until(t, "the minion says what it waits for", func(s lab.Status) bool {
 		return len(s.Machines) == 1 && len(s.Machines[0].Failures) > 0
 	})

@@ -15,7 +15,7 @@ name: demo
 groups:
 - {name: masters, roles: [masters], size: 2}
 - {name: etcd, roles: [etcd], members: [a, b, c]}
-`
+` + lab.Patience
 
 // TestLabEtcd kills a machine of either group and has the API answer all the while. That a member which has lost its
 // disk comes back is not covered: its replacement gets the member's volume and name, and nothing mounts the volume yet.
