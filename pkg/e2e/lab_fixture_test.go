@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -101,8 +102,18 @@ func (r *running) keep(t *testing.T) {
 	if err := os.RemoveAll(to); err != nil {
 		t.Log(err)
 	}
-	if err := os.CopyFS(to, os.DirFS(filepath.Join(r.home.Dir, "machines"))); err != nil {
-		t.Log(err) // sockets are no files; what came before them is there
+	for _, name := range []string{lab.ConsoleFile, lab.JournalFile, lab.TimelineFile} {
+		files, _ := filepath.Glob(filepath.Join(r.home.Dir, "machines", "*", name)) // the pattern is a good one
+		for _, f := range files {
+			id := filepath.Base(filepath.Dir(f))
+			text, err := os.ReadFile(f)
+			if err == nil {
+				err = errors.Join(os.MkdirAll(filepath.Join(to, id), 0o755), os.WriteFile(filepath.Join(to, id, name), text, 0o644))
+			}
+			if err != nil {
+				t.Log(err)
+			}
+		}
 	}
 	t.Logf("consoles and journals are in %s", to)
 }
