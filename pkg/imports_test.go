@@ -28,9 +28,9 @@ var layers = []struct {
 
 // sideways lists the imports inside one layer that are meant.
 var sideways = map[string][]string{
-	"pkg/spec":   {"pkg/machine", "pkg/unit"}, // what a machine is told, and which flags the units have
-	"pkg/rootfs": {"pkg/unit"},                // the links that enable a unit come from its [Install] section
-	"pkg/lab":    {"pkg/function"},            // the same handler as the Lambda
+	"pkg/spec":   {"pkg/machine", "pkg/unit", "pkg/userdata"}, // what a machine is told, which flags the units have, and whether the user data can be read
+	"pkg/rootfs": {"pkg/unit"},                                // the links that enable a unit come from its [Install] section
+	"pkg/lab":    {"pkg/function"},                            // the same handler as the Lambda
 	// one table of reasons, and one way to wait
 	"pkg/agent":        {"pkg/agent/reason"},
 	"pkg/agent/certs":  {"pkg/agent/reason"},
