@@ -23,11 +23,10 @@ const labStill = 15 * time.Minute
 
 // program is the hardtack command of this checkout, built once.
 var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "hardtack-e2e-bin-")
+	file, err := filepath.Abs(filepath.Join(root, "build", "e2e-hardtack"))
 	if err != nil {
 		return "", err
 	}
-	file := filepath.Join(dir, "hardtack")
 	out, err := exec.Command("go", "build", "-o", file, "../../cmd/hardtack").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building the command: %w: %s", err, out)
