@@ -154,7 +154,7 @@ func (p Plot) legend(s *svg) {
 		}
 		s.printf(`<rect x="%.1f" y="42" width="14" height="14" fill="%s" stroke="#333333" stroke-width="0.5"/>`+"\n", x, colour)
 		s.text(x+20, 54, "", "until "+string(phase))
-		x += 58 + 8*float64(len("until ")+len(phase))
+		x += 38 + 7.5*float64(len("until ")+len(phase))
 	}
 }
 
