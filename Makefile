@@ -21,8 +21,10 @@ PACKER  = $(or $(shell command -v packer),$(shell scripts/tool packer))
 # Root keeps caches of its own (-H), so that nothing in the user's becomes root's; sudo resets PATH.
 ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -H --preserve-env=GOPROXY,GOFLAGS,PACKER_PLUGIN_PATH,CHECKPOINT_DISABLE env "PATH=$(PATH)")
 
+E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_PACKER=$(PACKER) scripts/test -p 1
+
 .DEFAULT_GOAL := help
-.PHONY: help setup build agent plugin lambda image demo test test-race lint generate verify e2e bench clean
+.PHONY: help setup build agent plugin lambda image demo test test-race lint generate verify e2e e2e-long bench clean
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,8 +76,11 @@ verify: generate lint ## Check that nothing generated is stale
 	go mod tidy
 	git diff --exit-code
 
-e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in every role (build/hardtack.qcow2; baked if missing)
-	HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_PACKER=$(PACKER) scripts/test -timeout 120m -p 1 ./pkg/e2e/... ./pkg/fetch/... ./pkg/record/... ./pkg/dnssync/... ./pkg/spec/... ./pkg/systemd/... ./cmd/packer-plugin-hardtack/...
+e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in every role and as clusters (build/hardtack.qcow2; baked if missing)
+	$(E2E) -timeout 120m ./pkg/e2e/... ./pkg/fetch/... ./pkg/record/... ./pkg/dnssync/... ./pkg/spec/... ./pkg/systemd/... ./cmd/packer-plugin-hardtack/...
+
+e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) ## An etcd of three under two masters, which loses machines: five at once
+	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run TestLabEtcd ./pkg/e2e
 
 bench: setup ## Go benchmarks, and the bake against its floor and against mkosi
 	go test -run '^$$' -bench . ./pkg/...

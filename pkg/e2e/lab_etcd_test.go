@@ -20,7 +20,7 @@ groups:
 // TestLabEtcd kills a machine of either group and has the API answer all the while. That a member which has lost its
 // disk comes back is not covered: its replacement gets the member's volume and name, and nothing mounts the volume yet.
 func TestLabEtcd(t *testing.T) {
-	needMachines(t)
+	needTime(t)
 	r := newLab(t, "etcd", etcdCluster)
 	s := r.until(t, "masters and members are ready", ready)
 	for _, member := range []string{"a", "b", "c"} {

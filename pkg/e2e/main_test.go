@@ -68,6 +68,15 @@ func needMachines(t *testing.T) {
 	}
 }
 
+// needTime skips what would take CI past its hour on a computer without KVM.
+func needTime(t *testing.T) {
+	t.Helper()
+	needMachines(t)
+	if os.Getenv("HARDTACK_E2E_LONG") != "1" {
+		t.Skip("boots five machines, a quarter of an hour where they are emulated: run make e2e-long, or set HARDTACK_E2E_LONG=1 too")
+	}
+}
+
 // image is the baked disk.
 func image(t *testing.T) string {
 	t.Helper()
