@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -80,11 +81,15 @@ func printTroubles(out io.Writer, s lab.Status) error {
 			fmt.Fprintf(&b, "%s (%s): %s: [%s] %s\n  next: %s\n", m.ID, m.Group, f.Unit, f.Reason, f.Cause, f.Next)
 		}
 	}
-	var packets int64
+	refused := map[string]int64{}
 	for _, o := range s.Outside {
-		packets += o.Packets
+		refused[o.Proto+" "+o.To.String()] += o.Packets
 	}
-	fmt.Fprintf(&b, "nothing was fetched from outside; %d packets to %d places there were refused\n", packets, len(s.Outside))
+	b.WriteString("nothing was fetched from outside")
+	for i, to := range slices.Sorted(maps.Keys(refused)) {
+		fmt.Fprintf(&b, "%s %d packets %s", []string{", refused were", ","}[min(i, 1)], refused[to], to)
+	}
+	b.WriteString("\n")
 	_, err := io.WriteString(out, "\n"+b.String())
 	return err
 }
