@@ -3,16 +3,14 @@ package component
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem/yamlfile"
 )
 
 // Schema is the version of the lock format that this package reads.
@@ -44,12 +42,11 @@ func Parse(file string, data []byte) (*Lock, problem.List) {
 	if slices.ContainsFunc(problems, func(p problem.Problem) bool { return strings.Contains(p.Text, "already defined") }) {
 		return nil, problems
 	}
-	v := validator{file: file, lines: map[string]int{}, problems: &problems, refused: map[int]bool{}}
+	v := validator{file: file, lines: yamlfile.Lines(&root), problems: &problems, refused: map[int]bool{}}
 	// What the decoder refused is missing from l; to say so again would help nobody.
 	for _, p := range problems {
 		v.refused[p.Line] = true
 	}
-	v.index("", &root)
 	v.lock(&l)
 	problems.Sort()
 	if problems.Err() != nil {
@@ -58,28 +55,9 @@ func Parse(file string, data []byte) (*Lock, problem.List) {
 	return &l, problems
 }
 
-var (
-	yamlLine  = regexp.MustCompile(`^(?:yaml: )?line (\d+): (?s:(.*))$`)
-	yamlField = regexp.MustCompile(`^field (\S+) not found in type \S+$`)
-)
-
-// addYAML turns what the YAML library says into findings: it writes the line into the text.
+// addYAML turns what the YAML library says into findings.
 func addYAML(problems *problem.List, file string, err error) {
-	texts := []string{err.Error()}
-	var typed *yaml.TypeError
-	if errors.As(err, &typed) {
-		texts = typed.Errors
-	}
-	for _, text := range texts {
-		p := problem.Problem{File: file, Rule: "lock-yaml", Text: strings.TrimPrefix(text, "yaml: ")}
-		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			p.Line, _ = strconv.Atoi(m[1])
-			p.Text = m[2]
-		}
-		if m := yamlField.FindStringSubmatch(p.Text); m != nil {
-			p.Text = fmt.Sprintf("field %q is not known", m[1])
-			p.Hint = "pkg/component documents the fields of a lock"
-		}
-		problems.Add(p)
-	}
+	yamlfile.Add(problems, file, "lock-yaml", err, func(string, string) string {
+		return "pkg/component documents the fields of a lock"
+	})
 }

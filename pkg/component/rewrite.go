@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem/yamlfile"
 )
 
 // Rewrite replaces scalars of a lock file and nothing else: comments, empty lines and the style of
@@ -54,11 +56,11 @@ func scalars(fields map[string]*yaml.Node, field string, n *yaml.Node) {
 		scalars(fields, field, n.Content[0])
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			scalars(fields, join(field, n.Content[i].Value), n.Content[i+1])
+			scalars(fields, yamlfile.Join(field, n.Content[i].Value), n.Content[i+1])
 		}
 	case yaml.SequenceNode:
 		for i, item := range n.Content {
-			scalars(fields, at(field, i), item)
+			scalars(fields, yamlfile.At(field, i), item)
 		}
 	case yaml.ScalarNode:
 		fields[field] = n

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem/yamlfile"
 )
 
 // Architectures lists the architectures that a lock can hold, as GOARCH.
@@ -32,35 +31,6 @@ type validator struct {
 	refused  map[int]bool
 	problems *problem.List
 }
-
-// index records the line of every field below n. What an alias stands for is not followed: it has its
-// own place, and an anchor may hold itself.
-func (v validator) index(field string, n *yaml.Node) {
-	v.lines[field] = n.Line
-	switch n.Kind {
-	case yaml.DocumentNode:
-		v.index(field, n.Content[0])
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := join(field, n.Content[i].Value)
-			v.index(key, n.Content[i+1])
-			v.lines[key] = n.Content[i].Line
-		}
-	case yaml.SequenceNode:
-		for i, item := range n.Content {
-			v.index(at(field, i), item)
-		}
-	}
-}
-
-func join(field, key string) string {
-	if field == "" {
-		return key
-	}
-	return field + "." + key
-}
-
-func at(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
 // errorf adds a finding about field; where the field is missing, the line is that of the nearest
 // parent that is there.
@@ -128,18 +98,18 @@ func (v validator) lock(l *Lock) {
 	}
 	names, paths := map[string]string{}, map[string]string{}
 	for i, c := range l.Components {
-		field := at("components", i)
+		field := yamlfile.At("components", i)
 		v.claim(names, field+".name", c.Name)
 		v.component(field, c)
 		for j, f := range c.Files {
-			v.claim(paths, at(field+".files", j)+".path", f.Path)
+			v.claim(paths, yamlfile.At(field+".files", j)+".path", f.Path)
 		}
 		if c.Modules == nil {
 			continue
 		}
 		for j, p := range c.Modules.Programs {
 			if p.Path != "" {
-				v.claim(paths, at(field+".modules.programs", j)+".path", p.Path)
+				v.claim(paths, yamlfile.At(field+".modules.programs", j)+".path", p.Path)
 			}
 		}
 	}
@@ -155,7 +125,7 @@ func (v validator) component(field string, c Component) {
 	}
 	names := map[string]string{}
 	for i, f := range c.Files {
-		f, file := f, at(field+".files", i)
+		f, file := f, yamlfile.At(field+".files", i)
 		v.name(file+".name", f.Name)
 		v.claim(names, file+".name", f.Name)
 		v.absolute(file+".path", f.Path)
@@ -204,7 +174,7 @@ func (s served) rest(field string) {
 func (v validator) downloads(field string, c Component, downloads []Download) {
 	s := served{v, c, map[string]string{}}
 	for i, d := range downloads {
-		at := at(field, i)
+		at := yamlfile.At(field, i)
 		v.download(at, d)
 		if d.As != "" {
 			s.add(at+".as", d.As)
@@ -274,7 +244,7 @@ func (v validator) modules(field string, c Component) {
 	v.need(field+".module", m.Module)
 	s := served{v, c, map[string]string{}}
 	for i, p := range m.Programs {
-		at := at(field+".programs", i)
+		at := yamlfile.At(field+".programs", i)
 		if p.Kind != "" && p.Kind != "pause" {
 			v.errorf(at+".kind", "%q is neither empty nor \"pause\"", p.Kind)
 		}

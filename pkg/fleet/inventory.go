@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem/yamlfile"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
@@ -270,27 +270,7 @@ func field(path []any) string {
 	return b.String()
 }
 
-var (
-	yamlLine  = regexp.MustCompile(`^(?:yaml: )?line (\d+): (?s:(.*))$`)
-	yamlField = regexp.MustCompile(`^field (\S+) not found in type \S+$`)
-)
-
-// addYAML turns what the YAML library says into findings: it writes the line into the text.
+// addYAML turns what the YAML library says into findings.
 func addYAML(found *problem.List, file string, err error) {
-	texts := []string{err.Error()}
-	var typed *yaml.TypeError
-	if errors.As(err, &typed) {
-		texts = typed.Errors
-	}
-	for _, text := range texts {
-		p := problem.Problem{File: file, Text: strings.TrimPrefix(text, "yaml: ")}
-		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			p.Line, _ = strconv.Atoi(m[1])
-			p.Text = m[2]
-		}
-		if m := yamlField.FindStringSubmatch(p.Text); m != nil {
-			p.Text = fmt.Sprintf("field %q is not known", m[1])
-		}
-		found.Add(p)
-	}
+	yamlfile.Add(found, file, "", err, nil)
 }

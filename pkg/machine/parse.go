@@ -3,16 +3,14 @@ package machine
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem/yamlfile"
 )
 
 // Parse reads a machine file. file is only for messages. The list holds every finding, each with its
@@ -42,12 +40,11 @@ func Parse(file string, data []byte) (Config, problem.List) {
 	if slices.ContainsFunc(problems, func(p problem.Problem) bool { return strings.Contains(p.Text, "already defined") }) {
 		return Config{}, problems
 	}
-	v := validator{file: file, lines: map[string]int{}, problems: &problems, refused: map[int]bool{}}
+	v := validator{file: file, lines: yamlfile.Lines(&root), problems: &problems, refused: map[int]bool{}}
 	// What the decoder refused is missing from c; to say so again would help nobody.
 	for _, p := range problems {
 		v.refused[p.Line] = true
 	}
-	v.index("", &root)
 	v.config(c)
 	problems.Sort()
 	if problems.Err() != nil {
@@ -56,28 +53,9 @@ func Parse(file string, data []byte) (Config, problem.List) {
 	return c, problems
 }
 
-var (
-	yamlLine  = regexp.MustCompile(`^(?:yaml: )?line (\d+): (?s:(.*))$`)
-	yamlField = regexp.MustCompile(`^field (\S+) not found in type \S+$`)
-)
-
-// addYAML turns what the YAML library says into findings: it writes the line into the text.
+// addYAML turns what the YAML library says into findings.
 func addYAML(problems *problem.List, file string, err error) {
-	texts := []string{err.Error()}
-	var typed *yaml.TypeError
-	if errors.As(err, &typed) {
-		texts = typed.Errors
-	}
-	for _, text := range texts {
-		p := problem.Problem{File: file, Rule: "machine-yaml", Text: strings.TrimPrefix(text, "yaml: ")}
-		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			p.Line, _ = strconv.Atoi(m[1])
-			p.Text = m[2]
-		}
-		if m := yamlField.FindStringSubmatch(p.Text); m != nil {
-			p.Text = fmt.Sprintf("field %q is not known", m[1])
-			p.Hint = "pkg/machine documents the fields of a machine file"
-		}
-		problems.Add(p)
-	}
+	yamlfile.Add(problems, file, "machine-yaml", err, func(string, string) string {
+		return "pkg/machine documents the fields of a machine file"
+	})
 }

@@ -10,9 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem/yamlfile"
 )
 
 // The ways in which a node gets its name.
@@ -57,35 +56,6 @@ type validator struct {
 	problems *problem.List
 }
 
-// index records the line of every field below n. What an alias stands for is not followed: it has its
-// own place, and an anchor may hold itself.
-func (v validator) index(field string, n *yaml.Node) {
-	v.lines[field] = n.Line
-	switch n.Kind {
-	case yaml.DocumentNode:
-		v.index(field, n.Content[0])
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := join(field, n.Content[i].Value)
-			v.index(key, n.Content[i+1])
-			v.lines[key] = n.Content[i].Line
-		}
-	case yaml.SequenceNode:
-		for i, item := range n.Content {
-			v.index(at(field, i), item)
-		}
-	}
-}
-
-func join(field, key string) string {
-	if field == "" {
-		return key
-	}
-	return field + "." + key
-}
-
-func at(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
-
 // errorf adds a finding about field; where the field is missing, the line is that of the nearest
 // parent that is there.
 func (v validator) errorf(field, hint, format string, args ...any) {
@@ -124,7 +94,7 @@ func (v validator) config(c Config) {
 	v.port("api.port", c.API.Port)
 	for i, name := range c.API.Names {
 		if net.ParseIP(name) == nil && !domainForm.MatchString(name) {
-			v.errorf(at("api.names", i), "", "%q is neither a DNS name nor an address", name)
+			v.errorf(yamlfile.At("api.names", i), "", "%q is neither a DNS name nor an address", name)
 		}
 	}
 	v.etcd(c.Etcd)
@@ -153,9 +123,9 @@ func (v validator) port(field string, port int) {
 func (v validator) etcd(e Etcd) {
 	first := map[string]int{}
 	for i, m := range e.Members {
-		v.form(at("etcd.members", i), m, labelForm, "a DNS label")
+		v.form(yamlfile.At("etcd.members", i), m, labelForm, "a DNS label")
 		if j, again := first[m]; again {
-			v.errorf(at("etcd.members", i), "", "%q is already at %s", m, at("etcd.members", j))
+			v.errorf(yamlfile.At("etcd.members", i), "", "%q is already at %s", m, yamlfile.At("etcd.members", j))
 		}
 		first[m] = i
 	}
@@ -212,7 +182,7 @@ func (v validator) node(n Node) {
 	}
 	for i, text := range n.Taints {
 		if _, err := ParseTaint(text); err != nil {
-			v.errorf(at("node.taints", i), "", "%v", err)
+			v.errorf(yamlfile.At("node.taints", i), "", "%v", err)
 		}
 	}
 	if n.MaxPods < 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/problem/yamlfile"
 )
 
 // MaxInput is the largest document that Parse reads, in bytes: far above any real one, so that a
@@ -139,28 +139,7 @@ func (v checker) add(field string, p problem.Problem) {
 	v.problems.Add(p)
 }
 
-var (
-	yamlLine  = regexp.MustCompile(`^(?:yaml: )?line (\d+): (?s:(.*))$`)
-	yamlField = regexp.MustCompile(`^field (\S+) not found in type (\S+)$`)
-)
-
-// addYAML turns what the YAML library says into findings: it writes the line into the text.
+// addYAML turns what the YAML library says into findings.
 func addYAML(problems *problem.List, file string, err error) {
-	texts := []string{err.Error()}
-	var typed *yaml.TypeError
-	if errors.As(err, &typed) {
-		texts = typed.Errors
-	}
-	for _, text := range texts {
-		p := problem.Problem{File: file, Rule: "spec-yaml", Text: strings.TrimPrefix(text, "yaml: ")}
-		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			p.Line, _ = strconv.Atoi(m[1])
-			p.Text = m[2]
-		}
-		if m := yamlField.FindStringSubmatch(p.Text); m != nil {
-			p.Text = fmt.Sprintf("field %q is not known", m[1])
-			p.Hint = nearestField(m[1], m[2])
-		}
-		problems.Add(p)
-	}
+	yamlfile.Add(problems, file, "spec-yaml", err, nearestField)
 }
