@@ -77,7 +77,7 @@ verify: generate lint ## Check that nothing generated is stale
 	git diff --exit-code
 
 e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in every role and as clusters (build/hardtack.qcow2; baked if missing)
-	$(E2E) -timeout 120m ./pkg/e2e/... ./pkg/fetch/... ./pkg/record/... ./pkg/dnssync/... ./pkg/spec/... ./pkg/systemd/... ./cmd/packer-plugin-hardtack/...
+	$(E2E) -timeout 120m ./pkg/e2e/... ./pkg/agent/node ./pkg/fetch/... ./pkg/record/... ./pkg/dnssync/... ./pkg/spec/... ./pkg/systemd/... ./cmd/packer-plugin-hardtack/...
 
 e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) ## An etcd of three under two masters, which loses machines: five at once
 	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run TestLabEtcd ./pkg/e2e
