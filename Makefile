@@ -21,7 +21,7 @@ PACKER  = $(or $(shell command -v packer),$(shell scripts/tool packer))
 # Root keeps caches of its own (-H), so that nothing in the user's becomes root's; sudo resets PATH.
 ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -H --preserve-env=GOPROXY,GOFLAGS,PACKER_PLUGIN_PATH,CHECKPOINT_DISABLE env "PATH=$(PATH)")
 
-E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_PACKER=$(PACKER) scripts/test -p 1
+E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_PACKER=$(PACKER) GOTESTSUM_FORMAT=testname scripts/test -p 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build agent plugin lambda image demo test test-race lint generate verify e2e e2e-long bench clean
@@ -77,7 +77,7 @@ verify: generate lint ## Check that nothing generated is stale
 	git diff --exit-code
 
 e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in every role and as clusters (build/hardtack.qcow2; baked if missing)
-	$(E2E) -timeout 120m ./pkg/e2e/... ./pkg/agent/node ./pkg/fetch/... ./pkg/record/... ./pkg/dnssync/... ./pkg/spec/... ./pkg/systemd/... ./cmd/packer-plugin-hardtack/...
+	$(E2E) -timeout 75m ./pkg/e2e/... ./pkg/agent/node ./pkg/fetch/... ./pkg/record/... ./pkg/dnssync/... ./pkg/spec/... ./pkg/systemd/... ./cmd/packer-plugin-hardtack/...
 
 e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) ## An etcd of three under two masters, which loses machines: five at once
 	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run TestLabEtcd ./pkg/e2e

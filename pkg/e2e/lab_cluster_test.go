@@ -15,15 +15,28 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
-// labCluster is the demo's: one control plane and two minions.
-const labCluster = lab.DefaultCluster
+// labCluster is the demo's, begun without a machine of the control plane: one minion, and nobody to join.
+const labCluster = `apiVersion: hardtack.dev/v1
+kind: Cluster
+name: demo
+groups:
+- {name: masters, roles: [masters, etcd], size: 0}
+- {name: minions, roles: [minions], size: 1}
+` + lab.Patience
 
 func ready(s lab.Status) bool { return s.Ready }
 
-// TestLab brings the demo's cluster up, kills a minion and watches it being replaced. Its parts build on each other.
+// TestLab has a minion wait for the first master there ever was, brings a cluster up around it, kills a minion and
+// watches it being replaced. Its parts build on each other.
 func TestLab(t *testing.T) {
 	needMachines(t)
 	r := newLab(t, "e2e", labCluster)
+	t.Run("a minion waits for the first master", func(t *testing.T) { labWaits(t, r) })
+	for group, size := range map[string]int{"masters": 1, "minions": 2} {
+		if err := r.Scale(t.Context(), group, size); err != nil {
+			t.Fatal(err)
+		}
+	}
 	// A machine's last word about its boot comes after the word that it works.
 	s := r.until(t, "the cluster is ready, and every machine has told how it booted", func(s lab.Status) bool {
 		return s.Ready && !slices.ContainsFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Timeline == nil })
@@ -31,13 +44,24 @@ func TestLab(t *testing.T) {
 	t.Run("ready with nothing from outside", func(t *testing.T) { labReady(t, r, s) })
 	t.Run("names through the machines' own resolver", func(t *testing.T) { labNames(t, r, s) })
 	t.Run("a killed minion is replaced", func(t *testing.T) { labReplaces(t, r, s) })
-	t.Run("another cluster's CA", func(t *testing.T) { labUntrusted(t, r) })
 	t.Run("a plot of all boots", func(t *testing.T) {
 		out, err := r.run(t.Context(), "lab", "plot", "--all", "--name", "e2e")
 		if err != nil || !strings.HasPrefix(out, "<svg") || strings.Count(out, "until ready") != 1 {
 			t.Errorf("lab plot: %v: %.200s", err, out)
 		}
 	})
+}
+
+// labWaits looks at a minion while there is no master: it has asked, and the answer was no "no", which it would have to keep.
+func labWaits(t *testing.T, r *running) {
+	s := r.until(t, "the minion says what it waits for", func(s lab.Status) bool {
+		return len(s.Machines) == 1 && len(s.Machines[0].Failures) > 0
+	})
+	minion := s.Machines[0]
+	t.Logf("the minion waits: %+v", minion.Failures)
+	if got := r.resolves(t, minion.ID, "masters.demo.k8s"); !slices.Equal(got, []string{"192.0.2.1"}) {
+		t.Errorf("without masters masters.demo.k8s is %v, want the placeholder", got)
+	}
 }
 
 // labReady looks at what every machine says about its boot, and at what any of them wanted from outside.
@@ -82,8 +106,9 @@ func labNames(t *testing.T, r *running, s lab.Status) {
 	}
 }
 
-// labReplaces kills a minion. While it is being replaced, what the master's resolver says is never empty and never
-// somebody who has not been a minion; in the end it is those that serve.
+// labReplaces kills a minion. What replaces it is first a machine that is told another cluster's CA, which stays out,
+// and then one that joins with no hand. All the while what the master's resolver says of the minions is never empty and
+// never somebody who has not been one; in the end it is those that serve.
 func labReplaces(t *testing.T, r *running, s lab.Status) {
 	master, err := s.Find("masters")
 	if err != nil {
@@ -95,10 +120,7 @@ func labReplaces(t *testing.T, r *running, s lab.Status) {
 			victim = m
 		}
 	}
-	if out, err := r.run(t.Context(), "lab", "kill", "--name", "e2e", victim.ID); err != nil {
-		t.Fatalf("lab kill: %v: %s", err, out)
-	}
-	s = r.until(t, "the killed minion is replaced", func(s lab.Status) bool {
+	names := func(s lab.Status) {
 		known := []string{}
 		for _, m := range s.Machines {
 			if m.Group == "minions" {
@@ -109,6 +131,26 @@ func labReplaces(t *testing.T, r *running, s lab.Status) {
 		if len(got) == 0 || slices.ContainsFunc(got, func(a string) bool { return !slices.Contains(known, a) }) {
 			t.Errorf("while a minion is replaced, minions.demo.k8s is %v; the minions are and were %v", got, known)
 		}
+	}
+	setFault(t, r, lab.Fault{UserData: foreign(t)})
+	kill(t, r, victim.ID)
+	before := len(s.Machines)
+	var stranger lab.MachineStatus
+	s = r.until(t, "the replacement says whom it does not trust", func(s lab.Status) bool {
+		names(s)
+		if len(s.Machines) <= before {
+			return false
+		}
+		stranger = s.Machines[before]
+		return slices.ContainsFunc(stranger.Failures, func(f reason.Failure) bool { return f.Reason == reason.Untrusted })
+	})
+	if slices.Contains(serving(s, "minions"), stranger.Address.String()) || slices.ContainsFunc(s.Nodes, named(stranger)) {
+		t.Errorf("a machine that trusts another cluster has joined: nodes %+v", s.Nodes)
+	}
+	setFault(t, r, lab.Fault{})
+	kill(t, r, stranger.ID)
+	s = r.until(t, "the killed minion is replaced", func(s lab.Status) bool {
+		names(s)
 		return s.Ready && len(serving(s, "minions")) == 2 && !slices.Contains(serving(s, "minions"), victim.Address.String())
 	})
 	s = r.until(t, "the records follow", func(lab.Status) bool {
@@ -118,70 +160,40 @@ func labReplaces(t *testing.T, r *running, s lab.Status) {
 		t.Errorf("the killed machine: %+v, %v", dead, err)
 	}
 	r.until(t, "the dead machine's Node is gone", func(s lab.Status) bool {
-		return len(s.Nodes) == 2 && !slices.ContainsFunc(s.Nodes, func(n lab.Node) bool { return n.Name == victim.Name })
+		return len(s.Nodes) == 2 && !slices.ContainsFunc(s.Nodes, named(victim))
 	})
 }
 
-// TestLabMinionsFirst starts minions while there is no master and never was one: they wait, and join when it appears.
-func TestLabMinionsFirst(t *testing.T) {
-	needMachines(t)
-	r := newLab(t, "first", `apiVersion: hardtack.dev/v1
-kind: Cluster
-name: demo
-groups:
-- {name: masters, roles: [masters, etcd], size: 0}
-- {name: minions, roles: [minions], size: 1}
-`+lab.Patience)
-	s := r.until(t, "the minion says what it waits for", func(s lab.Status) bool {
-		return len(s.Machines) == 1 && len(s.Machines[0].Failures) > 0
-	})
-	minion := s.Machines[0]
-	t.Logf("the minion waits: %+v", minion.Failures)
-	// It has asked; the answer was no "no", which it would have to keep.
-	if got := r.resolves(t, minion.ID, "masters.demo.k8s"); !slices.Equal(got, []string{"192.0.2.1"}) {
-		t.Errorf("without masters masters.demo.k8s is %v, want the placeholder", got)
-	}
-	if err := r.Scale(t.Context(), "masters", 1); err != nil {
+func named(m lab.MachineStatus) func(lab.Node) bool {
+	return func(n lab.Node) bool { return n.Name == m.Name }
+}
+
+func setFault(t *testing.T, r *running, f lab.Fault) {
+	t.Helper()
+	if err := r.SetFault(t.Context(), "minions", f); err != nil {
 		t.Fatal(err)
 	}
-	s = r.until(t, "both are ready", ready)
-	if got := serving(s, "minions"); !slices.Equal(got, []string{minion.Address.String()}) {
-		t.Errorf("the minions are %v, want the one that waited, %s", got, minion.Address)
-	}
-	if m, err := s.Find(minion.ID); err != nil || len(m.Failures) > 0 {
-		t.Errorf("the minion: %+v, %v", m.Failures, err)
+}
+
+func kill(t *testing.T, r *running, id string) {
+	t.Helper()
+	if out, err := r.run(t.Context(), "lab", "kill", "--name", "e2e", id); err != nil {
+		t.Fatalf("lab kill: %v: %s", err, out)
 	}
 }
 
-// labUntrusted launches a minion that is told another cluster's CA.
-func labUntrusted(t *testing.T, r *running) {
-	complete := completed(t, labCluster)
+// foreign is a minion's user data with another cluster's CA.
+func foreign(t *testing.T) []byte {
+	t.Helper()
 	authority, err := pki.NewAuthority("another cluster's", newKey(t), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	userData, err := complete.UserData("minions", pki.EncodeCertificate(authority.Certificate))
+	userData, err := completed(t, labCluster).UserData("minions", pki.EncodeCertificate(authority.Certificate))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.SetFault(t.Context(), "minions", lab.Fault{UserData: userData}); err != nil {
-		t.Fatal(err)
-	}
-	before := len(mustStatus(t, r).Machines)
-	if err := r.Scale(t.Context(), "minions", 3); err != nil {
-		t.Fatal(err)
-	}
-	var m lab.MachineStatus
-	s := r.until(t, "the machine says whom it does not trust", func(s lab.Status) bool {
-		if len(s.Machines) <= before {
-			return false
-		}
-		m = s.Machines[before]
-		return slices.ContainsFunc(m.Failures, func(f reason.Failure) bool { return f.Reason == reason.Untrusted })
-	})
-	if len(s.Nodes) != 2 || slices.Contains(serving(s, "minions"), m.Address.String()) {
-		t.Errorf("a machine that trusts another cluster has joined: nodes %+v", s.Nodes)
-	}
+	return userData
 }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {

@@ -21,6 +21,10 @@ import (
 // computer one step of a control plane can take minutes.
 const labStill = 15 * time.Minute
 
+// labBound ends a wait for what never comes while machines go on talking, which is not progress; the longest that was
+// seen to end well took 6 minutes.
+const labBound = 25 * time.Minute
+
 // program is the hardtack command of this checkout, built once.
 var program = sync.OnceValues(func() (string, error) {
 	file, err := filepath.Abs(filepath.Join(root, "build", "e2e-hardtack"))
@@ -129,13 +133,14 @@ func (r *running) run(ctx context.Context, args ...string) (string, error) {
 func (r *running) until(t *testing.T, what string, ok func(lab.Status) bool) lab.Status {
 	t.Helper()
 	s, err := r.Status(t.Context())
-	moved, words := time.Now(), ""
+	began, moved, words := time.Now(), time.Now(), ""
 	for err == nil && !ok(s) {
 		if now := said(s); now != words {
 			moved, words = time.Now(), now
 		}
-		if time.Since(moved) > labStill {
-			t.Fatalf("waiting until %s: nothing has got on for %s; machines: %+v", what, labStill, s.Machines)
+		if time.Since(moved) > labStill || time.Since(began) > labBound {
+			t.Fatalf("waiting until %s: in vain for %s, the last %s of them without any change; machines: %+v",
+				what, time.Since(began).Round(time.Second), time.Since(moved).Round(time.Second), s.Machines)
 		}
 		s, err = r.Next(t.Context(), s.Revision)
 	}

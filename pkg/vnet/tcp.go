@@ -98,6 +98,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		case nil:
 			return &Conn{TCPConn: gonet.NewTCPConn(queue, ep), ep: ep}, nil
 		case *tcpip.ErrWouldBlock:
+		case *tcpip.ErrInvalidEndpointState:
+			// What an endpoint that listened says once Close has come between the look at done and Accept.
+			return nil, net.ErrClosed
 		default:
 			return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.addr, Err: errors.New(err.String())}
 		}
