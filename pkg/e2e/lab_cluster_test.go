@@ -42,6 +42,7 @@ func TestLab(t *testing.T) {
 		return s.Ready && !slices.ContainsFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Timeline == nil })
 	})
 	t.Run("ready with nothing from outside", func(t *testing.T) { labReady(t, r, s) })
+	t.Run("what each machine takes", func(t *testing.T) { r.takes(t, s, "lab-takes.json") })
 	t.Run("names through the machines' own resolver", func(t *testing.T) { labNames(t, r, s) })
 	t.Run("a killed minion is replaced", func(t *testing.T) { labReplaces(t, r, s) })
 	t.Run("a plot of all boots", func(t *testing.T) {

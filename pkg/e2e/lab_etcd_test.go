@@ -23,6 +23,7 @@ func TestLabEtcd(t *testing.T) {
 	needTime(t)
 	r := newLab(t, "etcd", etcdCluster)
 	s := r.until(t, "masters and members are ready", ready)
+	r.takes(t, s, "lab-etcd-takes.json")
 	for _, member := range []string{"a", "b", "c"} {
 		m, err := s.Find("etcd-" + member)
 		if err != nil {

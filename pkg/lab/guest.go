@@ -22,8 +22,9 @@ const (
 	JournalFile = "journal.log"
 	// TimelineFile is what the agent says about the boot, as JSON.
 	TimelineFile = "timeline.json"
-	// overlayFile is what the machine has written over the baked disk.
-	overlayFile = "disk.qcow2"
+	// OverlayFile is what the machine has written over the baked disk.
+	// OverlayFile is what the machine has written, on top of the image.
+	OverlayFile = "disk.qcow2"
 )
 
 // guest is one machine from its launch on, and for as long as the lab lives.
@@ -295,7 +296,7 @@ func (h *host) close() {
 // forget removes what is of no use once a machine has ended, and keeps what it has said.
 func (h Home) forget(g *guest) error {
 	var errs []error
-	for _, name := range []string{processFile, overlayFile} {
+	for _, name := range []string{processFile, OverlayFile} {
 		errs = append(errs, removeFile(filepath.Join(h.machine(g.id), name)))
 	}
 	if g.scan != nil {

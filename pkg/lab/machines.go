@@ -144,7 +144,7 @@ func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
 
 // config is the machine as QEMU is told.
 func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
-	disks := []qemu.Disk{{Path: m.image, Format: "qcow2", Overlay: filepath.Join(l.Dir, overlayFile)}}
+	disks := []qemu.Disk{{Path: m.image, Format: "qcow2", Overlay: filepath.Join(l.Dir, OverlayFile)}}
 	for _, d := range l.Disks {
 		disks = append(disks, qemu.Disk{Path: d.Path, Serial: d.Serial, Writable: true})
 	}

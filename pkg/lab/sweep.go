@@ -51,7 +51,7 @@ func (h Home) sweep() (ended int, err error) {
 	for _, name := range []string{socketFile, wireSocket, daemonFile, KubeconfigFile, volumesDir} {
 		errs = append(errs, os.RemoveAll(h.path(name)))
 	}
-	for _, pattern := range []string{processFile, overlayFile} {
+	for _, pattern := range []string{processFile, OverlayFile} {
 		files, err := filepath.Glob(h.path(machinesDir, "*", pattern))
 		errs = append(errs, err)
 		for _, f := range files {
