@@ -23,7 +23,6 @@ const (
 	// TimelineFile is what the agent says about the boot, as JSON.
 	TimelineFile = "timeline.json"
 	// OverlayFile is what the machine has written over the baked disk.
-	// OverlayFile is what the machine has written, on top of the image.
 	OverlayFile = "disk.qcow2"
 )
 
