@@ -48,6 +48,7 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 	f.network()
 	f.groups()
 	f.etcdMembers()
+	f.aws()
 	var err error
 	if f.upstream, err = readUpstream(f.out.Cluster.Version); err != nil {
 		f.errorf("version", "%v", err)
@@ -86,7 +87,7 @@ func settleList(f *completer, field string, given, def []string, o Origin) []str
 
 func (f *completer) top() {
 	in, out := f.in, f.out.Cluster
-	out.APIVersion, out.Kind, out.Name = in.APIVersion, in.Kind, in.Name
+	out.Header, out.Name = in.Header, in.Name
 	for _, field := range []string{"apiVersion", "kind", "name"} {
 		f.out.Origins[field] = Origin{Kind: User}
 	}
@@ -193,6 +194,7 @@ func (f *completer) group(field string, g GroupSpec, written bool, all []GroupSp
 	out.CPUs = settle(f, field+".cpus", g.CPUs, cpus, ours)
 	out.Memory = settle(f, field+".memory", g.Memory, memory, Origin{Derived, field + ".roles"})
 	out.Node = f.node(field+".node", g.Node, roles, all)
+	out.AWS = f.groupAWS(field+".aws", g.AWS, out)
 	f.out.Cluster.Groups = append(f.out.Cluster.Groups, out)
 	f.expand(out, roles)
 }
@@ -252,13 +254,13 @@ func (f *completer) expand(g GroupSpec, roles role.Set) {
 	if len(g.Roles) > 0 {
 		tag = role.Role(g.Roles[0])
 	}
-	one := Group{Name: g.Name, Roles: roles, Tag: tag, Size: *g.Size, CPUs: g.CPUs, Memory: g.Memory, Node: g.Node}
+	one := Group{Name: g.Name, Roles: roles, Tag: tag, Size: *g.Size, CPUs: g.CPUs, Memory: g.Memory, Node: g.Node, AWS: g.AWS}
 	if len(g.Members) == 0 {
 		f.out.Groups = append(f.out.Groups, one)
 		return
 	}
 	for i, name := range g.names() {
-		one.Name, one.Member, one.Size = name, g.Members[i], 1
+		one.Name, one.Member, one.Size, one.AWS.Max = name, g.Members[i], 1, 1
 		f.out.Groups = append(f.out.Groups, one)
 	}
 }

@@ -164,7 +164,7 @@ func (c *Complete) Machine(g Group) machine.Config {
 	s := c.Cluster
 	m := machine.Config{
 		APIVersion: machine.APIVersion, Kind: machine.Kind,
-		Cluster: s.Name, Group: g.Name, Store: s.Store,
+		Cluster: s.Name, Group: c.AutoScaling(g), Store: s.Store,
 		API: machine.API{Port: s.API.Port, Names: s.API.Names},
 		Network: machine.Network{
 			ServiceCIDR: s.Network.ServiceCIDR, PodCIDR: s.Network.PodCIDR,

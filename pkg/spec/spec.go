@@ -22,8 +22,7 @@ const DefaultVersion = "1.36"
 
 // Cluster is a cluster.yaml as it was written, or with every field set. Parse makes it.
 type Cluster struct {
-	APIVersion string `yaml:"apiVersion"`
-	Kind       string `yaml:"kind"`
+	Header `yaml:",inline"`
 	// Name is a DNS label: CLUSTER_NAME of the role files, the tag KubernetesCluster, and the domain
 	// <name>.k8s.
 	Name string `yaml:"name"`
@@ -37,11 +36,19 @@ type Cluster struct {
 	API        API     `yaml:"api"`
 	Network    Network `yaml:"network"`
 	// Groups are the AutoScaling groups, or what stands for them.
-	Groups     []GroupSpec `yaml:"groups"`
+	Groups []GroupSpec `yaml:"groups"`
+	// AWS is what a stack on AWS is made of; it changes nothing on machines.
+	AWS        AWS `yaml:"aws"`
 	Components `yaml:",inline"`
 	Extras     `yaml:",inline"`
 
 	source *source
+}
+
+// Header says which format a document is of.
+type Header struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
 }
 
 // API is the API server, as everybody finds it.
@@ -79,6 +86,8 @@ type GroupSpec struct {
 	CPUs   int  `yaml:"cpus"`
 	Memory int  `yaml:"memory"`
 	Node   Node `yaml:"node"`
+	// AWS is what the group's machines are on AWS.
+	AWS GroupAWS `yaml:"aws"`
 }
 
 // Node is how the group's machines register. It only counts with the role minions.
@@ -130,6 +139,8 @@ type Group struct {
 	CPUs   int  `json:"cpus"`
 	Memory int  `json:"memory"`
 	Node   Node `json:"-"`
+	// AWS is what the group's machines are on AWS.
+	AWS GroupAWS `json:"aws"`
 }
 
 // Complete is a complete configuration.

@@ -77,7 +77,7 @@ func checkUserData(t *testing.T, c *spec.Complete, g spec.Group, file string) {
 	if len(data) > spec.MaxUserData {
 		t.Errorf("is %d bytes, more than the %d that fit", len(data), spec.MaxUserData)
 	}
-	golden.AssertBytes(t, data, file)
+	golden.Assert(t, string(data), file)
 	result, problems := userdata.Parse(data)
 	for _, p := range problems {
 		if p.Rule != userdata.RuleNotRun {
@@ -99,8 +99,8 @@ func checkUserData(t *testing.T, c *spec.Complete, g spec.Group, file string) {
 		if len(problems) > 0 {
 			t.Fatalf("the agent finds %v", problems)
 		}
-		if m.ConfigHash != hash || m.Group != g.Name {
-			t.Errorf("%s says %s of group %s, want %s of %s", f.Path, m.ConfigHash, m.Group, hash, g.Name)
+		if m.ConfigHash != hash || m.Group != c.AutoScaling(g) {
+			t.Errorf("%s says %s of group %s, want %s of %s", f.Path, m.ConfigHash, m.Group, hash, c.AutoScaling(g))
 		}
 		return
 	}

@@ -42,6 +42,7 @@ func (v checker) document(c *Cluster) {
 	v.api(c.API)
 	v.network(c.Network)
 	v.groups(c.Groups)
+	v.aws(c.AWS)
 }
 
 func (v checker) constant(field, have, want string) {
@@ -172,6 +173,7 @@ func (v checker) group(field string, g GroupSpec) {
 		v.errorf(field+".memory", "%d MiB is not between 256 MiB and 16 TiB", g.Memory)
 	}
 	v.node(field+".node", g.Node, roles)
+	v.groupAWS(field+".aws", g)
 }
 
 // roles checks a list of roles.

@@ -1,0 +1,102 @@
+package spec
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// AWS is what a stack on AWS is made of, beside the groups.
+type AWS struct {
+	// Channel chooses the image: the parameter /hardtack/<channel>/image-id names it.
+	Channel string `yaml:"channel"`
+	// LoadBalancer is "none", "internal" or "internet-facing": a network load balancer before the API servers.
+	LoadBalancer string `yaml:"loadBalancer"`
+	// Key is the ARN of the KMS key that encrypts disks; empty is the account's own key for EBS.
+	Key string `yaml:"key"`
+}
+
+// GroupAWS is what a group's machines are on AWS.
+type GroupAWS struct {
+	// InstanceType is EC2's: "m7i.large".
+	InstanceType string `yaml:"instanceType" json:"instanceType"`
+	// Volume is the size of a machine's disk in GiB.
+	Volume int `yaml:"volume" json:"volume"`
+	// Max is how many machines the group may be scaled out to; at least its size.
+	Max int `yaml:"max" json:"max"`
+}
+
+// The values of AWS.LoadBalancer.
+const (
+	LoadBalancerNone     = "none"
+	LoadBalancerInternal = "internal"
+	LoadBalancerPublic   = "internet-facing"
+)
+
+// DefaultChannel is the channel of a document that names none.
+const DefaultChannel = "stable"
+
+// The default machine on AWS: two processors of a type that is not throttled when its credit is used up, and a
+// disk that holds the image and what containers write. The type runs the image, which boots by UEFI from NVMe.
+const (
+	defaultInstanceType = "m7i.large"
+	defaultVolume       = 20
+)
+
+// leastVolume is a GiB more than the default size of the image's disk.
+const leastVolume = 5
+
+var (
+	channelForm      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	instanceTypeForm = regexp.MustCompile(`^[a-z][a-z0-9-]*\.[a-z0-9-]+$`)
+	keyForm          = regexp.MustCompile(`^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$`)
+)
+
+var loadBalancers = []string{LoadBalancerNone, LoadBalancerInternal, LoadBalancerPublic}
+
+func (f *completer) aws() {
+	in, out := f.in.AWS, &f.out.Cluster.AWS
+	out.Channel = settle(f, "aws.channel", in.Channel, DefaultChannel, ours)
+	out.LoadBalancer = settle(f, "aws.loadBalancer", in.LoadBalancer, LoadBalancerNone, ours)
+	out.Key = settle(f, "aws.key", in.Key, "", ours)
+}
+
+func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec) GroupAWS {
+	out := GroupAWS{
+		InstanceType: settle(f, field+".instanceType", in.InstanceType, defaultInstanceType, ours),
+		Volume:       settle(f, field+".volume", in.Volume, defaultVolume, ours),
+		Max:          settle(f, field+".max", in.Max, *g.Size, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".size"}),
+	}
+	if out.Max < *g.Size {
+		f.errorf(field+".max", "%d is less than the group's size, %d", out.Max, *g.Size)
+	}
+	return out
+}
+
+func (v checker) aws(a AWS) {
+	if v.source.given["aws.channel"] && !channelForm.MatchString(a.Channel) {
+		v.errorf("aws.channel", "%q is not a channel: small letters, digits and -, at most 63", a.Channel)
+	}
+	if v.source.given["aws.loadBalancer"] && !slices.Contains(loadBalancers, a.LoadBalancer) {
+		v.hint("aws.loadBalancer", didYouMean(a.LoadBalancer, loadBalancers), "%q is not one of %s", a.LoadBalancer, strings.Join(loadBalancers, ", "))
+	}
+	if a.Key != "" && !keyForm.MatchString(a.Key) {
+		v.errorf("aws.key", "%q is not the ARN of a KMS key (arn:aws:kms:<region>:<account>:key/<id>)", a.Key)
+	}
+}
+
+func (v checker) groupAWS(field string, g GroupSpec) {
+	if v.source.given[field+".instanceType"] && !instanceTypeForm.MatchString(g.AWS.InstanceType) {
+		v.errorf(field+".instanceType", "%q is not an instance type such as %s", g.AWS.InstanceType, defaultInstanceType)
+	}
+	if v.source.given[field+".volume"] && (g.AWS.Volume < leastVolume || g.AWS.Volume > 1<<14) {
+		v.errorf(field+".volume", "%d GiB is not between %d GiB and 16 TiB", g.AWS.Volume, leastVolume)
+	}
+	if v.source.given[field+".max"] && len(g.Members) > 0 && g.AWS.Max != len(g.Members) {
+		v.errorf(field+".max", "is not for members of etcd: each is a group of one machine")
+	}
+}
+
+// AutoScaling is the name of a group outside the document: AutoScaling's names are an account's and a region's, so
+// that the cluster's stands before the group's.
+func (c *Complete) AutoScaling(g Group) string { return c.Cluster.Name + "-" + g.Name }
