@@ -77,7 +77,7 @@ func checkUserData(t *testing.T, c *spec.Complete, g spec.Group, file string) {
 	if len(data) > spec.MaxUserData {
 		t.Errorf("is %d bytes, more than the %d that fit", len(data), spec.MaxUserData)
 	}
-	golden.Assert(t, string(data), file)
+	golden.AssertBytes(t, data, file)
 	result, problems := userdata.Parse(data)
 	for _, p := range problems {
 		if p.Rule != userdata.RuleNotRun {
