@@ -98,7 +98,7 @@ func (c *cluster) serves() bool {
 }
 
 func (c *cluster) inService(g *guest) bool {
-	for _, i := range c.daemon.region.account.AutoScaling().Instances(g.group.Name) {
+	for _, i := range c.daemon.region.account.AutoScaling().Instances(g.group.Scaling) {
 		if i.ID == g.id {
 			return i.State == awsfake.StateInService
 		}

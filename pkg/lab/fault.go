@@ -21,12 +21,13 @@ type Fault struct {
 
 // setFault changes what is wrong with a group's machines to come.
 func (h *host) setFault(group string, f Fault) error {
-	if _, ok := h.daemon.plan.group(group); !ok {
+	g, ok := h.daemon.plan.group(group)
+	if !ok {
 		return fmt.Errorf("there is no group %q", group)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.faults[group] = f
+	h.faults[g.Name] = f
 	return nil
 }
 

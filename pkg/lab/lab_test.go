@@ -303,7 +303,7 @@ func TestScale(t *testing.T) {
 	if len(s.Groups) != 2 || s.Groups[0].Desired != 1 {
 		t.Errorf("groups %+v", s.Groups)
 	}
-	if err := c.Scale(t.Context(), "nobody", 1); err == nil || !strings.Contains(err.Error(), "nobody not found") {
+	if err := c.Scale(t.Context(), "nobody", 1); err == nil || !strings.Contains(err.Error(), `no group "nobody"`) {
 		t.Errorf("scaling a group that there is not: %v", err)
 	}
 }

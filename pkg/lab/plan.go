@@ -29,9 +29,9 @@ type Plan struct {
 
 // Group is one AutoScaling group to be.
 type Group struct {
-	// Name is the AutoScaling group's, which the machines are told too.
-	Name  string
-	Roles role.Set
+	// Name is what people call it, unique in the cluster; Scaling is its AutoScaling group's, which the machines are told.
+	Name, Scaling string
+	Roles         role.Set
 	// Size is how many machines the group keeps.
 	Size int
 	// Member is the etcd member whose volume the group's machine gets; empty is none.
@@ -62,19 +62,19 @@ func (p Plan) check() error {
 	return errors.Join(errs...)
 }
 
-// names are the groups'.
+// names are the AutoScaling groups'.
 func (p Plan) names() []string {
 	var names []string
 	for _, g := range p.Groups {
-		names = append(names, g.Name)
+		names = append(names, g.Scaling)
 	}
 	return names
 }
 
-// group finds a group by its name.
+// group finds a group by either of its names.
 func (p Plan) group(name string) (Group, bool) {
 	for _, g := range p.Groups {
-		if g.Name == name {
+		if g.Name == name || g.Scaling == name {
 			return g, true
 		}
 	}
@@ -103,7 +103,7 @@ func PlanOf(c *spec.Complete) (Plan, error) {
 	for _, g := range c.Groups {
 		p.LaunchHook = c.Machine(g).LaunchHook
 		p.Groups = append(p.Groups, Group{
-			Name: g.Name, Roles: g.Roles, Size: g.Size, Member: g.Member, Members: g.Members, Memory: g.Memory, CPUs: g.CPUs,
+			Name: g.Name, Scaling: c.AutoScaling(g), Roles: g.Roles, Size: g.Size, Member: g.Member, Members: g.Members, Memory: g.Memory, CPUs: g.CPUs,
 		})
 	}
 	return p, p.check()

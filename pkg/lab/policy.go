@@ -44,7 +44,7 @@ func (r *region) machinePolicies(g Group) ([]awsfake.Policy, error) {
 	}
 	own := awsfake.Policy{{
 		Actions:   []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"},
-		Resources: []string{"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/" + g.Name},
+		Resources: []string{"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/" + g.Scaling},
 	}}
 	if g.Roles.Has(role.Masters) {
 		own = append(own, awsfake.Statement{Actions: []string{"ec2:DescribeInstances", "autoscaling:DescribeAutoScalingInstances"}, Resources: []string{"*"}})

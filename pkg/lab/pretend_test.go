@@ -26,8 +26,8 @@ func testPlan() Plan {
 			return fmt.Appendf(nil, "#cloud-config\n# %s %d\n", group, len(ca)), nil
 		},
 		Groups: []Group{
-			{Name: "masters", Roles: role.NewSet(role.Masters, role.Etcd), Size: 1, Member: "a", Members: []string{"a"}, Memory: 64, CPUs: 1},
-			{Name: "minions", Roles: role.NewSet(role.Minions), Size: 2, Memory: 64, CPUs: 1},
+			{Name: "masters", Scaling: "demo-masters", Roles: role.NewSet(role.Masters, role.Etcd), Size: 1, Member: "a", Members: []string{"a"}, Memory: 64, CPUs: 1},
+			{Name: "minions", Scaling: "demo-minions", Roles: role.NewSet(role.Minions), Size: 2, Memory: 64, CPUs: 1},
 		},
 	}
 }
@@ -98,9 +98,10 @@ func (p *pretender) boot(ctx context.Context, l Launch) error {
 	}
 	api := autoscaling.NewFromConfig(p.daemon.region.wire.principal(regionName, aws.Credentials{AccessKeyID: keys.AccessKeyID, SecretAccessKey: keys.SecretAccessKey, SessionToken: keys.Token}))
 	hook, continued := p.daemon.plan.LaunchHook, "CONTINUE"
+	group, _ := p.daemon.plan.group(l.Group)
 	for {
 		_, err := api.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
-			AutoScalingGroupName: &l.Group, LifecycleHookName: &hook, InstanceId: &me.ID, LifecycleActionResult: &continued,
+			AutoScalingGroupName: &group.Scaling, LifecycleHookName: &hook, InstanceId: &me.ID, LifecycleActionResult: &continued,
 		})
 		if err == nil {
 			fmt.Fprint(l.Console, `{"hardtack":"timeline","total":1}`+"\n")

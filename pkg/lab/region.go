@@ -191,7 +191,7 @@ func (r *region) makeGroups(ca []byte) error {
 		}
 		r.account.AddRole(r.roleOf(g), policies...)
 		err = groups.Create(awsfake.Group{
-			Name: g.Name, Max: maxSize, Tags: g.tags(r.plan.Cluster), Zones: []string{zoneName}, Image: imageID, Type: machineType,
+			Name: g.Scaling, Max: maxSize, Tags: g.tags(r.plan.Cluster), Zones: []string{zoneName}, Image: imageID, Type: machineType,
 			Role: r.roleOf(g), UserData: string(userData),
 		})
 		if err != nil {
@@ -202,13 +202,13 @@ func (r *region) makeGroups(ca []byte) error {
 			hooks = append(hooks, awsfake.Hook{Name: r.plan.LaunchHook, Transition: transition + "LAUNCHING", Heartbeat: launchTime, Default: awsfake.Abandon})
 		}
 		for _, h := range hooks {
-			if err := groups.PutHook(g.Name, h); err != nil {
+			if err := groups.PutHook(g.Scaling, h); err != nil {
 				return fmt.Errorf("making hook %s of group %s: %w", h.Name, g.Name, err)
 			}
 		}
 	}
 	for _, g := range r.plan.Groups {
-		if err := groups.SetDesired(g.Name, g.Size); err != nil {
+		if err := groups.SetDesired(g.Scaling, g.Size); err != nil {
 			return fmt.Errorf("setting the size of group %s: %w", g.Name, err)
 		}
 	}
@@ -216,7 +216,7 @@ func (r *region) makeGroups(ca []byte) error {
 }
 
 // roleOf is the name of a group's instance role.
-func (r *region) roleOf(g Group) string { return r.plan.Cluster + "-" + g.Name }
+func (r *region) roleOf(g Group) string { return g.Scaling }
 
 // secrets is the cluster's store, as its owner reaches it.
 func (r *region) secrets() store.Store {

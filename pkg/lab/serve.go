@@ -3,6 +3,7 @@ package lab
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -76,7 +77,12 @@ func (d *Daemon) postSize(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err)
 		return
 	}
-	if err := d.region.account.AutoScaling().SetDesired(r.PathValue("name"), size); err != nil {
+	g, ok := d.plan.group(r.PathValue("name"))
+	if !ok {
+		refuse(w, http.StatusNotFound, fmt.Errorf("there is no group %q", r.PathValue("name")))
+		return
+	}
+	if err := d.region.account.AutoScaling().SetDesired(g.Scaling, size); err != nil {
 		refuse(w, http.StatusConflict, err)
 		return
 	}

@@ -50,7 +50,7 @@ func (s source) Instance(addr netip.Addr) (metadata.Instance, bool) {
 
 // target is the state in which the machine's group wants it.
 func (s source) target(g *guest) string {
-	for _, i := range s.daemon.region.account.AutoScaling().Instances(g.group.Name) {
+	for _, i := range s.daemon.region.account.AutoScaling().Instances(g.group.Scaling) {
 		if i.ID == g.id && strings.HasPrefix(i.State, awsfake.StateTerminating) {
 			return awsfake.StateTerminated
 		}

@@ -109,9 +109,9 @@ func (d *Daemon) status() Status {
 	}
 	instances := map[string]awsfake.Instance{}
 	for _, g := range d.plan.Groups {
-		now, _ := d.region.account.AutoScaling().Group(g.Name) // one that is not made yet wants no machine
+		now, _ := d.region.account.AutoScaling().Group(g.Scaling) // one that is not made yet wants no machine
 		gs := GroupStatus{Name: g.Name, Roles: g.Roles.String(), Desired: now.Desired}
-		for _, i := range d.region.account.AutoScaling().Instances(g.Name) {
+		for _, i := range d.region.account.AutoScaling().Instances(g.Scaling) {
 			instances[i.ID] = i
 			if i.State == awsfake.StateInService {
 				gs.InService++
