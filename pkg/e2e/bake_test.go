@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -97,8 +98,12 @@ func awaitText(t *testing.T, cmd *exec.Cmd, out *output, text string) {
 // TestWrongDigest bakes from a mirror that has another file than the lock says.
 func TestWrongDigest(t *testing.T) {
 	b := newBakery(t)
-	other := []byte("#!/bin/sh\necho not what upstream published\n")
 	kubelet := baketest.Host + "/kubernetes/kubelet"
+	published, err := os.ReadFile(filepath.Join(b.mirror, kubelet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := bytes.Repeat([]byte("?"), len(published)) // another size would be seen before the digest
 	if err := os.WriteFile(filepath.Join(b.mirror, kubelet), other, 0o644); err != nil {
 		t.Fatal(err)
 	}
