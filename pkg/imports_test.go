@@ -17,7 +17,7 @@ var layers = []struct {
 	why      string
 	packages []string
 }{
-	{"leaf", "every package may use a leaf, so a leaf uses none of ours", []string{"pkg/role", "pkg/problem", "pkg/run", "pkg/version", "pkg/awshttp"}},
+	{"leaf", "every package may use a leaf, so a leaf uses none of ours", []string{"pkg/role", "pkg/problem", "pkg/run", "pkg/version", "pkg/awshttp", "pkg/awsconfig"}},
 	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs", "pkg/record", "pkg/machine", "pkg/spec", "pkg/pki"}},
 	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent", "pkg/dnssync", "pkg/authority"}},
 	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/kube", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/vnet", "pkg/probe", "pkg/systemd", "pkg/lifecycle", "pkg/store"}},
@@ -28,9 +28,10 @@ var layers = []struct {
 
 // sideways lists the imports inside one layer that are meant.
 var sideways = map[string][]string{
-	"pkg/spec":   {"pkg/machine", "pkg/unit", "pkg/userdata"}, // what a machine is told, which flags the units have, and whether the user data can be read
-	"pkg/rootfs": {"pkg/unit"},                                // the links that enable a unit come from its [Install] section
-	"pkg/lab":    {"pkg/function"},                            // the same handler as the Lambda
+	"pkg/awsconfig": {"pkg/awshttp"},                             // the SDK's configuration takes that client
+	"pkg/spec":      {"pkg/machine", "pkg/unit", "pkg/userdata"}, // what a machine is told, which flags the units have, and whether the user data can be read
+	"pkg/rootfs":    {"pkg/unit"},                                // the links that enable a unit come from its [Install] section
+	"pkg/lab":       {"pkg/function"},                            // the same handler as the Lambda
 	// one table of reasons, and one way to wait
 	"pkg/agent":        {"pkg/agent/reason"},
 	"pkg/agent/certs":  {"pkg/agent/reason"},
@@ -51,12 +52,12 @@ var outside = []struct {
 	{"github.com/hashicorp/packer-plugin-sdk", []string{"cmd/packer-plugin-hardtack"}, "Packer's types stay at its edge"},
 	{"github.com/hashicorp/packer/", nil, "Packer is a tool to run, never a library (BUSL-1.1)"},
 	{"github.com/coreos/go-systemd", []string{"pkg/unit", "pkg/rootfs", "pkg/systemd", "pkg/lifecycle"}, "units are parsed in one place, and the service manager is talked to in one"},
-	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/lifecycle", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/store", "pkg/function", "pkg/lab", "cmd/hardtack", "lambda"}, "AWS's types stay in the adapters"},
+	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/awsconfig", "pkg/lifecycle", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/store", "pkg/function", "pkg/lab", "cmd/hardtack", "lambda"}, "AWS's types stay in the adapters"},
 	{"github.com/miekg/dns", []string{"pkg/zone", "pkg/vnet", "cmd/hardtack"}, "v1 is in maintenance: kept behind the packages that ask and, for the lab's machines, answer"},
 	{"gvisor.dev/gvisor", []string{"pkg/vnet"}, "a TCP/IP stack is seen through net.Conn and net.Listener only"},
 	{"k8s.io/client-go", []string{"pkg/kube", "pkg/e2e"}, "the API server's client stays in its adapter"},
 	{"github.com/sigstore/", []string{"pkg/fetch"}, "signatures are verified where files arrive"},
-	{"net/http", []string{"pkg/awshttp", "pkg/kube", "pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/probe", "pkg/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
+	{"net/http", []string{"pkg/awshttp", "pkg/awsconfig", "pkg/kube", "pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/probe", "pkg/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
 }
 
 func TestImportsGoDown(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
@@ -73,7 +74,8 @@ func (f *certsFlags) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	f.store, err = store.Open(ctx, location, store.Options{Endpoint: endpoint, Attempts: 2})
+	metadata, _ := agent.MetadataService(f.root)
+	f.store, err = store.Open(ctx, location, store.Options{Endpoint: endpoint, Metadata: metadata, Attempts: 2})
 	return reason.With(reason.Store, err)
 }
 

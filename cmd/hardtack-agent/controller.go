@@ -8,13 +8,13 @@ import (
 	"os"
 	"time"
 
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/control"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsconfig"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
@@ -58,14 +58,15 @@ func newController(ctx context.Context, root, kubeconfig string) (*control.Contr
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := store.Open(ctx, location, store.Options{Endpoint: endpoint})
+	metadata, has := agent.MetadataService(root)
+	secrets, err := store.Open(ctx, location, store.Options{Endpoint: endpoint, Metadata: metadata})
 	if err != nil {
 		return nil, reason.With(reason.Store, err)
 	}
 	api := cluster{kube.NewFile(kubeconfig)}
 	c := &control.Controller{Nodes: api, Requests: api, Objects: api, Secrets: secrets, Now: time.Now}
-	if _, has := agent.MetadataService(root); has {
-		c.Instances = &cloud{cluster: told.Cluster, endpoint: endpoint}
+	if has {
+		c.Instances = &cloud{cluster: told.Cluster, endpoint: endpoint, metadata: metadata}
 	}
 	return c, nil
 }
@@ -131,17 +132,13 @@ func (a cluster) Approve(ctx context.Context, request, why string) error {
 
 // cloud is EC2, which is looked for when it is asked the first time: the metadata service may come later.
 type cloud struct {
-	cluster, endpoint string
-	found             *fleet.Instances
+	cluster, endpoint, metadata string
+	found                       *fleet.Instances
 }
 
 func (c *cloud) Instances(ctx context.Context, names []string) ([]control.Instance, error) {
 	if c.found == nil {
-		options := []func(*awsconfig.LoadOptions) error{awsconfig.WithEC2IMDSRegion()}
-		if c.endpoint != "" {
-			options = append(options, awsconfig.WithBaseEndpoint(c.endpoint))
-		}
-		conf, err := awsconfig.LoadDefaultConfig(ctx, options...)
+		conf, err := awsconfig.Load(ctx, awsconfig.Options{Endpoint: c.endpoint, Metadata: c.metadata})
 		if err != nil {
 			return nil, fmt.Errorf("looking for EC2: %w", err)
 		}

@@ -12,13 +12,12 @@ import (
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/smithy-go"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/ready"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsconfig"
 )
 
 // Options say which machine's launch it is.
@@ -56,19 +55,15 @@ func (l *Launch) connect(ctx context.Context) (*autoscaling.Client, error) {
 	}
 	o := l.options
 	if o.Instance == "" || o.Region == "" {
-		d, err := imds.New(imds.Options{Endpoint: o.Metadata}).GetInstanceIdentityDocument(ctx, nil)
+		d, err := awsconfig.Metadata(o.Metadata).GetInstanceIdentityDocument(ctx, nil)
 		if err != nil {
 			return nil, reason.Errorf(reason.Metadata, "asking the metadata service which instance this is: %w", err)
 		}
 		o.Instance, o.Region = d.InstanceID, d.Region
 	}
-	load := []func(*awsconfig.LoadOptions) error{awsconfig.WithRegion(o.Region), awsconfig.WithEC2IMDSEndpoint(o.Metadata)}
-	if o.Endpoint != "" {
-		load = append(load, awsconfig.WithBaseEndpoint(o.Endpoint))
-	}
-	c, err := awsconfig.LoadDefaultConfig(ctx, load...)
+	c, err := awsconfig.Load(ctx, awsconfig.Options{Endpoint: o.Endpoint, Metadata: o.Metadata, Region: o.Region})
 	if err != nil {
-		return nil, fmt.Errorf("reading the AWS configuration: %w", err)
+		return nil, err
 	}
 	l.api, l.options = autoscaling.NewFromConfig(c), o
 	return l.api, nil
@@ -124,6 +119,10 @@ func (l *Launch) Complete(ctx context.Context) error {
 func explain(err error, action string) error {
 	var api smithy.APIError
 	switch {
+	case errors.Is(err, awsconfig.ErrMetadata):
+		return reason.With(reason.Metadata, err)
+	case errors.Is(err, awsconfig.ErrNoRole):
+		return reason.With(reason.Permission, err)
 	case !errors.As(err, &api):
 		return err
 	case api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "No active Lifecycle Action found"):

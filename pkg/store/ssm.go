@@ -10,12 +10,12 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsconfig"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
@@ -23,15 +23,13 @@ import (
 type Options struct {
 	// Endpoint stands in for AWS, "" being AWS itself. Only such an endpoint may be plain http.
 	Endpoint string
+	// Metadata is the endpoint of the machine's metadata service; "" is the usual one.
+	Metadata string
 	// Attempts is how often the SDK tries a call before its error is told; 0 is its default, three times.
 	// Who says what it waits for tries often and tells early; who makes many objects at once is throttled
 	// (three writes a second) and waits.
 	Attempts int
 }
-
-// attemptTimeout bounds one try: the service answers in milliseconds, and an address from which nothing comes back is
-// to be told of before a minute is over.
-const attemptTimeout = 10 * time.Second
 
 // Open returns the store at a location. It asks nothing yet.
 func Open(_ context.Context, at Location, o Options) (Store, error) {
@@ -39,26 +37,11 @@ func Open(_ context.Context, at Location, o Options) (Store, error) {
 	case KindDir:
 		return NewDir(at.Root), nil
 	case KindSSM:
-		return NewSSM(at.Root, loader(o)), nil
+		return NewSSM(at.Root, func(ctx context.Context) (aws.Config, error) {
+			return awsconfig.Load(ctx, awsconfig.Options{Endpoint: o.Endpoint, Metadata: o.Metadata, Attempts: o.Attempts})
+		}), nil
 	}
 	return nil, fmt.Errorf("store %q: neither %s nor %s", at, KindDir, KindSSM)
-}
-
-// loader finds the region and the credentials as every SDK does: environment, files, the instance's profile.
-func loader(o Options) func(context.Context) (aws.Config, error) {
-	return func(ctx context.Context) (aws.Config, error) {
-		options := []func(*config.LoadOptions) error{
-			config.WithEC2IMDSRegion(),
-			config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(attemptTimeout)),
-		}
-		if o.Endpoint != "" {
-			options = append(options, config.WithBaseEndpoint(o.Endpoint))
-		}
-		if o.Attempts > 0 {
-			options = append(options, config.WithRetryMaxAttempts(o.Attempts))
-		}
-		return config.LoadDefaultConfig(ctx, options...)
-	}
 }
 
 // SSM is a store in Parameter Store: secrets as SecureString, what is public as String. Who may read what is decided
@@ -102,7 +85,7 @@ func (s *SSM) connect(ctx context.Context) (*ssm.Client, error) {
 	}
 	conf, err := s.load(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", pki.ErrUnreachable, err)
+		return nil, outOfReach(err, fmt.Errorf("%w: %w", pki.ErrUnreachable, err))
 	}
 	if conf.Region == "" {
 		return nil, fmt.Errorf("%w: no region: neither AWS_REGION nor a profile nor the metadata service says one", pki.ErrUnreachable)
@@ -170,7 +153,8 @@ func (s *SSM) begin(ctx context.Context, doing, object string) (*ssm.Client, err
 
 // Codes of errors of Parameter Store and of what stands before it (its API reference's common errors).
 var (
-	forbiddenCodes = []string{"AccessDeniedException", "AccessDenied", "UnrecognizedClientException", "InvalidClientTokenId", "OptInRequired"}
+	// The last one is the metadata service's: the role is there, and does not let EC2 take it.
+	forbiddenCodes = []string{"AccessDeniedException", "AccessDenied", "UnrecognizedClientException", "InvalidClientTokenId", "OptInRequired", "AssumeRoleUnauthorizedAccess"}
 	clockCodes     = []string{"RequestExpired", "RequestTimeTooSkewed", "InvalidSignatureException", "SignatureDoesNotMatch"}
 	wrongCodes     = []string{"ValidationException", "ParameterLimitExceeded", "ParameterMaxVersionLimitExceeded", "TooManyUpdates"}
 )
@@ -190,12 +174,20 @@ func (s *SSM) explain(doing, object string, err error) error {
 		kind = pki.ErrNotFound
 	case errors.As(err, &exists):
 		kind = pki.ErrExists
-	case slices.Contains(forbiddenCodes, code):
+	case slices.Contains(forbiddenCodes, code), errors.Is(err, awsconfig.ErrNoRole):
 		kind = pki.ErrForbidden
 	case slices.Contains(clockCodes, code):
 		kind = pki.ErrClock // the SDK has tried again with the service's time already
 	case slices.Contains(wrongCodes, code):
 		return fmt.Errorf("%s %s in %s: %w", doing, object, s, err)
 	}
-	return fmt.Errorf("%s %s in %s: %w (%w)", doing, object, s, kind, err)
+	return outOfReach(err, fmt.Errorf("%s %s in %s: %w (%w)", doing, object, s, kind, err))
+}
+
+// outOfReach gives told its reason where the store was not even asked.
+func outOfReach(err, told error) error {
+	if errors.Is(err, awsconfig.ErrMetadata) {
+		return reason.With(reason.Metadata, told)
+	}
+	return told
 }

@@ -88,6 +88,7 @@ func TestBootstrapSaysWhich(t *testing.T) {
 			t.Helper()
 			b.store = store.NewDir(t.TempDir() + "/x")
 		}, reason.Store, "out of reach"},
+		"nobody who says who this is": {func(_ *testing.T, b *bench) { b.store = unknown{} }, reason.Metadata, "no metadata"},
 		"an old token": {func(t *testing.T, b *bench) {
 			t.Helper()
 			b.publish(t)
@@ -157,6 +158,13 @@ func TestBootstrapWaits(t *testing.T) {
 			t.Errorf("the status said %s %d times, want once:\n%s", want, strings.Count(b.said(), want), b.said())
 		}
 	}
+}
+
+// unknown is the store of a machine that could not find out who it is.
+type unknown struct{ refusing }
+
+func (unknown) Get(context.Context, string) ([]byte, error) {
+	return nil, fmt.Errorf("reading: %w", reason.Errorf(reason.Metadata, "%w: no metadata", pki.ErrUnreachable))
 }
 
 // later is a store that refuses first, then is out of reach, and then works.

@@ -71,7 +71,10 @@ func (k *keyring) encryption(ctx context.Context) []byte {
 
 // explained gives an error of the store its reason and the next step; one that may pass becomes passing.
 func explained(err error, store Secrets) error {
+	var has *reason.Error
 	switch {
+	case errors.Is(err, pki.ErrUnreachable) && errors.As(err, &has): // the store knows what was out of reach before itself
+		return passing{err}
 	case errors.Is(err, pki.ErrUnreachable):
 		return passing{&reason.Error{Reason: reason.Store, Err: err,
 			Next: "look at this machine's network, its instance profile, and the way to " + store.String()}}

@@ -1,0 +1,127 @@
+// Package awsconfig finds the region and the credentials of a machine for the AWS SDK.
+//
+// Its rule: it asks the instance metadata service as patiently as pkg/imds does, and an error says which of both is
+// missing, an answer or the role. The SDK (feature/ec2/imds 1.20.7) is made for programs that may run elsewhere: it gives
+// a connection 250 ms, an answer's header 500 ms and an operation, its token included, 5 s, and then asks version 1. A
+// machine that is starting knows where it is, and a service that is busy or throttles answers later than that.
+package awsconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdkhttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
+)
+
+var (
+	// ErrMetadata says that the instance metadata service did not answer, or not as it should. Trying again may help.
+	ErrMetadata = errors.New("no answer from the instance metadata service")
+	// ErrNoRole says that the service answers, and the instance has no role.
+	ErrNoRole = errors.New("the instance has no role: give it an instance profile")
+)
+
+const (
+	// callTimeout bounds one try of a call: the services answer in milliseconds, and an address from which nothing comes
+	// back is to be told of before a minute is over.
+	callTimeout = 10 * time.Second
+	// metadataTimeout bounds one request to the metadata service, and is imds.DefaultAttempt; dialTimeout is its part for
+	// the connection. The SDK makes three such tries.
+	metadataTimeout = 5 * time.Second
+	dialTimeout     = 2 * time.Second
+	// idleTimeout is shorter than any service's: what it would close is not used again.
+	idleTimeout = 15 * time.Second
+)
+
+// Options say where to look. Zero values are the SDK's usual places: its environment, its files, and the instance.
+type Options struct {
+	// Endpoint stands in for all of AWS. Only such an endpoint may be plain http.
+	Endpoint string
+	// Metadata is the endpoint of the instance metadata service.
+	Metadata string
+	Region   string
+	// Attempts is how often the SDK tries a call before its error is told; 0 is its default, three times.
+	Attempts int
+
+	dial dialer // nil is the network
+}
+
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Load finds the region now, and the credentials when they are needed.
+func Load(ctx context.Context, o Options) (aws.Config, error) {
+	role := &instanceRole{}
+	load := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(sdkhttp.NewBuildableClient().WithTimeout(callTimeout)),
+		config.WithRegion(o.Region),
+		config.WithRetryMaxAttempts(o.Attempts),
+		config.WithEC2IMDSEndpoint(o.Metadata),
+		config.WithEC2RoleCredentialOptions(func(r *ec2rolecreds.Options) { r.Client = role }),
+	}
+	if o.Endpoint != "" {
+		load = append(load, config.WithBaseEndpoint(o.Endpoint))
+	}
+	conf, err := config.LoadDefaultConfig(ctx, load...)
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("reading the AWS configuration: %w", err)
+	}
+	conf.HTTPClient = awshttp.Client(conf.HTTPClient)
+	role.service = imds.NewFromConfig(conf, patient(o.dial))
+	if conf.Region == "" {
+		found, err := role.service.GetRegion(ctx, nil)
+		if err != nil {
+			return aws.Config{}, fmt.Errorf("looking for the region: %w: %w", ErrMetadata, err)
+		}
+		conf.Region = found.Region
+	}
+	return conf, nil
+}
+
+// Metadata is the SDK's client of the metadata service at an endpoint, "" being the usual one, with Load's patience.
+func Metadata(endpoint string) *imds.Client {
+	return imds.New(imds.Options{Endpoint: endpoint}, patient(nil))
+}
+
+// patient takes the SDK's haste away. Its bounds of a connection and of a header are only put on a client of its own, and
+// the one of an operation where the caller has no deadline: signing never has one.
+func patient(dial dialer) func(*imds.Options) {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	client := awshttp.Client(&http.Client{
+		Timeout: metadataTimeout,
+		// Neither a proxy nor a redirect can be right: a token travels one hop only.
+		Transport:     &http.Transport{DialContext: dial, IdleConnTimeout: idleTimeout},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	})
+	return func(o *imds.Options) {
+		o.HTTPClient = client
+		o.DisableDefaultTimeout = true
+		o.EnableFallback = aws.FalseTernary
+	}
+}
+
+// instanceRole asks for the role's credentials, and says which thing is missing.
+type instanceRole struct{ service *imds.Client }
+
+func (r *instanceRole) GetMetadata(ctx context.Context, in *imds.GetMetadataInput, options ...func(*imds.Options)) (*imds.GetMetadataOutput, error) {
+	out, err := r.service.GetMetadata(ctx, in, options...)
+	if err == nil {
+		return out, nil
+	}
+	var answer *smithyhttp.ResponseError
+	if errors.As(err, &answer) && answer.HTTPStatusCode() == http.StatusNotFound {
+		return nil, fmt.Errorf("%w (%w)", ErrNoRole, err)
+	}
+	return nil, fmt.Errorf("%w: %w", ErrMetadata, err)
+}
