@@ -22,6 +22,7 @@ func labCommand() *cli.Command {
 			labStatusCommand(),
 			labListCommand(),
 			labKubectlCommand(),
+			labAWSCommand(),
 			labShellCommand(),
 			labLogsCommand(),
 			labKillCommand(),

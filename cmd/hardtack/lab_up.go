@@ -31,7 +31,8 @@ func labUpCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "name", EnvVars: []string{"HARDTACK_LAB"}, Usage: "the lab's `NAME`; left out, the cluster's"},
 			&cli.StringFlag{Name: "f", Aliases: []string{"file"}, Usage: "the cluster's `FILE`; left out, one control plane and two minions"},
-			&cli.StringFlag{Name: "image", EnvVars: []string{"HARDTACK_IMAGE"}, Value: defaultImage, Usage: "the baked disk, a qcow2 `FILE`"},
+			&cli.StringFlag{Name: "image", EnvVars: []string{"HARDTACK_IMAGE"}, Value: defaultImage, Usage: "the baked disk, a qcow2 `FILE`; --empty has no use for it"},
+			&cli.BoolFlag{Name: "empty", Usage: "start the region without a cluster, for hardtack stack to make one in it (hardtack lab aws says how to reach it)"},
 			&cli.BoolFlag{Name: "detach", Usage: "return as soon as the machines are being started"},
 			&cli.BoolFlag{Name: "keep", Usage: "leave the lab up when the wait is broken off or fails"},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "give up when no machine has got on, nor said anything, for this `TIME`"},
@@ -56,12 +57,9 @@ func labUp(c *cli.Context) error {
 	if _, err := lab.PlanOf(complete); err != nil {
 		return err
 	}
-	image, err := filepath.Abs(c.String("image"))
+	image, err := labImage(c)
 	if err != nil {
-		return fmt.Errorf("finding the image: %w", err)
-	}
-	if _, err := os.Stat(image); err != nil {
-		return fmt.Errorf("looking for the baked disk: %w (make image makes it, --image names another)", err)
+		return err
 	}
 	h, err := newLabHome(c, complete.Cluster.Name)
 	if err != nil {
@@ -70,10 +68,25 @@ func labUp(c *cli.Context) error {
 	if err := startLab(c, h, text, image); err != nil {
 		return err
 	}
-	if c.Bool("detach") {
+	if c.Bool("detach") || c.Bool("empty") {
 		return nil
 	}
 	return awaitLab(c, h)
+}
+
+// labImage is the baked disk; in an empty region machines start from the images that are published there.
+func labImage(c *cli.Context) (string, error) {
+	if c.Bool("empty") {
+		return "", nil
+	}
+	image, err := filepath.Abs(c.String("image"))
+	if err != nil {
+		return "", fmt.Errorf("finding the image: %w", err)
+	}
+	if _, err := os.Stat(image); err != nil {
+		return "", fmt.Errorf("looking for the baked disk: %w (make image makes it, --image names another)", err)
+	}
+	return image, nil
 }
 
 func newLabHome(c *cli.Context, cluster string) (lab.Home, error) {
@@ -128,6 +141,9 @@ func startLab(c *cli.Context, h lab.Home, text []byte, image string) error {
 		return err
 	}
 	command := run.Command{Name: self, Args: []string{"--verbose", "lab", "daemon", "--name", h.Name, "--f", document, "--image", image}, Dir: "/"}
+	if c.Bool("empty") {
+		command.Args = append(command.Args, "--empty")
+	}
 	if err := h.StartDaemon(c.Context, command); err != nil {
 		return errors.Join(err, h.Abandon(context.WithoutCancel(c.Context), endTime))
 	}
@@ -177,7 +193,8 @@ func labDaemonCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "name", Required: true},
 			&cli.StringFlag{Name: "f", Required: true},
-			&cli.StringFlag{Name: "image", Required: true},
+			&cli.StringFlag{Name: "image"},
+			&cli.BoolFlag{Name: "empty"},
 		},
 		Action: func(c *cli.Context) error {
 			name, text, err := readSpec(c.String("f"))
@@ -192,11 +209,12 @@ func labDaemonCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			plan.Empty = c.Bool("empty")
 			h, err := newLabHome(c, plan.Cluster)
 			if err != nil {
 				return err
 			}
-			if _, err := os.Stat(c.String("image")); errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(c.String("image")); !plan.Empty && errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("looking for the baked disk: %w", err)
 			}
 			return lab.Run(c.Context, lab.Config{

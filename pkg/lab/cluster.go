@@ -27,41 +27,59 @@ const watchEvery = 3 * time.Second
 
 // cluster is the lab's Kubernetes, as its administrator sees it from this computer.
 type cluster struct {
-	daemon *Daemon
-	// ca is the public certificate, authority what signs administrators' certificates.
-	ca        []byte
-	authority pki.Authority
+	daemon  *Daemon
+	secrets authority.Store
 	// forward is where the API server is reached on this computer.
 	forward string
 
 	mu    sync.Mutex
 	nodes []Node
+	// ca is the public certificate, authority what signs administrators' certificates; nil until they are made.
+	ca        []byte
+	authority *pki.Authority
 }
 
-// newCluster makes the cluster's authorities in its store, as `hardtack pki create` does, and the API's forwarded port.
+// newCluster makes the cluster's authorities in its store, as `hardtack pki create` does where the region is not to be
+// empty, and the API's forwarded port.
 func newCluster(ctx context.Context, d *Daemon, secrets authority.Store) (*cluster, error) {
-	if _, err := authority.Create(ctx, secrets, d.plan.Cluster, time.Now()); err != nil {
-		return nil, err
+	c := &cluster{daemon: d, secrets: secrets}
+	if !d.plan.Empty {
+		if _, err := authority.Create(ctx, secrets, d.plan.Cluster, time.Now()); err != nil {
+			return nil, err
+		}
+		if _, _, err := c.trust(ctx); err != nil {
+			return nil, err
+		}
 	}
-	c := &cluster{daemon: d}
-	crt, err := secrets.Get(ctx, pki.KubernetesCA+pki.Crt)
-	if err != nil {
-		return nil, err
-	}
-	key, err := secrets.Get(ctx, pki.KubernetesCA+pki.Key)
-	if err != nil {
-		return nil, err
-	}
-	if c.authority, err = pki.ParseAuthority(crt, key); err != nil {
-		return nil, fmt.Errorf("reading the cluster's authority: %w", err)
-	}
-	c.ca = crt
 	addr, err := d.runner.Forward(ctx, "127.0.0.1:0", c.master)
 	if err != nil {
 		return nil, fmt.Errorf("forwarding the API's port: %w", err)
 	}
 	c.forward = addr.String()
 	return c, nil
+}
+
+// trust reads the cluster's authority from its store, once it is there.
+func (c *cluster) trust(ctx context.Context) ([]byte, pki.Authority, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.authority != nil {
+		return c.ca, *c.authority, nil
+	}
+	crt, err := c.secrets.Get(ctx, pki.KubernetesCA+pki.Crt)
+	if err != nil {
+		return nil, pki.Authority{}, fmt.Errorf("reading the cluster's authority (hardtack pki create makes it): %w", err)
+	}
+	key, err := c.secrets.Get(ctx, pki.KubernetesCA+pki.Key)
+	if err != nil {
+		return nil, pki.Authority{}, fmt.Errorf("reading the cluster's authority (hardtack pki create makes it): %w", err)
+	}
+	a, err := pki.ParseAuthority(crt, key)
+	if err != nil {
+		return nil, pki.Authority{}, fmt.Errorf("reading the cluster's authority: %w", err)
+	}
+	c.ca, c.authority = crt, &a
+	return crt, a, nil
 }
 
 // errNoMaster is when there is nobody to connect to.
@@ -114,23 +132,28 @@ func (c *cluster) serverName() string {
 	return string(role.Masters) + "." + c.daemon.plan.Cluster + ".k8s"
 }
 
-// admin is a fresh certificate of an administrator.
-func (c *cluster) admin() (pki.Pair, error) {
-	return c.authority.Issue(pki.Profile{Name: "hardtack-lab", Groups: []string{pki.GroupAdmins}, Usage: pki.Client, Life: adminLife}, time.Now())
+// admin is a fresh certificate of an administrator, and whom to trust.
+func (c *cluster) admin(ctx context.Context) ([]byte, pki.Pair, error) {
+	ca, a, err := c.trust(ctx)
+	if err != nil {
+		return nil, pki.Pair{}, err
+	}
+	pair, err := a.Issue(pki.Profile{Name: "hardtack-lab", Groups: []string{pki.GroupAdmins}, Usage: pki.Client, Life: adminLife}, time.Now())
+	return ca, pair, err
 }
 
 // kubeconfig is for this computer's kubectl.
-func (c *cluster) kubeconfig() ([]byte, error) {
-	pair, err := c.admin()
+func (c *cluster) kubeconfig(ctx context.Context) ([]byte, error) {
+	ca, pair, err := c.admin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate for kubectl: %w", err)
 	}
-	return pki.Kubeconfig{Server: "https://" + c.forward, ServerName: c.serverName(), CA: c.ca, User: "hardtack-lab", Pair: pair}.Render(), nil
+	return pki.Kubeconfig{Server: "https://" + c.forward, ServerName: c.serverName(), CA: ca, User: "hardtack-lab", Pair: pair}.Render(), nil
 }
 
 // client speaks to the API server as an administrator.
-func (c *cluster) client() (*http.Client, error) {
-	pair, err := c.admin()
+func (c *cluster) client(ctx context.Context) (*http.Client, error) {
+	ca, pair, err := c.admin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +162,7 @@ func (c *cluster) client() (*http.Client, error) {
 		return nil, fmt.Errorf("reading the administrator's certificate: %w", err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(c.ca)
+	roots.AppendCertsFromPEM(ca)
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{
 		MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: c.serverName(), Certificates: []tls.Certificate{cert},
 	}}}, nil
@@ -147,12 +170,7 @@ func (c *cluster) client() (*http.Client, error) {
 
 // watch asks for the nodes again and again, until ctx ends.
 func (c *cluster) watch(ctx context.Context) {
-	client, err := c.client()
-	if err != nil {
-		c.daemon.log.Error("the nodes are not watched", "error", err)
-		return
-	}
-	defer client.CloseIdleConnections()
+	var client *http.Client
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -163,6 +181,15 @@ func (c *cluster) watch(ctx context.Context) {
 		}
 		if !c.serves() {
 			continue // an API server that is starting has enough to do
+		}
+		if client == nil {
+			made, err := c.client(ctx)
+			if err != nil {
+				c.daemon.log.Error("the nodes are not watched", "error", err)
+				continue
+			}
+			defer made.CloseIdleConnections()
+			client = made
 		}
 		nodes, err := c.read(ctx, client)
 		if err != nil {

@@ -78,7 +78,7 @@ func (d *Daemon) live(ctx context.Context, ready func()) (err error) {
 	if d.region, err = newRegion(ctx, d); err != nil {
 		return err
 	}
-	defer d.region.wire.close()
+	defer d.region.close()
 	if d.volumes, err = newVolumes(d); err != nil {
 		return err
 	}
@@ -98,9 +98,9 @@ func (d *Daemon) live(ctx context.Context, ready func()) (err error) {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	tasks.Go(func() { _ = d.region.account.Run(ctx) }) // its error is ctx's
-	tasks.Go(func() { d.region.trigger.run(ctx) })
+	tasks.Go(func() { d.region.invoke(ctx, d) })
 	tasks.Go(func() { d.cluster.watch(ctx) })
-	if err := d.region.makeGroups(d.cluster.ca); err != nil {
+	if err := d.populate(ctx); err != nil {
 		d.down()
 		return err
 	}
@@ -109,6 +109,18 @@ func (d *Daemon) live(ctx context.Context, ready func()) (err error) {
 	<-ctx.Done()
 	d.log.Info("the lab goes down", "name", d.home.Name)
 	return nil
+}
+
+// populate makes what is in a region from its beginning, where it is not to be empty.
+func (d *Daemon) populate(ctx context.Context) error {
+	if d.plan.Empty {
+		return nil
+	}
+	ca, _, err := d.cluster.trust(ctx)
+	if err != nil {
+		return err
+	}
+	return d.region.makeGroups(ca)
 }
 
 // news tells whoever waits for a change of the status.

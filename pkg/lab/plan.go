@@ -17,6 +17,9 @@ type Plan struct {
 	Cluster string
 	// Groups are in the order of the cluster's specification.
 	Groups []Group
+	// Empty: the region is made without zone, authorities and groups, for somebody who makes them by its APIs, as on AWS.
+	// Of the plan count the names, and what the groups' machines have of memory and processors.
+	Empty bool
 	// LaunchHook is the name of the hook that a machine completes itself once it works; empty is none.
 	LaunchHook string
 	// APIPort is that of every master.

@@ -19,8 +19,8 @@ func (r *region) functionPolicy() awsfake.Policy {
 	}
 	queue := "arn:aws:sqs:" + regionName + ":" + accountID + ":" + r.queue[strings.LastIndex(r.queue, "/")+1:]
 	return awsfake.Policy{
-		{Actions: []string{"route53:GetHostedZone", "route53:ListResourceRecordSets"}, Resources: []string{route53 + r.zone}},
-		{Actions: []string{"route53:ChangeResourceRecordSets"}, Resources: []string{route53 + r.zone}, Conditions: []awsfake.Condition{
+		{Actions: []string{"route53:GetHostedZone", "route53:ListResourceRecordSets"}, Resources: []string{route53 + r.zoneID()}},
+		{Actions: []string{"route53:ChangeResourceRecordSets"}, Resources: []string{route53 + r.zoneID()}, Conditions: []awsfake.Condition{
 			{Operator: "ForAllValues:StringLike", Key: keys + "NormalizedRecordNames", Patterns: []string{"*." + r.plan.Cluster + ".k8s"}},
 			{Operator: "ForAllValues:StringEquals", Key: keys + "RecordTypes", Patterns: []string{"A", "AAAA", "SRV", "TXT"}},
 			{Operator: "ForAllValues:StringEquals", Key: keys + "Actions", Patterns: []string{"CREATE", "DELETE"}},

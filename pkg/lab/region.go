@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -61,11 +63,16 @@ type region struct {
 	plan    Plan
 	log     *slog.Logger
 	wire    *wire
-	// owner may do everything.
-	owner   aws.Config
-	zone    string
+	// owner may do everything; key is its access key.
+	owner aws.Config
+	key   aws.Credentials
+	// outside is where programs on this computer find the APIs.
+	outside *outside
 	queue   string
-	trigger *trigger
+
+	mu sync.Mutex
+	// zone is empty until there is one.
+	zone string
 }
 
 // newRegion makes the account with everything but groups: zone, queue and function.
@@ -82,22 +89,70 @@ func newRegion(ctx context.Context, d *Daemon) (*region, error) {
 	if r.wire, err = d.home.newWire(wireSocket, r.account.Handler()); err != nil {
 		return nil, err
 	}
-	if err := r.setUp(ctx, d); err != nil {
+	if r.outside, err = newOutside(ctx, r.account.Handler()); err != nil {
 		r.wire.close()
+		return nil, err
+	}
+	if err := r.setUp(ctx); err != nil {
+		r.close()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *region) setUp(ctx context.Context, d *Daemon) error {
-	r.owner = r.wire.principal(regionName, credentials(r.account.AddUser("owner", awsfake.Administrator())))
-	if err := r.makeZone(ctx); err != nil {
-		return err
+func (r *region) close() {
+	r.outside.close()
+	r.wire.close()
+}
+
+func (r *region) setUp(ctx context.Context) error {
+	r.key = credentials(r.account.AddUser("owner", awsfake.Administrator()))
+	r.owner = r.wire.principal(regionName, r.key)
+	if !r.plan.Empty {
+		if err := r.makeZone(ctx); err != nil {
+			return err
+		}
 	}
-	if err := r.makeQueue(); err != nil {
-		return err
+	return r.makeQueue()
+}
+
+// zoneID is the private zone, and empty while there is none.
+func (r *region) zoneID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.zone
+}
+
+func (r *region) setZone(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.zone = id
+}
+
+// lookEvery is how often an empty region is asked whether it has its zone by now.
+const lookEvery = time.Second
+
+// invoke invokes the function until ctx ends; on AWS its stack is made once the zone is there.
+func (r *region) invoke(ctx context.Context, d *Daemon) {
+	query := zone.Query{Name: record.DefaultSuffix, VPC: vpcID, Region: regionName}
+	for r.zoneID() == "" {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookEvery):
+		}
+		if id, err := zone.FindZone(ctx, route53.NewFromConfig(r.owner), query); err == nil {
+			r.setZone(id)
+		} else if !errors.Is(err, zone.ErrNoZone) && ctx.Err() == nil {
+			r.log.Warn("looking for the cluster's zone", "error", err)
+		}
 	}
-	return r.makeFunction(d)
+	t, err := r.makeFunction(d)
+	if err != nil {
+		r.log.Error("there is no function that keeps the records", "error", err)
+		return
+	}
+	t.run(ctx)
 }
 
 // credentials are the stand-in's as the SDK has them.
@@ -117,7 +172,7 @@ func (r *region) makeZone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.zone = id
+	r.setZone(id)
 	_, err = zone.Prepare(ctx, records, r.plan.Cluster, policy, dnssync.NewGeneration(time.Now(), rand.Uint64()))
 	return err
 }
@@ -149,32 +204,31 @@ func (r *region) makeQueue() error {
 }
 
 // makeFunction makes the handler that Lambda runs, with an environment as Lambda gives it.
-func (r *region) makeFunction(d *Daemon) error {
+func (r *region) makeFunction(d *Daemon) (*trigger, error) {
 	r.account.AddRole("hardtack-dns", r.functionPolicy())
 	issued, err := r.account.Issue("hardtack-dns", "function", functionLife)
 	if err != nil {
-		return fmt.Errorf("making the function's credentials: %w", err)
+		return nil, fmt.Errorf("making the function's credentials: %w", err)
 	}
 	key := credentials(issued)
 	env := map[string]string{
 		function.EnvClusters: r.plan.Cluster + "=" + strings.Join(r.plan.names(), ","),
-		function.EnvZone:     r.zone, function.EnvSuffix: strings.TrimSuffix(record.DefaultSuffix, "."),
+		function.EnvZone:     r.zoneID(), function.EnvSuffix: strings.TrimSuffix(record.DefaultSuffix, "."),
 		function.EnvQueue: r.queue, function.EnvRegion: regionName, function.EnvEndpoint: endpoint,
 		function.EnvKey: key.AccessKeyID, function.EnvSecret: key.SecretAccessKey, function.EnvSession: key.SessionToken,
 	}
 	settings, err := function.Read(func(name string) string { return env[name] })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	settings.Client = r.wire.client
 	handler, err := function.Connect(settings, io.Discard, r.log)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.trigger = &trigger{
+	return &trigger{
 		queue: sqs.NewFromConfig(r.wire.principal(regionName, key)), url: r.queue, handler: handler, now: time.Now, called: d.news, log: r.log,
-	}
-	return nil
+	}, nil
 }
 
 // makeGroups makes the groups with their hooks, and then lets them have their machines.

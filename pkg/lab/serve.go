@@ -25,6 +25,7 @@ func (d *Daemon) serve() (*wire, error) {
 	mux.HandleFunc("POST /v1/groups/{name}/size/{size}", d.postSize)
 	mux.HandleFunc("PUT /v1/groups/{name}/fault", d.putFault)
 	mux.HandleFunc("GET /v1/kubeconfig", d.getKubeconfig)
+	mux.HandleFunc("GET /v1/aws", d.getAWS)
 	return d.home.newWire(socketFile, mux)
 }
 
@@ -91,7 +92,7 @@ func (d *Daemon) postSize(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Daemon) getKubeconfig(w http.ResponseWriter, r *http.Request) {
-	text, err := d.cluster.kubeconfig()
+	text, err := d.cluster.kubeconfig(r.Context())
 	if err != nil {
 		refuse(w, http.StatusServiceUnavailable, err)
 		return

@@ -181,7 +181,7 @@ const domain = regionName + ".compute.internal"
 // records are the cluster's sets as they are in the zone, those of control left out.
 func (r *region) records() []Record {
 	list := []Record{}
-	versions, err := r.account.Route53().History(r.zone)
+	versions, err := r.account.Route53().History(r.zoneID())
 	if err != nil || len(versions) == 0 {
 		return list // the zone is made before anything can ask
 	}

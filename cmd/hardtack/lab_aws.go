@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+)
+
+func labAWSCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "aws",
+		Usage: "run a program as the owner of the lab's region, whose AWS calls then go there; without one, print the variables that do it",
+		Description: "hardtack lab aws aws autoscaling describe-auto-scaling-groups\n" +
+			"eval \"$(hardtack lab aws)\"    # from then on this shell's programs call the lab",
+		// The program's flags are not ours to judge.
+		SkipFlagParsing: true,
+		ArgsUsage:       "[--name NAME] [PROGRAM ARGUMENTS]",
+		Action:          labAWS,
+	}
+}
+
+func labAWS(c *cli.Context) error {
+	name, args := kubectlArgs(c.Args().Slice(), os.Getenv("HARDTACK_LAB"))
+	h, err := labNamed(name)
+	if err != nil {
+		return err
+	}
+	region, err := lab.NewClient(h).AWS(c.Context)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(args) == 1 && args[0] == "--json":
+		return printJSON(c.App.Writer, region)
+	case len(args) == 0:
+		for _, v := range region.Environ() {
+			if _, err := fmt.Fprintf(c.App.Writer, "export %s\n", v); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		return usagef("looking for the program to run in the lab's region: %w", err)
+	}
+	// It takes our place, so that its terminal, signals and exit code are its own.
+	return fmt.Errorf("running %s: %w", program, unix.Exec(program, args, append(withoutAWS(os.Environ()), region.Environ()...)))
+}
+
+// withoutAWS leaves out what would lead a program to another account: profiles, sessions and endpoints of services.
+func withoutAWS(env []string) []string {
+	var kept []string
+	for _, v := range env {
+		if !strings.HasPrefix(v, "AWS_") {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
