@@ -1,0 +1,164 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
+)
+
+// The template's parameters, beside which nothing has to be known to deploy it.
+const (
+	ParameterVPC      = "VpcId"
+	ParameterSubnets  = "SubnetIds"
+	ParameterMembers  = "EtcdSubnetIds"
+	ParameterImage    = "ImageId"
+	ParameterZone     = "ZoneId"
+	ParameterMachines = "Machines"
+	ParameterClients  = "ApiCidr"
+	ParameterBoundary = "PermissionsBoundaryArn"
+	// ParameterBalancer is only there where aws.loadBalancer is not none.
+	ParameterBalancer = "LoadBalancerSubnetIds"
+)
+
+// The values of ParameterMachines.
+const (
+	MachinesYes = "yes"
+	MachinesNo  = "no"
+)
+
+// The template's outputs.
+const (
+	OutputZone   = "ZoneId"
+	OutputGroups = "GroupNames"
+	OutputAPI    = "LoadBalancerName"
+)
+
+// ImageParameter is the name of the parameter in Parameter Store that holds a channel's image, of the data type
+// aws:ec2:image.
+func ImageParameter(channel string) string { return "/hardtack/" + channel + "/image-id" }
+
+// The conditions.
+const (
+	makesZone   = "MakesZone"
+	hasMachines = "HasMachines"
+	hasClients  = "HasClients"
+	hasBoundary = "HasBoundary"
+)
+
+// builder makes one template.
+type builder struct {
+	cluster *spec.Complete
+	ca      []byte
+	secrets store.Location
+	// ids are the logical names of groups.
+	ids map[string]string
+	out *Template
+}
+
+// Render is the template of a complete configuration. ca is the cluster's public CA in PEM, as `hardtack userdata`
+// takes it; it may be empty where machines find it in the store.
+func Render(c *spec.Complete, ca []byte) (*Template, error) {
+	b, err := newBuilder(c, ca)
+	if err != nil {
+		return nil, err
+	}
+	b.parameters()
+	b.zone()
+	b.securityGroups()
+	b.balancer()
+	for _, g := range c.Groups {
+		if err := b.group(g); err != nil {
+			return nil, fmt.Errorf("group %s: %w", g.Name, err)
+		}
+	}
+	b.names()
+	return b.out, nil
+}
+
+func newBuilder(c *spec.Complete, ca []byte) (*builder, error) {
+	at, err := store.ParseLocation(c.Cluster.Store)
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{cluster: c, ca: ca, secrets: at, ids: map[string]string{}, out: &Template{
+		Version:     "2010-09-09",
+		Description: "Hardtack: the cluster " + c.Cluster.Name + ": its zone, groups, roles and security groups.",
+		Parameters:  map[string]Parameter{}, Conditions: map[string]object{}, Resources: map[string]Resource{}, Outputs: map[string]Output{},
+	}}
+	var errs []error
+	if at.Kind != store.KindSSM {
+		errs = append(errs, fmt.Errorf("store %s: machines on AWS have their secrets in Parameter Store: write store: ssm:/hardtack/%s", at, c.Cluster.Name))
+	}
+	taken := map[string]string{}
+	for _, g := range c.Groups {
+		id := logical(g.Name)
+		if first, ok := taken[id]; ok {
+			errs = append(errs, fmt.Errorf("groups %s and %s are both %s in a template: rename one", first, g.Name, id))
+		}
+		taken[id], b.ids[g.Name] = g.Name, id
+	}
+	return b, errors.Join(errs...)
+}
+
+// logical is a group's name as a part of logical names, which are letters and digits: "etcd-a" is EtcdA.
+func logical(name string) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(name, "-") {
+		if part != "" {
+			b.WriteString(strings.ToUpper(part[:1]) + part[1:])
+		}
+	}
+	return b.String()
+}
+
+// members are the names of etcd's members, none for the one beside its API server.
+func (b *builder) members() []string { return b.cluster.Groups[0].Members }
+
+// has reports whether any machine has the role.
+func (b *builder) has(r role.Role) bool {
+	for _, g := range b.cluster.Groups {
+		if g.Roles.Has(r) {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *builder) parameters() {
+	text := func(s string) *string { return &s }
+	p := b.out.Parameters
+	p[ParameterVPC] = Parameter{Type: "AWS::EC2::VPC::Id", Description: "Where everything is. It has DNS support and DNS host names on."}
+	p[ParameterSubnets] = Parameter{Type: "List<AWS::EC2::Subnet::Id>", Description: "The machines' subnets, in as many availability zones as the cluster is to survive the loss of one. They reach Parameter Store, AutoScaling and EC2."}
+	p[ParameterImage] = Parameter{Type: "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", Default: text(ImageParameter(b.cluster.Cluster.AWS.Channel)),
+		Description: "The parameter of Parameter Store that names the image; it is read at every update of the stack."}
+	p[ParameterZone] = Parameter{Type: "String", Default: text(""), AllowedPattern: "(Z[A-Z0-9]{1,31})?",
+		Description: "The private zone k8s of the VPC, where another cluster has made it; empty makes it."}
+	p[ParameterMachines] = Parameter{Type: "String", Default: text(MachinesNo), AllowedValues: []string{MachinesYes, MachinesNo},
+		Description: "no keeps every group empty: until the zone is prepared and the function that keeps it is there, and before the stack is deleted."}
+	p[ParameterClients] = Parameter{Type: "String", Default: text(""), AllowedPattern: `([0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})?`,
+		Description: "Who else may reach the API servers, as a range of addresses (CIDR); empty is nobody."}
+	p[ParameterBoundary] = Parameter{Type: "String", Default: text(""), AllowedPattern: "(arn:aws[a-z-]*:iam::.*)?",
+		Description: "The ARN of a permissions boundary for the instance roles; empty is none."}
+	if len(b.members()) > 0 {
+		p[ParameterMembers] = Parameter{Type: "List<AWS::EC2::Subnet::Id>",
+			Description: "A subnet for each member of etcd, in the order " + strings.Join(b.members(), ", ") + "; one may be named more than once."}
+	}
+	c := b.out.Conditions
+	c[makesZone] = equals(ParameterZone, "")
+	c[hasMachines] = equals(ParameterMachines, MachinesYes)
+	c[hasClients] = not(equals(ParameterClients, ""))
+	c[hasBoundary] = not(equals(ParameterBoundary, ""))
+}
+
+// tags are a cluster's own, and what consoles show.
+func (b *builder) tags(name string) []any {
+	return []any{
+		object{"Key": fleet.TagCluster, "Value": b.cluster.Cluster.Name},
+		object{"Key": "Name", "Value": name},
+	}
+}
