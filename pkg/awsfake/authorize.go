@@ -88,7 +88,7 @@ func stampDate(t time.Time) string { return t.UTC().Format(dateFormat) }
 
 // speaksJSON reports whether a service's errors are those of the JSON protocols ("Common Error Types" of its API
 // reference); the others' are those of the Query protocol, and EC2's its own ("Error codes for the Amazon EC2 API").
-func speaksJSON(service string) bool { return service == "ssm" || service == "sqs" }
+func speaksJSON(service string) bool { return service == "ssm" || service == "sqs" || service == "ebs" }
 
 const invalidToken = "The security token included in the request is invalid."
 

@@ -22,7 +22,7 @@ type Options struct {
 	// Faults decides what befalls calls; nil is nothing.
 	Faults Faults
 	// Rates are calls a second by service ("route53") or by action ("ssm:PutParameter"), in place of the
-	// defaults: route53 5, ssm 40, ssm:PutParameter 3. Zero or less is no limit.
+	// defaults: route53 5, ssm 40, ssm:PutParameter 3, and the quotas of the EBS direct APIs. Zero or less is no limit.
 	Rates map[string]float64
 	// Propagation is how long a committed change takes to reach every name server. AWS says that it
 	// is generally within 60 s; zero is at once.
@@ -32,6 +32,11 @@ type Options struct {
 	// EC2 and AutoScaling set how machines and groups move.
 	EC2         EC2Options
 	AutoScaling AutoScalingOptions
+	// EBS sets how snapshots and images come to be.
+	EBS EBSOptions
+	// Regions are the account's regions beside its home, us-west-2, each with its own images, snapshots and
+	// parameters. A call that is signed for another region than these is for the home region.
+	Regions []string
 	// Deliver decides what becomes of an event: one arrival after each delay, none for a lost one, two for a
 	// duplicate. It runs with the account locked. Nil delivers every event once, at once.
 	Deliver func(Event) []time.Duration
@@ -51,10 +56,8 @@ type Account struct {
 	policies   map[string]Policy
 	identities identities
 	// dated is whether signatures must carry the account's time.
-	dated   bool
-	counts  map[string]int
-	refused map[string]int
-	serial  uint64
+	dated bool
+	tally tally
 }
 
 // New returns an empty account.
@@ -62,7 +65,7 @@ func New(o Options) *Account {
 	a := &Account{
 		clock: o.Clock, faults: o.Faults, dated: o.Clock == nil, identities: newIdentities(),
 		buckets: map[string]*bucket{}, policies: map[string]Policy{},
-		counts: map[string]int{}, refused: map[string]int{},
+		tally: newTally(),
 	}
 	if a.clock == nil {
 		a.clock = dnssync.System{}
@@ -71,6 +74,7 @@ func New(o Options) *Account {
 		a.faults = &Script{}
 	}
 	rates := map[string]float64{"route53": route53Rate, "ssm": parameterReads, "ssm:PutParameter": parameterWrites}
+	maps.Copy(rates, ebsRates())
 	maps.Copy(rates, o.Rates)
 	for name, rate := range rates {
 		a.buckets[name] = newBucket(rate, a.clock.Now())
@@ -106,41 +110,51 @@ func (a *Account) SetPolicy(accessKey string, p Policy) {
 func (a *Account) Calls() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return maps.Clone(a.counts)
+	return maps.Clone(a.tally.calls)
 }
 
 // Refused is how often calls were answered with an error, by its code.
 func (a *Account) Refused() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return maps.Clone(a.refused)
+	return maps.Clone(a.tally.refused)
 }
 
 // do passes one call through the gate and carries it out with fn, which runs with the account locked
 // and is given the time. It is the only way to a service's state from outside.
 func (a *Account) do(ctx context.Context, service, action string, fn func(now time.Time) error) error {
+	_, err := a.pass(ctx, service, action, fn)
+	return err
+}
+
+// pass does the same, and says what befell the call.
+func (a *Account) pass(ctx context.Context, service, action string, fn func(now time.Time) error) (Fault, error) {
 	fault := a.enter(service, action)
 	if fault.Delay > 0 {
 		if err := a.clock.Sleep(ctx, fault.Delay); err != nil {
-			return err
+			return fault, err
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return fault, err
 	}
 	err := a.carryOut(service, action, fault, fn)
-	if err == nil && fault.LoseReply {
-		return ErrReplyLost
+	switch {
+	case err == nil && fault.LoseReply:
+		return fault, ErrReplyLost
+	case err == nil && fault.Stall:
+		<-ctx.Done()
+		return fault, ctx.Err()
 	}
-	return err
+	return fault, err
 }
 
 // enter counts the call and asks what befalls it.
 func (a *Account) enter(service, action string) Fault {
 	name := service + ":" + action
 	a.mu.Lock()
-	a.counts[name]++
-	c := Call{Service: service, Action: action, Number: a.counts[name], At: a.clock.Now()}
+	a.tally.calls[name]++
+	c := Call{Service: service, Action: action, Number: a.tally.calls[name], At: a.clock.Now()}
 	faults := a.faults
 	a.mu.Unlock()
 	return faults.Fault(c)
@@ -152,7 +166,7 @@ func (a *Account) carryOut(service, action string, fault Fault, fn func(now time
 	defer func() {
 		var refusal *Error
 		if errors.As(err, &refusal) {
-			a.refused[refusal.Code]++
+			a.tally.refused[refusal.Code]++
 		}
 	}()
 	now := a.clock.Now()

@@ -9,7 +9,8 @@ import (
 // homeRegion is the region that the account's machines are in, whatever region a call is signed for.
 const homeRegion = "us-west-2"
 
-// regional is what one region of the account holds beside DNS. All of it is behind the account's lock.
+// regional is what the account holds beside DNS: its home region, and what each region has of its own. All of it
+// is behind the account's lock.
 type regional struct {
 	agenda agenda
 	// outbox is what others are to be told, by Tick, once the account is not locked.
@@ -19,6 +20,8 @@ type regional struct {
 	autoscaling *AutoScaling
 	sqs         *SQS
 	ssm         *SSM
+	places      map[string]*place
+	blocks      *blockStore
 }
 
 func newRegional(a *Account, o Options) *regional {
@@ -27,7 +30,9 @@ func newRegional(a *Account, o Options) *regional {
 	r.events = &Events{account: a, deliver: o.Deliver}
 	r.ec2 = newEC2(a, o.EC2)
 	r.sqs = newSQS(a)
-	r.ssm = newSSM(a)
+	r.blocks = newBlockStore(o.EBS.Directory)
+	r.places = newPlaces(a, o)
+	r.ssm = r.places[homeRegion].ssm
 	r.autoscaling = newAutoScaling(a, o.AutoScaling)
 	return r
 }

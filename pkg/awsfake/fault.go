@@ -18,6 +18,8 @@ type Error struct {
 	// Code is AWS's: "InvalidChangeBatch", "Throttling".
 	Code    string
 	Message string
+	// Reason is the second word for it of the APIs that have one: "SNAPSHOT_NOT_FOUND"; empty for others.
+	Reason string
 }
 
 // Error is written as the AWS tools write it.
@@ -38,6 +40,8 @@ func (e *Error) of(service string) *Error {
 		return e
 	}
 	switch service {
+	case "ebs":
+		return &Error{Status: 400, Code: "RequestThrottledException", Reason: "ACCOUNT_THROTTLED", Message: "Rate exceeded"}
 	case "ssm":
 		return refuse("ThrottlingException", "Rate exceeded")
 	case "ec2":
@@ -55,7 +59,7 @@ func Unavailable() *Error {
 
 // Call names one call for faults and counts.
 type Call struct {
-	Service string // "route53", "autoscaling", "ec2", "sqs"
+	Service string // "route53", "autoscaling", "ec2", "ebs", "sqs" …
 	Action  string // "ChangeResourceRecordSets"
 	// Number counts the account's calls of this action from 1.
 	Number int
@@ -70,6 +74,12 @@ type Fault struct {
 	Refuse *Error
 	// LoseReply carries the call out and closes the connection without an answer.
 	LoseReply bool
+	// Stall carries the call out and keeps the connection open without an answer, until the caller gives up.
+	// (A Delay that the clock does not reach stalls a call before it is carried out.)
+	Stall bool
+	// Corrupt carries the call out and spoils the answer's checksum or data. Only the calls about a snapshot's
+	// blocks have these; others are answered as they are.
+	Corrupt bool
 }
 
 // Faults decides what befalls each call. It is asked before the account is locked, so it may call the

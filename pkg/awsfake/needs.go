@@ -122,7 +122,7 @@ func (s *SSM) needs(c *call) []need {
 	_ = json.Unmarshal(c.Body, &in) // serve refuses what cannot be read
 	action := "ssm:" + c.Action
 	if c.Action == "GetParametersByPath" {
-		needs := []need{{action: action, arn: parameterARN(strings.TrimSuffix(in.Path, "/")), context: flagContext("ssm:Recursive", in.Recursive)}}
+		needs := []need{{action: action, arn: s.arn(strings.TrimSuffix(in.Path, "/")), context: flagContext("ssm:Recursive", in.Recursive)}}
 		if in.WithDecryption {
 			for _, name := range s.below(in.Path) {
 				needs = append(needs, s.decrypt(name)...)
@@ -135,8 +135,8 @@ func (s *SSM) needs(c *call) []need {
 		if name == "" {
 			continue
 		}
-		plain, _ := splitParameter(name)
-		n := need{action: action, arn: parameterARN(plain)}
+		plain, _ := s.split(name)
+		n := need{action: action, arn: s.arn(plain)}
 		if list := s.versions[plain]; len(list) > 0 {
 			n.context = tagContext("ssm", list[len(list)-1].Tags)
 		}
@@ -153,7 +153,7 @@ func (s *SSM) needs(c *call) []need {
 		if in.Tier == TierAdvanced {
 			use = "kms:GenerateDataKey"
 		}
-		needs = append(needs, need{action: use, arn: arn, context: keyContext(in.Name)})
+		needs = append(needs, need{action: use, arn: arn, context: s.keyContext(in.Name)})
 	}
 	if len(needs) == 0 {
 		needs = []need{{action: action, arn: "*"}}
@@ -168,10 +168,10 @@ func flagContext(key string, set bool) map[string][]string {
 	return map[string][]string{key: {"false"}}
 }
 
-func keyContext(name string) map[string][]string {
+func (s *SSM) keyContext(name string) map[string][]string {
 	return map[string][]string{
-		"kms:ViaService":                      {"ssm." + homeRegion + ".amazonaws.com"},
-		"kms:EncryptionContext:PARAMETER_ARN": {parameterARN(name)},
+		"kms:ViaService":                      {"ssm." + s.region + ".amazonaws.com"},
+		"kms:EncryptionContext:PARAMETER_ARN": {s.arn(name)},
 	}
 }
 
@@ -186,6 +186,6 @@ func (s *SSM) decrypt(name string) []need {
 	if p.Type != ParameterSecure || arn == "" {
 		return nil
 	}
-	return []need{{action: "kms:Decrypt", arn: arn, context: keyContext(name), refusal: refuse("AccessDeniedException",
+	return []need{{action: "kms:Decrypt", arn: arn, context: s.keyContext(name), refusal: refuse("AccessDeniedException",
 		"The ciphertext refers to a customer master key that does not exist, does not exist in this region, or you are not allowed to access.")}}
 }

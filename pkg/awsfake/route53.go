@@ -241,6 +241,6 @@ func (r *Route53) History(zoneID string) ([]Version, error) {
 
 // serialID makes an identifier in Route 53's style.
 func (a *Account) serialID(prefix string) string {
-	a.serial++
-	return fmt.Sprintf("%s%013X", prefix, a.serial)
+	a.tally.serial++
+	return fmt.Sprintf("%s%013X", prefix, a.tally.serial)
 }

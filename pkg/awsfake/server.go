@@ -64,9 +64,10 @@ func (a *Account) endpoints(o Options) map[string]endpoint {
 	return map[string]endpoint{
 		"route53":     {restXML{namespace: route53Namespace}, a.route53},
 		"autoscaling": {queryProtocol{namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/"}, a.regional.autoscaling},
-		"ec2":         {ec2Protocol{namespace: "http://ec2.amazonaws.com/doc/2016-11-15/"}, a.regional.ec2},
+		"ebs":         {restJSON{}, everywhere{a, func(p *place) service { return directAPI{p.images} }}},
+		"ec2":         {ec2Protocol{namespace: "http://ec2.amazonaws.com/doc/2016-11-15/"}, computing{a.regional.ec2}},
 		"sqs":         {jsonProtocol{version: "1.0", shapes: "com.amazonaws.sqs#"}, a.regional.sqs},
-		"ssm":         {jsonProtocol{version: "1.1"}, a.regional.ssm},
+		"ssm":         {jsonProtocol{version: "1.1"}, everywhere{a, func(p *place) service { return p.ssm }}},
 		"sts":         {queryProtocol{namespace: "https://sts.amazonaws.com/doc/2011-06-15/"}, sts{}},
 	}
 }
@@ -76,7 +77,7 @@ func (a *Account) endpoints(o Options) map[string]endpoint {
 func (a *Account) Handler() http.Handler { return http.HandlerFunc(a.serveHTTP) }
 
 func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := readBody(w, r)
 	if err != nil {
 		http.Error(w, fmt.Sprintf("reading the request: %v", err), http.StatusBadRequest)
 		return
@@ -97,6 +98,9 @@ func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		e.protocol.refuse(w, c, refusal(err))
 		return
 	}
+	counted := &countingWriter{ResponseWriter: w}
+	w = counted
+	defer func() { a.carried(c, int64(len(body)), counted.n) }()
 	answer, err := a.answer(r.Context(), e.service, c)
 	switch {
 	case errors.Is(err, ErrReplyLost), r.Context().Err() != nil:
@@ -109,8 +113,19 @@ func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// readBody reads a request's body, into a buffer of its size where the client says it.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limited := http.MaxBytesReader(w, r.Body, maxBody)
+	if r.ContentLength < 0 || r.ContentLength > maxBody {
+		return io.ReadAll(limited)
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(limited, body)
+	return body, err
+}
+
 func (a *Account) answer(ctx context.Context, s service, c *call) (answer any, err error) {
-	err = a.do(ctx, c.Service, c.Action, func(now time.Time) (err error) {
+	fault, err := a.pass(ctx, c.Service, c.Action, func(now time.Time) (err error) {
 		c.Now = now
 		if err := a.authorize(ctx, s, c); err != nil {
 			return err
@@ -118,14 +133,17 @@ func (a *Account) answer(ctx context.Context, s service, c *call) (answer any, e
 		answer, err = s.serve(c)
 		return err
 	})
+	if spoilt, ok := answer.(interface{ corrupt() any }); ok && fault.Corrupt {
+		answer = spoilt.corrupt()
+	}
 	return answer, err
 }
 
 func (a *Account) requestID() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.serial++
-	return fmt.Sprintf("00000000-0000-4000-8000-%012x", a.serial)
+	a.tally.serial++
+	return fmt.Sprintf("00000000-0000-4000-8000-%012x", a.tally.serial)
 }
 
 // refusal is err as an API's answer; what is no *Error is a bug of ours.

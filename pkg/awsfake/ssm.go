@@ -60,12 +60,13 @@ type Parameter struct {
 // filters, data types but text, history and descriptions.
 type SSM struct {
 	account  *Account
+	region   string
 	versions map[string][]Parameter
 	keys     map[string]string
 }
 
-func newSSM(a *Account) *SSM {
-	return &SSM{account: a, versions: map[string][]Parameter{}, keys: map[string]string{}}
+func newSSM(a *Account, region string) *SSM {
+	return &SSM{account: a, region: region, versions: map[string][]Parameter{}, keys: map[string]string{}}
 }
 
 func (s *SSM) now() time.Time { return s.account.regional.agenda.now }
@@ -104,7 +105,7 @@ func (s *SSM) Names(path string) (names []string) {
 func (s *SSM) AddKey(alias string) (arn string) {
 	s.account.locked(func() {
 		if s.keys[alias] == "" {
-			s.keys[alias] = "arn:aws:kms:" + homeRegion + ":" + owner + ":key/" + uuidOf("key "+alias, 0)
+			s.keys[alias] = "arn:aws:kms:" + s.region + ":" + owner + ":key/" + uuidOf("key "+alias, 0)
 		}
 		arn = s.keys[alias]
 	})
@@ -126,7 +127,7 @@ func (s *SSM) keyARN(id string) string {
 // put checks and adds a version.
 func (s *SSM) put(p Parameter, overwrite bool) (Parameter, error) {
 	p.Name = strings.TrimSpace(p.Name)
-	if err := checkParameterName(p.Name); err != nil {
+	if err := s.checkName(p.Name); err != nil {
 		return p, err
 	}
 	old := s.versions[p.Name]
@@ -244,7 +245,7 @@ func (s *SSM) tiers() (standard, advanced int) {
 
 // find is the version that a name with or without a selector means.
 func (s *SSM) find(name string) (p Parameter, selector string, err error) {
-	name, selector = splitParameter(name)
+	name, selector = s.split(name)
 	list := s.versions[name]
 	if len(list) == 0 {
 		return p, "", refuse("ParameterNotFound", "Parameter %s not found.", name)

@@ -11,17 +11,17 @@ const (
 	maxParameterParts = 15
 )
 
-func parameterARN(name string) string {
-	return "arn:aws:ssm:" + homeRegion + ":" + owner + ":parameter/" + strings.TrimPrefix(name, "/")
+func (s *SSM) arn(name string) string {
+	return "arn:aws:ssm:" + s.region + ":" + owner + ":parameter/" + strings.TrimPrefix(name, "/")
 }
 
 const nameRule = "Parameter name: can't be prefixed with \"ssm\" (case-insensitive). If formed as a path, it can consist of sub-paths divided by slash symbol; each sub-path can be formed as a mix of letters, numbers and the following 3 symbols .-_"
 
 var parameterName = regexp.MustCompile(`^(/?[a-zA-Z0-9_.-]+|(/[a-zA-Z0-9_.-]+)+)$`)
 
-// checkParameterName holds a new parameter's name to the rules of PutParameter and of "Parameter name
+// checkName holds a new parameter's name to the rules of PutParameter and of "Parameter name
 // requirements and constraints" in the user guide.
-func checkParameterName(name string) error {
+func (s *SSM) checkName(name string) error {
 	parts := strings.Split(strings.TrimPrefix(name, "/"), "/")
 	first := strings.ToLower(parts[0])
 	switch {
@@ -37,16 +37,16 @@ func checkParameterName(name string) error {
 		return invalidParameter(nameRule)
 	case len(parts) > maxParameterParts:
 		return refuse("HierarchyLevelLimitExceededException", "A hierarchy can have a maximum of %d levels, %s has %d.", maxParameterParts, name, len(parts))
-	case len(parameterARN(name)) > maxParameterName:
+	case len(s.arn(name)) > maxParameterName:
 		return invalidParameter("Parameter name with its ARN must not be longer than %d characters.", maxParameterName)
 	}
 	return nil
 }
 
-// splitParameter takes an ARN and a selector ("name:3") apart.
-func splitParameter(name string) (plain, selector string) {
+// split takes an ARN and a selector ("name:3") apart.
+func (s *SSM) split(name string) (plain, selector string) {
 	name = strings.TrimSpace(name)
-	if rest, isARN := strings.CutPrefix(name, "arn:aws:ssm:"+homeRegion+":"+owner+":parameter/"); isARN {
+	if rest, isARN := strings.CutPrefix(name, "arn:aws:ssm:"+s.region+":"+owner+":parameter/"); isARN {
 		name = rest
 		if plain, _, _ := strings.Cut(rest, ":"); strings.Contains(plain, "/") {
 			name = "/" + rest

@@ -45,7 +45,7 @@ type wireParameter struct {
 func (s *SSM) shown(p Parameter, selector string, decrypt bool) wireParameter {
 	w := wireParameter{
 		Name: p.Name, Type: p.Type, Value: p.Value, Version: p.Version, Selector: selector,
-		LastModifiedDate: float64(p.Modified.UnixMilli()) / 1000, ARN: parameterARN(p.Name), DataType: "text",
+		LastModifiedDate: float64(p.Modified.UnixMilli()) / 1000, ARN: s.arn(p.Name), DataType: "text",
 	}
 	if p.Type == ParameterSecure && !decrypt {
 		w.Value = ciphertext(p)

@@ -1,0 +1,68 @@
+package awsfake
+
+import (
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ebs"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// imageOf is the registration of an image as it should be.
+func imageOf(name, snapshot string) *ec2.RegisterImageInput {
+	return &ec2.RegisterImageInput{
+		Name: &name, Description: aws.String("a machine"), Architecture: types.ArchitectureValuesX8664, BootMode: types.BootModeValuesUefi,
+		ImdsSupport: types.ImdsSupportValuesV20, EnaSupport: aws.Bool(true), VirtualizationType: aws.String("hvm"), RootDeviceName: aws.String("/dev/xvda"),
+		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/xvda"), Ebs: &types.EbsBlockDevice{
+			SnapshotId: &snapshot, VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(true),
+		}}},
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImage, Tags: []types.Tag{{Key: aws.String("Name"), Value: &name}}}},
+	}
+}
+
+func (s *shop) register(t *testing.T, in *ec2.RegisterImageInput) string {
+	t.Helper()
+	out, err := s.ec2.RegisterImage(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *out.ImageId
+}
+
+func TestImageLife(t *testing.T) {
+	s := newShop(t, Options{})
+	snapshot := s.publish(t, ebs.StartSnapshotInput{}, map[int][]byte{0: blockOf("boot")})
+	id := s.register(t, imageOf("hardtack-1", snapshot))
+	out, err := s.ec2.DescribeImages(t.Context(), &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{{Name: aws.String("name"), Values: []string{"hardtack-*"}}}})
+	if err != nil || len(out.Images) != 1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	i := out.Images[0]
+	disk := i.BlockDeviceMappings[0]
+	if *i.ImageId != id || i.State != types.ImageStateAvailable || *i.Name != "hardtack-1" || i.BootMode != types.BootModeValuesUefi || i.ImdsSupport != types.ImdsSupportValuesV20 ||
+		!*i.EnaSupport || *i.RootDeviceName != "/dev/xvda" || i.Architecture != types.ArchitectureValuesX8664 || *i.OwnerId != owner || *i.Public {
+		t.Errorf("the image is %+v", i)
+	}
+	if *disk.Ebs.SnapshotId != snapshot || *disk.Ebs.VolumeSize != 1 || disk.Ebs.VolumeType != types.VolumeTypeGp3 || *disk.Ebs.Encrypted || !*disk.Ebs.DeleteOnTermination {
+		t.Errorf("its disk is %+v", disk.Ebs)
+	}
+	_, err = s.ec2.DeleteSnapshot(t.Context(), &ec2.DeleteSnapshotInput{SnapshotId: &snapshot})
+	wantCode(t, err, "InvalidSnapshot.InUse", "The snapshot "+snapshot+" is currently in use by "+id)
+	if _, err := s.ec2.DeregisterImage(t.Context(), &ec2.DeregisterImageInput{ImageId: &id}); err != nil {
+		t.Fatal(err)
+	}
+	snapshots, err := s.ec2.DescribeSnapshots(t.Context(), &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}})
+	if err != nil || len(snapshots.Snapshots) != 1 || snapshots.Snapshots[0].State != types.SnapshotStateCompleted || *snapshots.Snapshots[0].FullSnapshotSizeInBytes != BlockSize {
+		t.Errorf("after the image is gone: %+v, %v", snapshots.Snapshots, err)
+	}
+	if _, err := s.ec2.DeleteSnapshot(t.Context(), &ec2.DeleteSnapshotInput{SnapshotId: &snapshot}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.ec2.DescribeSnapshots(t.Context(), &ec2.DescribeSnapshotsInput{SnapshotIds: []string{snapshot}})
+	wantCode(t, err, "InvalidSnapshot.NotFound", "The snapshot '"+snapshot+"' does not exist.")
+	_, err = s.ec2.DescribeImages(t.Context(), &ec2.DescribeImagesInput{ImageIds: []string{id}})
+	wantCode(t, err, "InvalidAMIID.NotFound", "The image id '["+id+"]' does not exist")
+	_, err = s.ec2.DeregisterImage(t.Context(), &ec2.DeregisterImageInput{ImageId: &id})
+	wantCode(t, err, "InvalidAMIID.Unavailable", "")
+}

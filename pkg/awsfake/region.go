@@ -1,0 +1,99 @@
+package awsfake
+
+import (
+	"maps"
+	"net/http"
+)
+
+// place is what one region of the account has of its own: images, snapshots and parameters. Machines, groups,
+// queues and events are in the home region only.
+type place struct {
+	images *Images
+	ssm    *SSM
+}
+
+func newPlaces(a *Account, o Options) map[string]*place {
+	places := map[string]*place{}
+	for _, region := range append([]string{homeRegion}, o.Regions...) {
+		places[region] = &place{images: newImages(a, region, o), ssm: newSSM(a, region)}
+	}
+	return places
+}
+
+// place is what a region has; a region that is not one of Options.Regions is the home region.
+func (a *Account) place(region string) *place {
+	if p, ok := a.regional.places[region]; ok {
+		return p
+	}
+	return a.regional.places[homeRegion]
+}
+
+// Images are the images and snapshots of the account's home region.
+func (a *Account) Images() *Images { return a.ImagesIn(homeRegion) }
+
+// ImagesIn are those of one of Options.Regions.
+func (a *Account) ImagesIn(region string) *Images { return a.place(region).images }
+
+// SSMIn is the Parameter Store of one of Options.Regions.
+func (a *Account) SSMIn(region string) *SSM { return a.place(region).ssm }
+
+// nextSnapshot numbers the snapshots of all regions.
+func (a *Account) nextSnapshot() int {
+	a.tally.snapshots++
+	return a.tally.snapshots
+}
+
+// everywhere is a service that each region has one of; the signature says which is meant.
+type everywhere struct {
+	account *Account
+	of      func(*place) service
+}
+
+func (e everywhere) serve(c *call) (any, error) { return e.of(e.account.place(c.Region)).serve(c) }
+
+func (e everywhere) needs(c *call) []need {
+	return e.of(e.account.place(c.Region)).(resourced).needs(c)
+}
+
+// Traffic is what an action's calls and answers carried, in bytes of their bodies.
+type Traffic struct{ Received, Sent int64 }
+
+// tally counts calls.
+type tally struct {
+	calls   map[string]int
+	refused map[string]int
+	traffic map[string]Traffic
+	// serial numbers requests and zones, snapshots those that were started.
+	serial, snapshots int
+}
+
+func newTally() tally {
+	return tally{calls: map[string]int{}, refused: map[string]int{}, traffic: map[string]Traffic{}}
+}
+
+// Traffic is how much each action carried over HTTP ("ebs:PutSnapshotBlock"), the refused calls included.
+func (a *Account) Traffic() map[string]Traffic {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.tally.traffic)
+}
+
+// carried counts what a call and its answer carried.
+func (a *Account) carried(c *call, received, sent int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.tally.traffic[c.Service+":"+c.Action]
+	a.tally.traffic[c.Service+":"+c.Action] = Traffic{t.Received + received, t.Sent + sent}
+}
+
+// countingWriter counts the bytes of an answer.
+type countingWriter struct {
+	http.ResponseWriter
+	n int64
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.n += int64(n)
+	return n, err
+}
