@@ -19,8 +19,8 @@ var layers = []struct {
 }{
 	{"leaf", "every package may use a leaf, so a leaf uses none of ours", []string{"pkg/role", "pkg/problem", "pkg/run", "pkg/version", "pkg/awshttp", "pkg/awsconfig"}},
 	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs", "pkg/record", "pkg/machine", "pkg/spec", "pkg/pki", "pkg/doctor"}},
-	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent", "pkg/dnssync", "pkg/authority"}},
-	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/kube", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/vnet", "pkg/probe", "pkg/systemd", "pkg/lifecycle", "pkg/store"}},
+	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent", "pkg/dnssync", "pkg/authority", "pkg/publish"}},
+	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/kube", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/vnet", "pkg/probe", "pkg/systemd", "pkg/lifecycle", "pkg/store", "pkg/diskfile", "pkg/ami"}},
 	{"assets", "plain files, embedded", []string{"images", "units"}},
 	{"region", "what Lambda and the lab wire up from all below", []string{"pkg/function", "pkg/stack", "pkg/lab"}},
 	{"top", "translation only", []string{"cmd/", "lambda", "pkg/e2e"}},
@@ -52,12 +52,13 @@ var outside = []struct {
 	{"github.com/hashicorp/packer-plugin-sdk", []string{"cmd/packer-plugin-hardtack"}, "Packer's types stay at its edge"},
 	{"github.com/hashicorp/packer/", nil, "Packer is a tool to run, never a library (BUSL-1.1)"},
 	{"github.com/coreos/go-systemd", []string{"pkg/unit", "pkg/rootfs", "pkg/systemd", "pkg/lifecycle"}, "units are parsed in one place, and the service manager is talked to in one"},
-	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/awsconfig", "pkg/lifecycle", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/store", "pkg/function", "pkg/lab", "cmd/hardtack", "lambda"}, "AWS's types stay in the adapters"},
+	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/ami", "pkg/awsconfig", "pkg/lifecycle", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/store", "pkg/function", "pkg/lab", "cmd/hardtack", "lambda"}, "AWS's types stay in the adapters"},
 	{"github.com/miekg/dns", []string{"pkg/zone", "pkg/vnet", "cmd/hardtack"}, "v1 is in maintenance: kept behind the packages that ask and, for the lab's machines, answer"},
 	{"gvisor.dev/gvisor", []string{"pkg/vnet"}, "a TCP/IP stack is seen through net.Conn and net.Listener only"},
 	{"k8s.io/client-go", []string{"pkg/kube", "pkg/e2e"}, "the API server's client stays in its adapter"},
 	{"github.com/sigstore/", []string{"pkg/fetch"}, "signatures are verified where files arrive"},
-	{"net/http", []string{"pkg/awshttp", "pkg/awsconfig", "pkg/kube", "pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/probe", "pkg/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
+	{"github.com/lima-vm/go-qcow2reader", []string{"pkg/diskfile"}, "formats of disk images are read in one place"},
+	{"net/http", []string{"pkg/ami", "pkg/awshttp", "pkg/awsconfig", "pkg/kube", "pkg/fetch", "pkg/imds", "pkg/awsfake", "pkg/fleet", "pkg/zone", "pkg/probe", "pkg/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack", "lambda"}, "pure packages and use cases open no connection"},
 }
 
 func TestImportsGoDown(t *testing.T) {
