@@ -61,6 +61,8 @@ type Instance struct {
 	ID, Group, Zone, State, Health string
 	// Old is set by an instance refresh for what it has to replace.
 	Old bool
+	// Template is the version of a launch template that it was launched from, as a number; empty where it was none.
+	Template LaunchRef
 	// Tokens are those of the lifecycle actions that wait, by hook.
 	Tokens map[string]string
 }
@@ -85,6 +87,7 @@ type AutoScaling struct {
 
 type group struct {
 	Group
+	settings  groupSettings
 	arn       string
 	created   time.Time
 	hooks     map[string]Hook
@@ -106,8 +109,10 @@ type instance struct {
 	// epoch counts the states, so that what was planned for a state that is over does not happen.
 	epoch    int
 	activity string
-	cause    string
-	started  time.Time
+	// since is when the state began.
+	since   time.Time
+	cause   string
+	started time.Time
 }
 
 func newAutoScaling(a *Account, o AutoScalingOptions) *AutoScaling {
@@ -133,6 +138,9 @@ func (s *AutoScaling) create(config Group) error {
 	if config.Name == "" || config.Min < 0 || config.Min > config.Max || config.Desired < config.Min || config.Desired > config.Max {
 		return malformed("Desired capacity:%d must be between the specified min size:%d and max size:%d", config.Desired, config.Min, config.Max)
 	}
+	if err := s.settleZones(&config); err != nil {
+		return err
+	}
 	if len(config.Zones) == 0 {
 		config.Zones = []string{homeRegion + "a"}
 	}
@@ -144,7 +152,7 @@ func (s *AutoScaling) create(config Group) error {
 		config.Unpropagated = map[string]bool{}
 	}
 	s.serial++
-	g := &group{Group: config, created: s.now(), hooks: map[string]Hook{}}
+	g := &group{Group: config, settings: defaultSettings(), created: s.now(), hooks: map[string]Hook{}}
 	g.arn = fmt.Sprintf("arn:aws:autoscaling:%s:%s:autoScalingGroup:%s:autoScalingGroupName/%s", homeRegion, owner, uuidOf("group", s.serial), config.Name)
 	s.groups[config.Name] = g
 	s.account.regional.agenda.after(0, func() { s.settle(g) })
@@ -270,7 +278,7 @@ func (s *AutoScaling) shown(g *group) []Instance {
 // move puts an instance into a state.
 func (s *AutoScaling) move(g *group, i *instance, to string) {
 	s.history = append(s.history, Transition{i.ID, i.State, to, s.now()})
-	i.State, i.boots = to, false
+	i.State, i.boots, i.since = to, false, s.now()
 	i.epoch++
 	if to == StateTerminated || to == StateDetached || to == Warmed+StateTerminated {
 		g.instances = slices.DeleteFunc(g.instances, func(other *instance) bool { return other == i })
@@ -309,6 +317,7 @@ func (s *AutoScaling) launchLost(g *group, i *instance) {
 	s.announce(EventLaunchFailed, g, i, eventStatusFailed, "Instance became unhealthy while waiting for instance to be in InService state. Termination Reason: Server.InternalError: Internal error on launch")
 	s.move(g, i, StateTerminated)
 	s.ec2().terminate(i.ID)
+	s.launchesFail(g, true)
 	s.rest(g)
 	s.show(g)
 }

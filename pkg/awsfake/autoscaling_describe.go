@@ -13,10 +13,13 @@ const (
 	maxInstanceRecs = 50
 )
 
+// launchConfiguration is the name of what groups without a launch template launch from.
+const launchConfiguration = "hardtack"
+
 type xmlGroup struct {
 	Name        string           `xml:"AutoScalingGroupName"`
 	ARN         string           `xml:"AutoScalingGroupARN"`
-	Template    string           `xml:"LaunchConfigurationName"`
+	Template    string           `xml:"LaunchConfigurationName,omitempty"`
 	Min         int              `xml:"MinSize"`
 	Max         int              `xml:"MaxSize"`
 	Desired     int              `xml:"DesiredCapacity"`
@@ -26,15 +29,46 @@ type xmlGroup struct {
 	Created     string           `xml:"CreatedTime"`
 	Instances   []xmlASGInstance `xml:"Instances>member"`
 	Tags        []xmlASGTag      `xml:"Tags>member"`
+	xmlSettings
+}
+
+// xmlSettings are the fields that come from a group's settings.
+type xmlSettings struct {
+	Launch      *xmlLaunchRef   `xml:"LaunchTemplate"`
+	Subnets     string          `xml:"VPCZoneIdentifier"`
+	Grace       int             `xml:"HealthCheckGracePeriod"`
+	Warmup      *int            `xml:"DefaultInstanceWarmup"`
+	Maintenance *xmlMaintenance `xml:"InstanceMaintenancePolicy"`
+	Protected   bool            `xml:"NewInstancesProtectedFromScaleIn"`
+	Termination []string        `xml:"TerminationPolicies>member"`
+	Targets     []string        `xml:"TargetGroupARNs>member"`
+}
+
+type xmlMaintenance struct {
+	Min int `xml:"MinHealthyPercentage"`
+	Max int `xml:"MaxHealthyPercentage"`
+}
+
+func (g *group) settingsXML() xmlSettings {
+	set := g.settings
+	x := xmlSettings{Launch: set.Template.xml(), Subnets: g.Subnet, Grace: set.Grace, Protected: set.Protected, Termination: set.Termination, Targets: set.Targets}
+	if set.Warmup >= 0 {
+		x.Warmup = &set.Warmup
+	}
+	if set.MinHealthy >= 0 {
+		x.Maintenance = &xmlMaintenance{set.MinHealthy, set.MaxHealthy}
+	}
+	return x
 }
 
 type xmlASGInstance struct {
-	ID        string `xml:"InstanceId"`
-	Zone      string `xml:"AvailabilityZone"`
-	State     string `xml:"LifecycleState"`
-	Health    string `xml:"HealthStatus"`
-	Template  string `xml:"LaunchConfigurationName"`
-	Protected bool   `xml:"ProtectedFromScaleIn"`
+	ID        string        `xml:"InstanceId"`
+	Zone      string        `xml:"AvailabilityZone"`
+	State     string        `xml:"LifecycleState"`
+	Health    string        `xml:"HealthStatus"`
+	Template  string        `xml:"LaunchConfigurationName,omitempty"`
+	Launch    *xmlLaunchRef `xml:"LaunchTemplate"`
+	Protected bool          `xml:"ProtectedFromScaleIn"`
 	// Group is only in the answer of DescribeAutoScalingInstances.
 	Group string `xml:"AutoScalingGroupName,omitempty"`
 }
@@ -56,7 +90,11 @@ func (g *group) tagsXML() []xmlASGTag {
 }
 
 func instanceXML(i Instance) xmlASGInstance {
-	return xmlASGInstance{ID: i.ID, Zone: i.Zone, State: i.State, Health: i.Health, Template: "hardtack"}
+	x := xmlASGInstance{ID: i.ID, Zone: i.Zone, State: i.State, Health: i.Health, Launch: i.Template.xml()}
+	if x.Launch == nil {
+		x.Template = launchConfiguration
+	}
+	return x
 }
 
 // records is the page size that a call asks for.
@@ -108,8 +146,11 @@ func (s *AutoScaling) describeGroups(p params) (any, error) {
 	}{NextToken: token}
 	for _, g := range kept {
 		x := xmlGroup{
-			Name: g.Name, ARN: g.arn, Template: "hardtack", Min: g.Min, Max: g.Max, Desired: g.Desired, Cooldown: 300,
-			Zones: g.Zones, HealthCheck: "EC2", Created: stamp(g.created), Tags: g.tagsXML(),
+			Name: g.Name, ARN: g.arn, Min: g.Min, Max: g.Max, Desired: g.Desired, Cooldown: g.settings.Cooldown,
+			Zones: g.Zones, HealthCheck: g.settings.Health, Created: stamp(g.created), Tags: g.tagsXML(), xmlSettings: g.settingsXML(),
+		}
+		if x.Launch == nil {
+			x.Template = launchConfiguration
 		}
 		for _, i := range s.shown(g) {
 			if include && !strings.HasPrefix(i.State, Warmed) {
@@ -295,37 +336,6 @@ func (s *AutoScaling) describeHooks(p params) (any, error) {
 		}
 	}
 	return out, nil
-}
-
-type xmlRefresh struct {
-	ID       string `xml:"InstanceRefreshId"`
-	Group    string `xml:"AutoScalingGroupName"`
-	Status   string `xml:"Status"`
-	Started  string `xml:"StartTime"`
-	Ended    string `xml:"EndTime,omitempty"`
-	Percent  int    `xml:"PercentageComplete"`
-	ToUpdate int    `xml:"InstancesToUpdate"`
-}
-
-func (s *AutoScaling) describeRefreshes(p params) (any, error) {
-	g, err := s.find(p.get("AutoScalingGroupName"))
-	if err != nil {
-		return nil, err
-	}
-	var list []xmlRefresh
-	for _, r := range slices.Backward(g.refreshes) {
-		x := xmlRefresh{ID: r.id, Group: g.Name, Status: r.status, Started: stamp(r.started), Percent: 100}
-		if r.status == refreshRunning {
-			x.ToUpdate = g.old()
-			x.Percent = 100 - 100*x.ToUpdate/max(r.total, 1)
-		} else {
-			x.Ended = stamp(r.ended)
-		}
-		list = append(list, x)
-	}
-	return struct {
-		Refreshes []xmlRefresh `xml:"InstanceRefreshes>member"`
-	}{list}, nil
 }
 
 func (s *AutoScaling) describePool(p params) (any, error) {

@@ -168,6 +168,10 @@ func (s *AutoScaling) finish(g *group, i *instance) {
 		s.poolReady(g, i)
 	case state == StatePending:
 		s.move(g, i, StateInService)
+		s.launchesFail(g, false)
+		if r := g.refreshing(); r != nil && g.warmup(r) > 0 {
+			s.later(i, g.warmup(r), func() { s.settle(g) })
+		}
 		if i.route.Origin != "" {
 			s.announce(EventLaunch, g, i, eventStatusInProgress, "")
 		}

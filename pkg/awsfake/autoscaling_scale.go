@@ -27,12 +27,13 @@ func (s *AutoScaling) settle(g *group) {
 	}
 	s.refreshStep(g)
 	active := g.active()
-	for n := len(active); n < g.Desired; n++ {
+	want := g.Desired + s.surge(g)
+	for n := len(active); n < want; n++ {
 		if !s.scaleOut(g) {
 			break
 		}
 	}
-	for n := len(active); n > g.Desired; n-- {
+	for n := len(active); n > want; n-- {
 		s.scaleIn(g)
 	}
 	s.fillPool(g)
@@ -72,35 +73,26 @@ func (s *AutoScaling) launch(g *group, state string, way route) bool {
 	}
 	cause := fmt.Sprintf("At %s an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d.",
 		s.now().UTC().Format(eventTime), len(g.active()), len(g.active())+1)
-	zone := g.Zones[s.serial%len(g.Zones)]
-	m, err := s.run(g, zone)
+	at, err := s.choose(g)
+	var m Machine
+	var from LaunchRef
+	if err == nil {
+		m, from, err = s.run(g, at)
+	}
 	if err != nil {
-		i := &instance{Instance: Instance{Group: g.Name, Zone: zone}, route: way}
+		s.launchesFail(g, true)
+		i := &instance{Instance: Instance{Group: g.Name, Zone: at.zone}, route: way}
 		s.begin(i, cause)
 		s.announce(EventLaunchFailed, g, i, eventStatusFailed, err.Error())
 		s.rest(g)
 		return false
 	}
-	i := &instance{Instance: Instance{ID: m.ID, Group: g.Name, Zone: zone, Health: Healthy}, actions: map[string]*action{}, route: way}
+	i := &instance{Instance: Instance{ID: m.ID, Group: g.Name, Zone: at.zone, Health: Healthy, Template: from}, actions: map[string]*action{}, route: way}
 	s.begin(i, cause)
 	g.instances = append(g.instances, i)
 	s.move(g, i, state)
 	s.later(i, s.options.Step, func() { s.launched(g, i) })
 	return true
-}
-
-// run starts a machine as the group's owner wants them.
-func (s *AutoScaling) run(g *group, zone string) (Machine, error) {
-	if err := s.refused("launch", g); err != nil {
-		return Machine{}, err
-	}
-	tags := map[string]string{"aws:autoscaling:groupName": g.Name}
-	for key, value := range g.Tags {
-		if !g.Unpropagated[key] {
-			tags[key] = value
-		}
-	}
-	return s.ec2().run(Machine{Image: g.Image, Type: g.Type, Zone: zone, Subnet: g.Subnet, Role: g.Role, UserData: g.UserData, Tags: tags})
 }
 
 func (s *AutoScaling) refused(what string, g *group) error {
@@ -171,7 +163,8 @@ func (s *AutoScaling) terminate(g *group, i *instance) {
 
 // announce emits the event of an activity's end.
 func (s *AutoScaling) announce(detailType string, g *group, i *instance, status, message string) {
-	subnet := g.Subnet
+	m, _ := s.ec2().machine(i.ID)
+	subnet := m.Subnet
 	if subnet == "" {
 		subnet = "subnet-" + hexID("subnet "+i.Zone, 0, 17)
 	}

@@ -13,7 +13,7 @@ func (s *AutoScaling) actions() actions {
 		"SetDesiredCapacity": s.setDesiredCall, "SetInstanceHealth": s.setHealthCall,
 		"EnterStandby": s.enterStandbyCall, "ExitStandby": s.exitStandbyCall, "DetachInstances": s.detachCall,
 		"TerminateInstanceInAutoScalingGroup": s.terminateInstanceCall,
-		"StartInstanceRefresh":                s.startRefreshCall, "CancelInstanceRefresh": s.cancelRefreshCall, "DescribeInstanceRefreshes": s.describeRefreshes,
+		"StartInstanceRefresh":                s.startRefreshCall, "CancelInstanceRefresh": s.cancelRefreshCall, "RollbackInstanceRefresh": s.rollbackRefreshCall, "DescribeInstanceRefreshes": s.describeRefreshes,
 		"PutWarmPool": s.putPoolCall, "DeleteWarmPool": s.deletePool, "DescribeWarmPool": s.describePool,
 	}
 }
@@ -49,9 +49,20 @@ func (s *AutoScaling) createGroup(p params) (any, error) {
 			return nil, err
 		}
 	}
+	settings, err := s.settingsOf(p, defaultSettings())
+	if err != nil {
+		return nil, err
+	}
+	if (settings.Template == LaunchRef{}) == (p.get("LaunchConfigurationName") == "") {
+		return nil, malformed("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
+	}
+	if len(config.Zones) == 0 && config.Subnet == "" {
+		return nil, malformed("At least one Availability Zone or VPC Subnet is required.")
+	}
 	if err := s.create(config); err != nil {
 		return nil, err
 	}
+	s.groups[config.Name].settings = settings
 	for _, hook := range p.structs("LifecycleHookSpecificationList.member") {
 		h, err := hookOf(hook)
 		if err == nil {
@@ -80,7 +91,22 @@ func (s *AutoScaling) updateGroup(p params) (any, error) {
 	if lowest < 0 || lowest > most || desired < lowest || desired > most {
 		return nil, malformed("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, lowest, most)
 	}
-	g.Min, g.Max = lowest, most
+	settings, err := s.settingsOf(p, g.settings)
+	if err != nil {
+		return nil, err
+	}
+	if r := g.refreshing(); r != nil && r.desired != nil && settings.Template != g.settings.Template {
+		return nil, malformed("An active instance refresh with a desired configuration exists. All configuration options derived from the desired configuration are not available for update while the instance refresh is active.")
+	}
+	to := g.Group
+	if p.has("VPCZoneIdentifier") {
+		to.Subnet, to.Zones = p.get("VPCZoneIdentifier"), p.list("AvailabilityZones.member")
+		if err := s.settleZones(&to); err != nil {
+			return nil, err
+		}
+	}
+	to.Min, to.Max = lowest, most
+	g.Group, g.settings = to, settings
 	return nil, s.setDesired(g, desired)
 }
 
@@ -232,30 +258,6 @@ func (s *AutoScaling) terminateInstanceCall(p params) (any, error) {
 	return struct {
 		Activity xmlActivity `xml:"Activity"`
 	}{xmlActivity{ActivityID: i.activity, Group: g.Name, Cause: i.cause, Started: stamp(i.started), Status: eventStatusInProgress, Description: "Terminating EC2 instance: " + i.ID}}, nil
-}
-
-func (s *AutoScaling) startRefreshCall(p params) (any, error) {
-	healthy, err := p.integer("Preferences.MinHealthyPercentage", 90)
-	if err != nil {
-		return nil, err
-	}
-	id, err := s.startRefresh(p.get("AutoScalingGroupName"), healthy)
-	if err != nil {
-		return nil, err
-	}
-	return xmlRefreshID{id}, nil
-}
-
-type xmlRefreshID struct {
-	ID string `xml:"InstanceRefreshId"`
-}
-
-func (s *AutoScaling) cancelRefreshCall(p params) (any, error) {
-	id, err := s.cancelRefresh(p.get("AutoScalingGroupName"))
-	if err != nil {
-		return nil, err
-	}
-	return xmlRefreshID{id}, nil
 }
 
 func (s *AutoScaling) putPoolCall(p params) (any, error) {

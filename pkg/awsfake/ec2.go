@@ -28,6 +28,8 @@ type Machine struct {
 	Launched, Ended           time.Time
 	// Impaired machines fail their status checks.
 	Impaired bool
+	// Launch is what the launch template said that the machine was launched from; nil where it was none.
+	Launch *LaunchData
 }
 
 // Volume is an EBS volume; Instance is empty while it is attached to none.
@@ -68,6 +70,14 @@ type EC2 struct {
 	hosts    int
 	// changed is told of every change of a machine's state.
 	changed func(Machine)
+	launching
+}
+
+// launching is what machines are launched from and into.
+type launching struct {
+	templates []*LaunchTemplate
+	network   network
+	serial    int
 }
 
 func newEC2(a *Account, options EC2Options) *EC2 {

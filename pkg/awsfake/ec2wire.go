@@ -21,6 +21,13 @@ func (e *EC2) actions() actions {
 		"CreateVolume":           e.createVolumeCall,
 		"AttachVolume":           e.attachVolumeCall,
 		"DetachVolume":           e.detachVolumeCall,
+		"DescribeSecurityGroups": e.describeSecurityGroups,
+		"DescribeSubnets":        e.describeSubnets,
+
+		"CreateLaunchTemplate": e.createTemplateCall, "CreateLaunchTemplateVersion": e.createVersionCall,
+		"ModifyLaunchTemplate": e.modifyTemplateCall, "DeleteLaunchTemplate": e.deleteTemplateCall,
+		"DeleteLaunchTemplateVersions": e.deleteVersionsCall, "DescribeLaunchTemplates": e.describeTemplates,
+		"DescribeLaunchTemplateVersions": e.describeVersions,
 	}
 }
 
@@ -54,10 +61,16 @@ type xmlProfile struct {
 	ARN string `xml:"arn"`
 }
 
-// machineLists are the list fields of xmlMachine.
+// machineLists are the fields of xmlMachine that have parts of their own.
 type machineLists struct {
-	Tags       []xmlTag       `xml:"tagSet>item"`
-	Interfaces []xmlInterface `xml:"networkInterfaceSet>item"`
+	Tags       []xmlTag         `xml:"tagSet>item"`
+	Interfaces []xmlInterface   `xml:"networkInterfaceSet>item"`
+	Groups     []xmlGroupID     `xml:"groupSet>item"`
+	Metadata   *MetadataOptions `xml:"metadataOptions"`
+}
+
+type xmlGroupID struct {
+	ID string `xml:"groupId"`
 }
 
 type xmlInterface struct {
@@ -105,6 +118,12 @@ func machineXML(m Machine, disks []Volume) xmlReservation {
 	}
 	if m.Role != "" {
 		x.Profile = &xmlProfile{"arn:aws:iam::" + owner + ":instance-profile/" + m.Role}
+	}
+	if m.Launch != nil {
+		x.Metadata = m.Launch.Metadata
+		for _, id := range m.Launch.groups() {
+			x.Groups = append(x.Groups, xmlGroupID{id})
+		}
 	}
 	for _, v := range disks {
 		if v.Instance == m.ID {

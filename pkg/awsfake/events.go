@@ -89,6 +89,8 @@ type actionDetail struct {
 type refreshDetail struct {
 	InstanceRefreshID    string `json:"InstanceRefreshId"`
 	AutoScalingGroupName string `json:"AutoScalingGroupName"`
+	// CheckpointPercentage is only in the event of a checkpoint.
+	CheckpointPercentage int `json:"CheckpointPercentage,omitempty"`
 }
 
 // Events is the account's event bus. Delivery is best effort, as AutoScaling's is: in the order of

@@ -59,7 +59,7 @@ func TestEventShapes(t *testing.T) {
 	b.settleFor(time.Minute)
 	_, err = s.StartRefresh("plain", 100)
 	check(err)
-	b.account.locked(func() { _, err = s.cancelRefresh("plain") })
+	b.account.locked(func() { _, err = s.cancelRefresh("plain", false) })
 	check(err)
 	b.settleFor(time.Minute)
 	b.account.locked(func() { err = s.detach("plain", []string{s.groups["plain"].instances[0].ID}, true) })

@@ -86,13 +86,15 @@ func (a *Account) Issue(name, session string, ttl time.Duration) (Credentials, e
 
 // identities are an account's roles, users and access keys; they are behind the account's lock.
 type identities struct {
-	roles  map[string]*role
-	keys   map[string]key
-	serial int
+	roles map[string]*role
+	keys  map[string]key
+	// profiles are the instance profiles, and the role of each.
+	profiles map[string]string
+	serial   int
 }
 
 func newIdentities() identities {
-	return identities{roles: map[string]*role{}, keys: map[string]key{}}
+	return identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}}
 }
 
 // closed reports whether calls must be signed by somebody who is known.

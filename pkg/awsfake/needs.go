@@ -73,6 +73,8 @@ func (e *EC2) needs(c *call) []need {
 		return []need{{action: action, arn: machineARN("*")}}
 	case c.Action == "CreateVolume":
 		return []need{{action: action, arn: volumeARN("*")}}
+	case strings.Contains(c.Action, "LaunchTemplate"):
+		return []need{e.templateNeed(action, p)}
 	case len(ids) == 0:
 		return []need{{action: action, arn: "*"}}
 	}

@@ -1,0 +1,320 @@
+package awsfake
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/google/go-cmp/cmp"
+)
+
+// refreshed is a bench with a group m of four from version 1 of a template that has a second version.
+func refreshBench(t *testing.T, o Options, version string) (*bench, string) {
+	t.Helper()
+	b := newBench(t, o)
+	id := b.createTemplate(t, "demo", launchRequest(imageA, "one"))
+	b.templateGroup(t, "m", id, version, 4)
+	b.pass(time.Minute)
+	b.addVersion(t, id, "1", launchRequest(imageB, "two"))
+	return b, id
+}
+
+// to is the desired configuration of a refresh to a version.
+func to(id, version string) *types.DesiredConfiguration {
+	return &types.DesiredConfiguration{LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateId: &id, Version: &version}}
+}
+
+func (b *bench) start(t *testing.T, desired *types.DesiredConfiguration, p *types.RefreshPreferences) {
+	t.Helper()
+	_, err := b.autoscaling.StartInstanceRefresh(t.Context(), &autoscaling.StartInstanceRefreshInput{AutoScalingGroupName: aws.String("m"), DesiredConfiguration: desired, Preferences: p})
+	if err != nil {
+		t.Fatalf("starting a refresh: %v", err)
+	}
+}
+
+func (b *bench) refresh(t *testing.T) types.InstanceRefresh {
+	t.Helper()
+	out, err := b.autoscaling.DescribeInstanceRefreshes(t.Context(), &autoscaling.DescribeInstanceRefreshesInput{AutoScalingGroupName: aws.String("m")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.InstanceRefreshes[0]
+}
+
+// progress is what a refresh says of itself, and how many of the group serve from each version.
+func (b *bench) progress(t *testing.T) string {
+	t.Helper()
+	r := b.refresh(t)
+	versions := map[string]int{}
+	for _, i := range b.account.AutoScaling().Instances("m") {
+		if i.State == StateInService {
+			versions[i.Template.Version]++
+		}
+	}
+	return fmt.Sprintf("%s %d%% left %d, serving %d+%d", r.Status, *r.PercentageComplete, *r.InstancesToUpdate, versions["1"], versions["2"])
+}
+
+func TestRefreshCheckpoints(t *testing.T) {
+	b, id := refreshBench(t, Options{AutoScaling: AutoScalingOptions{Step: step}}, "1")
+	b.start(t, to(id, "2"), &types.RefreshPreferences{
+		MinHealthyPercentage: aws.Int32(75), CheckpointPercentages: []int32{25, 50, 100}, CheckpointDelay: aws.Int32(600), SkipMatching: aws.Bool(true),
+	})
+	_, err := b.autoscaling.UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String("m"), LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateId: &id, Version: aws.String("2")},
+	})
+	wantCode(t, err, "ValidationError", "An active instance refresh with a desired configuration exists. All configuration options derived from the desired configuration are not available for update while the instance refresh is active.")
+	var got []string
+	for range 5 {
+		b.pass(5 * time.Minute)
+		got = append(got, b.progress(t))
+	}
+	want := []string{
+		"InProgress 25% left 3, serving 3+1", "InProgress 25% left 3, serving 3+1", // five minutes of the ten that it waits have passed
+		"InProgress 50% left 2, serving 2+2", "InProgress 50% left 2, serving 2+2", "Successful 100% left 0, serving 0+4",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("every five minutes (-want +got):\n%s", diff)
+	}
+	if v := *b.describe(t, "m").LaunchTemplate.Version; v != "2" {
+		t.Errorf("after the refresh the group launches version %s", v)
+	}
+	var events []string
+	for _, e := range b.account.Events().Sent() {
+		if strings.Contains(e.DetailType, "Refresh") {
+			events = append(events, strings.TrimPrefix(e.DetailType, "EC2 Auto Scaling Instance Refresh "))
+		}
+	}
+	if diff := cmp.Diff([]string{"Started", "Checkpoint Reached", "Checkpoint Reached", "Succeeded"}, events); diff != "" {
+		t.Errorf("the events (-want +got):\n%s", diff)
+	}
+	b.start(t, nil, &types.RefreshPreferences{SkipMatching: aws.Bool(true)})
+	b.pass(0)
+	if got := b.progress(t); got != "Successful 100% left 0, serving 0+4" {
+		t.Errorf("a refresh of what matches: %s", got)
+	}
+}
+
+func TestRefreshBounds(t *testing.T) {
+	for _, tt := range []struct {
+		name                         string
+		lowest, highest              int32
+		wantLowest, wantHighest, end int
+	}{
+		{"one at a time", 100, 0, 3, 4, 4},
+		{"half at a time", 50, 0, 2, 4, 4},
+		{"all at once", 0, 0, 0, 4, 4},
+		{"one more first", 100, 110, 4, 4, 4}, // 110 % of four are still four: it launches first anyway, but see below
+		{"two more first", 100, 150, 4, 6, 4},
+		{"some of both", 75, 125, 3, 5, 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b, id := refreshBench(t, Options{AutoScaling: AutoScalingOptions{Step: step}}, "1")
+			p := &types.RefreshPreferences{MinHealthyPercentage: &tt.lowest}
+			if tt.highest > 0 {
+				p.MaxHealthyPercentage = &tt.highest
+			}
+			if tt.name == "one more first" {
+				tt.wantHighest = 5
+			}
+			b.start(t, to(id, "2"), p)
+			lowest, highest := 4, 4
+			for range 100 {
+				serving, all := 0, 0
+				for _, i := range b.account.AutoScaling().Instances("m") {
+					if i.State == StateInService {
+						serving++
+					}
+					if counts(i.State) {
+						all++
+					}
+				}
+				lowest, highest = min(lowest, serving), max(highest, all)
+				b.pass(step / 2)
+			}
+			if got := b.progress(t); got != "Successful 100% left 0, serving 0+4" {
+				t.Errorf("it ends with %s", got)
+			}
+			if lowest != tt.wantLowest || highest != tt.wantHighest {
+				t.Errorf("%d to %d instances, want %d to %d", lowest, highest, tt.wantLowest, tt.wantHighest)
+			}
+		})
+	}
+}
+
+func TestRefreshWaitsForHooksAndWarmup(t *testing.T) {
+	b, id := refreshBench(t, Options{AutoScaling: AutoScalingOptions{Step: step}}, "1")
+	b.hook(t, "m", "drain", transitionTerminating, 600, Continue)
+	b.start(t, to(id, "2"), &types.RefreshPreferences{MinHealthyPercentage: aws.Int32(75), InstanceWarmup: aws.Int32(300)})
+	b.pass(0)
+	held := b.account.AutoScaling().Instances("m")[0]
+	b.pass(2 * step)
+	if got := b.progress(t); got != "InProgress 0% left 4, serving 3+1" {
+		t.Errorf("the new one serves and is cold: %s", got)
+	}
+	b.pass(4 * time.Minute)
+	if got := b.progress(t); got != "InProgress 0% left 4, serving 3+1" {
+		t.Errorf("after four of the five minutes: %s", got)
+	}
+	b.pass(time.Minute)
+	if got := b.progress(t); got != "InProgress 25% left 3, serving 2+2" {
+		t.Errorf("after five minutes: %s", got)
+	}
+	if i := b.account.AutoScaling().Instances("m")[0]; i.ID != held.ID || i.State != StateTerminatingWait {
+		t.Errorf("the first one is not held by its hook: %+v", i)
+	}
+	if err := b.account.AutoScaling().Complete("m", "drain", held.ID, Continue); err != nil {
+		t.Fatal(err)
+	}
+	b.pass(step)
+	if m, _ := b.account.EC2().Machine(held.ID); m.State != MachineTerminated {
+		t.Errorf("the first one is %s after its hook", m.State)
+	}
+}
+
+func TestRefreshCancelAndRollback(t *testing.T) {
+	ctx := t.Context()
+	half := &types.RefreshPreferences{MinHealthyPercentage: aws.Int32(75), CheckpointPercentages: []int32{50, 100}}
+	t.Run("cancel", func(t *testing.T) {
+		b, id := refreshBench(t, Options{AutoScaling: AutoScalingOptions{Step: step}}, "1")
+		_, err := b.autoscaling.CancelInstanceRefresh(ctx, &autoscaling.CancelInstanceRefreshInput{AutoScalingGroupName: aws.String("m")})
+		wantCode(t, err, "ActiveInstanceRefreshNotFound", "")
+		b.start(t, to(id, "2"), half)
+		b.pass(step / 2)
+		if _, err := b.autoscaling.CancelInstanceRefresh(ctx, &autoscaling.CancelInstanceRefreshInput{AutoScalingGroupName: aws.String("m")}); err != nil {
+			t.Fatal(err)
+		}
+		if s := b.refresh(t).Status; s != types.InstanceRefreshStatusCancelling {
+			t.Errorf("while a machine comes up the refresh is %s", s)
+		}
+		b.pass(5 * time.Minute)
+		if got := b.progress(t); got != "Cancelled 25% left 3, serving 3+1" {
+			t.Errorf("then: %s", got)
+		}
+		if v := *b.describe(t, "m").LaunchTemplate.Version; v != "1" {
+			t.Errorf("the group launches version %s", v)
+		}
+	})
+	t.Run("rollback", func(t *testing.T) {
+		b, id := refreshBench(t, Options{AutoScaling: AutoScalingOptions{Step: step}}, "1")
+		b.start(t, to(id, "2"), half)
+		b.pass(5 * time.Minute)
+		if got := b.progress(t); got != "InProgress 50% left 2, serving 2+2" {
+			t.Fatalf("at the checkpoint: %s", got)
+		}
+		if _, err := b.autoscaling.RollbackInstanceRefresh(ctx, &autoscaling.RollbackInstanceRefreshInput{AutoScalingGroupName: aws.String("m")}); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.refresh(t); r.Status != types.InstanceRefreshStatusRollbackInProgress || *r.RollbackDetails.PercentageCompleteOnRollback != 50 || *r.PercentageComplete > 50 {
+			t.Errorf("the refresh is %+v", r)
+		}
+		b.pass(5 * time.Minute)
+		if got := b.progress(t); got != "RollbackSuccessful 0% left 4, serving 4+0" {
+			t.Errorf("then: %s", got)
+		}
+		if v := *b.describe(t, "m").LaunchTemplate.Version; v != "1" {
+			t.Errorf("the group launches version %s", v)
+		}
+	})
+	t.Run("irreversible", func(t *testing.T) {
+		b, id := refreshBench(t, Options{}, "$Latest")
+		_, err := b.autoscaling.StartInstanceRefresh(ctx, &autoscaling.StartInstanceRefreshInput{
+			AutoScalingGroupName: aws.String("m"), DesiredConfiguration: to(id, "2"), Preferences: &types.RefreshPreferences{AutoRollback: aws.Bool(true)},
+		})
+		wantCode(t, err, "ValidationError", "")
+		b.start(t, to(id, "2"), half)
+		_, err = b.autoscaling.RollbackInstanceRefresh(ctx, &autoscaling.RollbackInstanceRefreshInput{AutoScalingGroupName: aws.String("m")})
+		wantCode(t, err, "IrreversibleInstanceRefresh", "")
+	})
+}
+
+// TestRefreshFails lets no machine be launched any more: after an hour the refresh is given up.
+func TestRefreshFails(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		broken := false
+		o := Options{AutoScaling: AutoScalingOptions{Step: step, Refuse: func(action, _ string) error {
+			if broken && action == "launch" {
+				return errors.New("Server.InternalError: Internal error on launch")
+			}
+			return nil
+		}}}
+		b, id := refreshBench(t, o, "1")
+		broken = true
+		b.start(t, to(id, "2"), &types.RefreshPreferences{MinHealthyPercentage: aws.Int32(50), AutoRollback: &back})
+		for range 59 {
+			b.pass(time.Minute)
+		}
+		if got := b.progress(t); !strings.HasPrefix(got, "InProgress 0%") {
+			t.Fatalf("after 59 minutes: %s", got)
+		}
+		b.pass(5 * time.Minute)
+		want := types.InstanceRefreshStatusFailed
+		if back {
+			want = types.InstanceRefreshStatusRollbackInProgress
+		}
+		if r := b.refresh(t); r.Status != want || r.StatusReason == nil {
+			t.Fatalf("after an hour the refresh is %s (%v), want %s", r.Status, r.StatusReason, want)
+		}
+		broken = false
+		for range 10 {
+			b.pass(time.Minute)
+		}
+		if back {
+			want = types.InstanceRefreshStatusRollbackSuccessful
+		}
+		if r := b.refresh(t); r.Status != want {
+			t.Errorf("once machines can be launched again the refresh is %s, want %s", r.Status, want)
+		}
+		if got := b.progress(t); !strings.HasSuffix(got, "serving 4+0") {
+			t.Errorf("once machines can be launched again: %s", got)
+		}
+	}
+}
+
+func TestRefreshRefusals(t *testing.T) {
+	b, id := refreshBench(t, Options{}, "1")
+	for _, tt := range []struct {
+		name    string
+		desired *types.DesiredConfiguration
+		p       types.RefreshPreferences
+		message string
+	}{
+		{"a maximum alone", nil, types.RefreshPreferences{MaxHealthyPercentage: aws.Int32(150)}, "You must specify MinHealthyPercentage when you specify MaxHealthyPercentage"},
+		{"too far apart", nil, types.RefreshPreferences{MinHealthyPercentage: aws.Int32(20), MaxHealthyPercentage: aws.Int32(150)}, "The difference between MinHealthyPercentage and MaxHealthyPercentage cannot be greater than 100"},
+		{"checkpoints out of order", nil, types.RefreshPreferences{CheckpointPercentages: []int32{50, 20}}, "CheckpointPercentages must be unique, in ascending order and from 1 to 100"},
+		{"a delay alone", nil, types.RefreshPreferences{CheckpointDelay: aws.Int32(1)}, "You must specify CheckpointPercentages when you specify CheckpointDelay"},
+		{"back from nowhere", nil, types.RefreshPreferences{AutoRollback: aws.Bool(true)}, "AutoRollback is not supported: There is no desired configuration specified for the instance refresh."},
+		{"no such version", to(id, "9"), types.RefreshPreferences{}, "You must use a valid fully-formed launch template. Could not find the specified version 9 for the launch template with ID " + id + "."},
+		{"alarms", nil, types.RefreshPreferences{AlarmSpecification: &types.AlarmSpecification{Alarms: []string{"a"}}}, "awsfake does not model Preferences.AlarmSpecification"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := b.autoscaling.StartInstanceRefresh(t.Context(), &autoscaling.StartInstanceRefreshInput{AutoScalingGroupName: aws.String("m"), DesiredConfiguration: tt.desired, Preferences: &tt.p})
+			wantCode(t, err, "ValidationError", tt.message)
+		})
+	}
+}
+
+func TestRefreshWaitsForStandby(t *testing.T) {
+	b, id := refreshBench(t, Options{}, "1")
+	held := b.account.AutoScaling().Instances("m")[0].ID
+	if err := b.account.AutoScaling().EnterStandby("m", held, true); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t, to(id, "2"), nil)
+	b.pass(59 * time.Minute)
+	if got := b.progress(t); got != "InProgress 100% left 0, serving 0+3" {
+		t.Errorf("while one is on standby: %s", got)
+	}
+	b.pass(2 * time.Minute)
+	if got := b.refresh(t); got.Status != types.InstanceRefreshStatusFailed {
+		t.Errorf("after an hour: %s", got.Status)
+	}
+	if _, err := b.ec2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{held}}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,221 @@
+package awsfake
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// groupSettings are the settings of a group that only its API callers and CloudFormation make.
+type groupSettings struct {
+	// Template is what machines are launched from; without one they are what Group says.
+	Template LaunchRef
+	Health   string // "EC2", "ELB"
+	// Grace, Cooldown and Warmup are seconds; a Warmup below zero is none.
+	Grace, Cooldown, Warmup int
+	// MinHealthy and MaxHealthy are the instance maintenance policy in percent; below zero is none.
+	MinHealthy, MaxHealthy int
+	Protected              bool
+	Termination            []string
+	Targets                []string
+}
+
+func defaultSettings() groupSettings {
+	return groupSettings{Health: "EC2", Cooldown: 300, Warmup: -1, MinHealthy: -1, MaxHealthy: -1, Termination: []string{"Default"}}
+}
+
+// groupFields are the fields that CreateAutoScalingGroup and UpdateAutoScalingGroup may carry here.
+var groupFields = []string{
+	"Action", "Version", "AutoScalingGroupName", "MinSize", "MaxSize", "DesiredCapacity", "AvailabilityZones", "VPCZoneIdentifier", "Tags",
+	"LaunchConfigurationName", "LaunchTemplate", "HealthCheckType", "HealthCheckGracePeriod", "DefaultCooldown", "DefaultInstanceWarmup",
+	"InstanceMaintenancePolicy", "NewInstancesProtectedFromScaleIn", "TerminationPolicies", "TargetGroupARNs", "LifecycleHookSpecificationList",
+}
+
+// knownFields refuses a call about a group that says more than is modelled.
+func knownFields(p params) error {
+	for key := range p {
+		if name, _, _ := strings.Cut(key, "."); !slices.Contains(groupFields, name) {
+			return malformed("awsfake does not model %s of a group", name)
+		}
+	}
+	return nil
+}
+
+// settingsOf reads a group's settings; what a call does not say stays as it was.
+func (s *AutoScaling) settingsOf(p params, was groupSettings) (groupSettings, error) {
+	to := was
+	if err := knownFields(p); err != nil {
+		return to, err
+	}
+	err := p.integers(map[string]*int{
+		"HealthCheckGracePeriod": &to.Grace, "DefaultCooldown": &to.Cooldown, "DefaultInstanceWarmup": &to.Warmup,
+		"InstanceMaintenancePolicy.MinHealthyPercentage": &to.MinHealthy, "InstanceMaintenancePolicy.MaxHealthyPercentage": &to.MaxHealthy,
+	})
+	if err != nil {
+		return to, err
+	}
+	if err := healthyBounds(to.MinHealthy, to.MaxHealthy); err != nil {
+		return to, err
+	}
+	if to.Protected, err = p.flag("NewInstancesProtectedFromScaleIn", to.Protected); err != nil {
+		return to, err
+	}
+	if p.has("HealthCheckType") {
+		to.Health = p.get("HealthCheckType")
+	}
+	if list := p.list("TerminationPolicies.member"); len(list) > 0 {
+		to.Termination = list
+	}
+	if list := p.list("TargetGroupARNs.member"); len(list) > 0 {
+		to.Targets = list
+	}
+	ref := LaunchRef{p.get("LaunchTemplate.LaunchTemplateId"), p.get("LaunchTemplate.LaunchTemplateName"), p.get("LaunchTemplate.Version")}
+	if ref != (LaunchRef{}) {
+		if to.Template, err = s.fullRef(ref); err != nil {
+			return to, err
+		}
+	}
+	return to, nil
+}
+
+// fullRef completes a reference with the template's id and name, and checks that it can launch a machine.
+func (s *AutoScaling) fullRef(ref LaunchRef) (LaunchRef, error) {
+	t, v, err := s.ec2().resolved(ref)
+	if err == nil {
+		_, err = s.ec2().planned(t, v, homeRegion+"a", "")
+	}
+	if err != nil {
+		return ref, malformed("You must use a valid fully-formed launch template. %s", refusal(err).Message)
+	}
+	if ref.Version == "" {
+		ref.Version = versionDefault
+	}
+	return LaunchRef{t.ID, t.Name, ref.Version}, nil
+}
+
+// spot is where a machine may be launched.
+type spot struct{ zone, subnet string }
+
+// spots lists a group's zones, or its subnets where it has them.
+func (s *AutoScaling) spots(g *Group) ([]spot, error) {
+	var list []spot
+	if g.Subnet == "" {
+		for _, zone := range g.Zones {
+			list = append(list, spot{zone: zone})
+		}
+		return list, nil
+	}
+	for n, id := range strings.Split(g.Subnet, ",") {
+		subnet, err := s.ec2().network.subnet(strings.TrimSpace(id))
+		if err != nil {
+			return nil, malformed("%s", refusal(err).Message)
+		}
+		if subnet.Zone == "" {
+			subnet.Zone = homeRegion + "a"
+			if len(g.Zones) > 0 {
+				subnet.Zone = g.Zones[n%len(g.Zones)]
+			}
+		}
+		list = append(list, spot{subnet.Zone, subnet.ID})
+	}
+	return list, nil
+}
+
+// settleZones fills in a group's zones from its subnets.
+func (s *AutoScaling) settleZones(g *Group) error {
+	list, err := s.spots(g)
+	if err != nil || g.Subnet == "" {
+		return err
+	}
+	var zones []string
+	for _, p := range list {
+		if !slices.Contains(zones, p.zone) {
+			zones = append(zones, p.zone)
+		}
+	}
+	if len(g.Zones) > 0 && !sameSet(g.Zones, zones) {
+		return malformed("The availability zones of the specified subnets and the AutoScalingGroup do not match")
+	}
+	g.Zones = zones
+	return nil
+}
+
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// choose is where the next machine goes: the subnet with the fewest of the group's machines, or the next zone.
+func (s *AutoScaling) choose(g *group) (spot, error) {
+	list, err := s.spots(&g.Group)
+	if err != nil {
+		return spot{}, err
+	}
+	if g.Subnet == "" {
+		return list[s.serial%len(list)], nil
+	}
+	load := map[string]int{}
+	for _, i := range g.active() {
+		m, _ := s.ec2().machine(i.ID)
+		load[m.Subnet]++
+	}
+	return slices.MinFunc(list, func(a, b spot) int { return load[a.subnet] - load[b.subnet] }), nil
+}
+
+// template is what the group launches from now: what a refresh wants, as long as it goes on.
+func (g *group) template() LaunchRef {
+	if r := g.refreshing(); r != nil && r.desired != nil && r.status != refreshRollback {
+		return *r.desired
+	}
+	return g.settings.Template
+}
+
+// run starts a machine as the group's owner wants them, and says what it was launched from.
+func (s *AutoScaling) run(g *group, at spot) (Machine, LaunchRef, error) {
+	if err := s.refused("launch", g); err != nil {
+		return Machine{}, LaunchRef{}, err
+	}
+	m, from := Machine{Image: g.Image, Type: g.Type, Zone: at.zone, Subnet: at.subnet, Role: g.Role, UserData: g.UserData, Tags: map[string]string{}}, LaunchRef{}
+	if ref := g.template(); ref != (LaunchRef{}) {
+		t, v, err := s.ec2().resolved(LaunchRef{ID: ref.ID, Version: ref.Version})
+		if err != nil {
+			return m, from, err
+		}
+		if m, err = s.ec2().planned(t, v, at.zone, at.subnet); err != nil {
+			return m, from, err
+		}
+		from = LaunchRef{t.ID, t.Name, strconv.Itoa(v.Number)}
+	}
+	maps.Copy(m.Tags, map[string]string{"aws:autoscaling:groupName": g.Name})
+	for key, value := range g.Tags {
+		if !g.Unpropagated[key] {
+			m.Tags[key] = value
+		}
+	}
+	m, err := s.ec2().run(m)
+	return m, from, err
+}
+
+// matches reports whether an instance is what a launch from ref would be now.
+func (s *AutoScaling) matches(i *instance, ref LaunchRef) bool {
+	t, v, err := s.ec2().resolved(LaunchRef{ID: ref.ID, Version: ref.Version})
+	if err != nil || i.Template != (LaunchRef{t.ID, t.Name, strconv.Itoa(v.Number)}) {
+		return false
+	}
+	m, _ := s.ec2().machine(i.ID)
+	image, err := s.ec2().image(v.Data.Image)
+	return err == nil && m.Image == image
+}
+
+type xmlLaunchRef struct {
+	ID      string `xml:"LaunchTemplateId"`
+	Name    string `xml:"LaunchTemplateName"`
+	Version string `xml:"Version"`
+}
+
+func (r LaunchRef) xml() *xmlLaunchRef {
+	if r == (LaunchRef{}) {
+		return nil
+	}
+	return &xmlLaunchRef{r.ID, r.Name, r.Version}
+}
