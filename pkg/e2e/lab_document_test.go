@@ -5,7 +5,7 @@ import "testing"
 // TestLabDocuments keeps the documents of the labs valid, and their user data as large as said, without a machine.
 func TestLabDocuments(t *testing.T) {
 	t.Parallel()
-	for name, document := range map[string]string{"cluster": labCluster, "etcd": etcdCluster, "faults": faultsCluster()} {
+	for name, document := range map[string]string{"cluster": labCluster, "etcd": etcdCluster, "compare": compareCluster, "faults": faultsCluster()} {
 		complete := completed(t, document)
 		for _, g := range complete.Groups {
 			data, err := complete.UserData(g.Name, []byte("-----BEGIN CERTIFICATE-----\nMIIBAA==\n-----END CERTIFICATE-----\n"))

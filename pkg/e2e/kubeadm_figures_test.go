@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"gotest.tools/v3/golden"
+)
+
+// The two ways to join a cluster that are compared.
+const (
+	byHardtack = "hardtack"
+	byKubeadm  = "kubeadm"
+)
+
+// comparison is what a run of scripts/compare-kubeadm has measured.
+type comparison struct {
+	Kubernetes string `json:"kubernetes"`
+	// CPUs are this computer's; KVM is false where the machines' processors are emulated.
+	CPUs int  `json:"cpus"`
+	KVM  bool `json:"kvm"`
+	// UserData is the size that the metadata service serves, in bytes, by way of joining.
+	UserData map[string]int `json:"user_data_bytes"`
+	Joins    []join         `json:"joins"`
+}
+
+// join is one machine that became a node. Times are in seconds after its power-on.
+type join struct {
+	By    string `json:"by"`
+	Round int    `json:"round"`
+	// Kernel is the kernel's first word; Files is when the user data's files were there.
+	Kernel float64 `json:"kernel_s"`
+	Files  float64 `json:"files_s"`
+	// Joining is when the machine went about joining: its token was there, or kubeadm was started.
+	Joining float64 `json:"joining_s"`
+	// Kubelet is when the kubelet was started, which by kubeadm is after most of kubeadm's own work.
+	Kubelet float64 `json:"kubelet_s"`
+	// Registered and Ready are when a watch of the API server told of the Node, and of its condition Ready.
+	Registered float64 `json:"registered_s"`
+	Ready      float64 `json:"ready_s"`
+	// Tasks are the processes and threads that the kernel had started a moment after that.
+	Tasks int `json:"tasks"`
+}
+
+// rows are the lines of the table.
+var rows = []struct {
+	name string
+	of   func(join) float64
+}{
+	{"kernel", func(j join) float64 { return j.Kernel }},
+	{"user data applied", func(j join) float64 { return j.Files }},
+	{"token there, or kubeadm started", func(j join) float64 { return j.Joining }},
+	{"kubelet started", func(j join) float64 { return j.Kubelet }},
+	{"Node registered", func(j join) float64 { return j.Registered }},
+	{"Node Ready", func(j join) float64 { return j.Ready }},
+	{"tasks started until then", func(j join) float64 { return float64(j.Tasks) }},
+}
+
+// median of the joins of one way; the upper of two in the middle, so that it is one that was measured.
+func (c comparison) median(by string, of func(join) float64) float64 {
+	var all []float64
+	for _, j := range c.Joins {
+		if j.By == by {
+			all = append(all, of(j))
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// each lists one figure of every round, the rounds in order.
+func (c comparison) each(by string, of func(join) float64) string {
+	var all []string
+	for _, j := range c.Joins {
+		if j.By == by {
+			all = append(all, fmt.Sprintf("%.0f", of(j)))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// table writes the medians for people, and all figures beside them.
+func (c comparison) table(out io.Writer) error {
+	processors := "emulated"
+	if c.KVM {
+		processors = "with KVM"
+	}
+	fmt.Fprintf(out, "seconds after power-on, medians (Kubernetes %s, %d processors, machines %s)\n", c.Kubernetes, c.CPUs, processors)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "\t%s\t%s\t\tall of %[1]s\tall of %[2]s\t\n", byHardtack, byKubeadm)
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t\t%s\t%s\t\n", r.name, c.median(byHardtack, r.of), c.median(byKubeadm, r.of), c.each(byHardtack, r.of), c.each(byKubeadm, r.of))
+	}
+	fmt.Fprintf(w, "user data, bytes\t%d\t%d\t\t\t\t\n", c.UserData[byHardtack], c.UserData[byKubeadm])
+	return w.Flush()
+}
+
+// write leaves the table and the JSON in a directory, each at once or not at all.
+func (c comparison) write(dir string) error {
+	var text strings.Builder
+	if err := c.table(&text); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string]string{"compare-kubeadm.txt": text.String(), "compare-kubeadm.json": string(data) + "\n"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file+".part", []byte(content), 0o644); err != nil {
+			return err
+		}
+		if err := os.Rename(file+".part", file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestKubeadmFigures(t *testing.T) {
+	t.Parallel()
+	c := comparison{Kubernetes: "v1.2.3", CPUs: 2, UserData: map[string]int{byHardtack: 1100, byKubeadm: 900}}
+	for i, ready := range []float64{212.4, 199.6, 350} {
+		c.Joins = append(c.Joins,
+			join{byHardtack, i + 1, 5.2, 60, 100, 130, 170, ready, 900},
+			join{byKubeadm, i + 1, 5.3, 61, 62, 180, 230, ready + 50, 800})
+	}
+	dir := t.TempDir()
+	if err := c.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"compare-kubeadm.txt", "compare-kubeadm.json"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Assert(t, string(text), "kubeadm/"+name+".golden")
+	}
+}
