@@ -17,6 +17,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsconfig"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
@@ -75,7 +76,7 @@ func (f *certsFlags) open(ctx context.Context) (err error) {
 		return err
 	}
 	metadata, _ := agent.MetadataService(f.root)
-	f.store, err = store.Open(ctx, location, store.Options{Endpoint: endpoint, Metadata: metadata, Attempts: 2})
+	f.store, err = store.Open(ctx, location, awsconfig.Machine{Endpoint: endpoint, Metadata: metadata, Attempts: 2}.Load)
 	return reason.With(reason.Store, err)
 }
 

@@ -59,7 +59,7 @@ func newController(ctx context.Context, root, kubeconfig string) (*control.Contr
 		return nil, err
 	}
 	metadata, has := agent.MetadataService(root)
-	secrets, err := store.Open(ctx, location, store.Options{Endpoint: endpoint, Metadata: metadata})
+	secrets, err := store.Open(ctx, location, awsconfig.Machine{Endpoint: endpoint, Metadata: metadata}.Load)
 	if err != nil {
 		return nil, reason.With(reason.Store, err)
 	}
@@ -138,7 +138,7 @@ type cloud struct {
 
 func (c *cloud) Instances(ctx context.Context, names []string) ([]control.Instance, error) {
 	if c.found == nil {
-		conf, err := awsconfig.Load(ctx, awsconfig.Options{Endpoint: c.endpoint, Metadata: c.metadata})
+		conf, err := awsconfig.Machine{Endpoint: c.endpoint, Metadata: c.metadata}.Load(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("looking for EC2: %w", err)
 		}

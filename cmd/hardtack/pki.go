@@ -11,6 +11,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdkhttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/authority"
@@ -61,8 +64,25 @@ func openStore(c *cli.Context) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store.Open(c.Context, location, store.Options{Endpoint: c.String("endpoint"), Attempts: 10})
+	return store.Open(c.Context, location, func(ctx context.Context) (aws.Config, error) {
+		options := []func(*config.LoadOptions) error{
+			config.WithEC2IMDSRegion(),
+			config.WithRetryMaxAttempts(storeAttempts),
+			config.WithHTTPClient(sdkhttp.NewBuildableClient().WithTimeout(storeTimeout)),
+		}
+		if endpoint := c.String("endpoint"); endpoint != "" {
+			options = append(options, config.WithBaseEndpoint(endpoint))
+		}
+		return awsConfig(ctx, options...)
+	})
 }
+
+const (
+	// storeAttempts: who makes many objects at once is throttled (three writes a second), and waits.
+	storeAttempts = 10
+	// storeTimeout bounds one try: an address from which nothing comes back is to be told of before a minute is over.
+	storeTimeout = 10 * time.Second
+)
 
 func storeLocation(c *cli.Context) (store.Location, error) {
 	if err := noArguments(c); err != nil {

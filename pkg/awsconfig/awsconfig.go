@@ -4,19 +4,24 @@
 // missing, an answer or the role. The SDK (feature/ec2/imds 1.20.7) is made for programs that may run elsewhere: it gives
 // a connection 250 ms, an answer's header 500 ms and an operation, its token included, 5 s, and then asks version 1. A
 // machine that is starting knows where it is, and a service that is busy or throttles answers later than that.
+//
+// It is not the SDK's package config, which is for people: their files, profiles and single sign-on are four more clients,
+// whose tables were a quarter of what the agent did before its first line, at each of a boot's dozen starts.
 package awsconfig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdkhttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -41,10 +46,13 @@ const (
 	dialTimeout     = 2 * time.Second
 	// idleTimeout is shorter than any service's: what it would close is not used again.
 	idleTimeout = 15 * time.Second
+	// renewal is how long before their end credentials are asked for again; it is the SDK's.
+	renewal = 5 * time.Minute
 )
 
-// Options say where to look. Zero values are the SDK's usual places: its environment, its files, and the instance.
-type Options struct {
+// Machine says where a machine looks. Zero values are the usual places: the environment (AWS_REGION, AWS_ACCESS_KEY_ID and their
+// kin, for a machine that is none of EC2's), and the instance.
+type Machine struct {
 	// Endpoint stands in for all of AWS. Only such an endpoint may be plain http.
 	Endpoint string
 	// Metadata is the endpoint of the instance metadata service.
@@ -58,33 +66,35 @@ type Options struct {
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Load finds the region now, and the credentials when they are needed.
-func Load(ctx context.Context, o Options) (aws.Config, error) {
-	role := &instanceRole{}
-	load := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(sdkhttp.NewBuildableClient().WithTimeout(callTimeout)),
-		config.WithRegion(o.Region),
-		config.WithRetryMaxAttempts(o.Attempts),
-		config.WithEC2IMDSEndpoint(o.Metadata),
-		config.WithEC2RoleCredentialOptions(func(r *ec2rolecreds.Options) { r.Client = role }),
+// Load finds the region now, and the role's credentials when they are needed.
+func (m Machine) Load(ctx context.Context) (aws.Config, error) {
+	service := imds.New(imds.Options{Endpoint: m.Metadata}, patient(m.dial))
+	conf := aws.Config{
+		Region:           cmp.Or(m.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
+		Credentials:      provider(service),
+		RetryMaxAttempts: m.Attempts,
+		HTTPClient:       awshttp.Client(sdkhttp.NewBuildableClient().WithTimeout(callTimeout)),
 	}
-	if o.Endpoint != "" {
-		load = append(load, config.WithBaseEndpoint(o.Endpoint))
+	if m.Endpoint != "" {
+		conf.BaseEndpoint = &m.Endpoint
 	}
-	conf, err := config.LoadDefaultConfig(ctx, load...)
-	if err != nil {
-		return aws.Config{}, fmt.Errorf("reading the AWS configuration: %w", err)
-	}
-	conf.HTTPClient = awshttp.Client(conf.HTTPClient)
-	role.service = imds.NewFromConfig(conf, patient(o.dial))
 	if conf.Region == "" {
-		found, err := role.service.GetRegion(ctx, nil)
+		found, err := service.GetRegion(ctx, nil)
 		if err != nil {
 			return aws.Config{}, fmt.Errorf("looking for the region: %w: %w", ErrMetadata, err)
 		}
 		conf.Region = found.Region
 	}
 	return conf, nil
+}
+
+// provider gives the environment's credentials, or those of the instance's role.
+func provider(service *imds.Client) aws.CredentialsProvider {
+	if key, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"); key != "" && secret != "" {
+		return credentials.NewStaticCredentialsProvider(key, secret, os.Getenv("AWS_SESSION_TOKEN"))
+	}
+	role := ec2rolecreds.New(func(r *ec2rolecreds.Options) { r.Client = instanceRole{service} })
+	return aws.NewCredentialsCache(role, func(c *aws.CredentialsCacheOptions) { c.ExpiryWindow = renewal })
 }
 
 // Metadata is the SDK's client of the metadata service at an endpoint, "" being the usual one, with Load's patience.
@@ -114,7 +124,7 @@ func patient(dial dialer) func(*imds.Options) {
 // instanceRole asks for the role's credentials, and says which thing is missing.
 type instanceRole struct{ service *imds.Client }
 
-func (r *instanceRole) GetMetadata(ctx context.Context, in *imds.GetMetadataInput, options ...func(*imds.Options)) (*imds.GetMetadataOutput, error) {
+func (r instanceRole) GetMetadata(ctx context.Context, in *imds.GetMetadataInput, options ...func(*imds.Options)) (*imds.GetMetadataOutput, error) {
 	out, err := r.service.GetMetadata(ctx, in, options...)
 	if err == nil {
 		return out, nil

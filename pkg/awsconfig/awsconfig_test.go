@@ -16,21 +16,21 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/vnet/metadata"
 )
 
-// machine is the region of one instance, whose service is asked through pipes: in a bubble its delays cost nothing, and
+// region is that of one instance, whose service is asked through pipes: in a bubble its delays cost nothing, and
 // every bound of time is met exactly.
-type machine struct {
+type region struct {
 	role string
 	pipe chan net.Conn
 }
 
 const instanceID = "i-0123456789abcdef0"
 
-func (m machine) Instance(netip.Addr) (metadata.Instance, bool) {
-	return metadata.Instance{ID: instanceID, Role: m.role, Placement: metadata.Placement{Account: "123456789012", Region: "us-west-2", Zone: "us-west-2a"},
+func (r region) Instance(netip.Addr) (metadata.Instance, bool) {
+	return metadata.Instance{ID: instanceID, Role: r.role, Placement: metadata.Placement{Account: "123456789012", Region: "us-west-2", Zone: "us-west-2a"},
 		Card: metadata.Card{Addr: netip.MustParseAddr("10.0.0.7")}}, true
 }
 
-func (m machine) Credentials(context.Context, string, string) (metadata.Credentials, error) {
+func (r region) Credentials(context.Context, string, string) (metadata.Credentials, error) {
 	now := time.Now()
 	return metadata.Credentials{AccessKeyID: "AKIAX", SecretAccessKey: "secret", Token: "token", Updated: now, Expires: now.Add(time.Hour)}, nil
 }
@@ -42,20 +42,20 @@ func (conn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.7:1"))
 }
 
-func (m machine) Accept() (net.Conn, error) {
-	c, ok := <-m.pipe
+func (r region) Accept() (net.Conn, error) {
+	c, ok := <-r.pipe
 	if !ok {
 		return nil, net.ErrClosed
 	}
 	return conn{c}, nil
 }
-func (m machine) Close() error   { return nil }
-func (m machine) Addr() net.Addr { return conn{}.RemoteAddr() }
+func (r region) Close() error   { return nil }
+func (r region) Addr() net.Addr { return conn{}.RemoteAddr() }
 
-func (m machine) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (r region) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
-	case m.pipe <- far:
+	case r.pipe <- far:
 		return near, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -63,41 +63,39 @@ func (m machine) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // serve starts a service in the test's bubble.
-func serve(t *testing.T, role string, faults ...metadata.Fault) (*metadata.Service, Options) {
+func serve(t *testing.T, role string, faults ...metadata.Fault) (*metadata.Service, Machine) {
 	t.Helper()
-	m := machine{role, make(chan net.Conn)}
-	s := metadata.New(m, nil)
+	r := region{role, make(chan net.Conn)}
+	s := metadata.New(r, nil)
 	s.SetFaults(instanceID, faults...)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Serve(ctx, m) // ends with the test
+		_ = s.Serve(ctx, r) // ends with the test
 	}()
 	t.Cleanup(func() {
 		cancel()
-		close(m.pipe)
+		close(r.pipe)
 		<-ended
 	})
-	return s, Options{dial: m.dial}
+	return s, Machine{dial: r.dial}
 }
 
 // alone leaves the instance as the only source.
 func alone(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION",
-		"AWS_EC2_METADATA_DISABLED", "AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_CA_BUNDLE"} {
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION",
+		"AWS_EC2_METADATA_DISABLED", "AWS_EC2_METADATA_SERVICE_ENDPOINT"} {
 		t.Setenv(name, "")
 	}
-	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
 }
 
 // find loads a configuration and its credentials, and says how long that took by the bubble's clock.
-func find(t *testing.T, o Options) (region, key string, took time.Duration, err error) {
+func find(t *testing.T, m Machine) (region, key string, took time.Duration, err error) {
 	t.Helper()
 	began := time.Now()
-	conf, err := Load(t.Context(), o)
+	conf, err := m.Load(t.Context())
 	if err != nil {
 		return "", "", time.Since(began), err
 	}
@@ -121,8 +119,8 @@ func TestPatience(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, o := serve(t, "demo", tt.faults...)
-				region, key, took, err := find(t, o)
+				s, m := serve(t, "demo", tt.faults...)
+				region, key, took, err := find(t, m)
 				if region != "us-west-2" || key != "AKIAX" || err != nil {
 					t.Errorf("%q, %q, %v", region, key, err)
 				}
@@ -165,9 +163,9 @@ func TestErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, o := serve(t, tt.role, tt.fault)
-				o.Region = tt.region
-				_, _, took, err := find(t, o)
+				s, m := serve(t, tt.role, tt.fault)
+				m.Region = tt.region
+				_, _, took, err := find(t, m)
 				if !errors.Is(err, tt.want) || errors.Is(err, ErrMetadata) == errors.Is(err, ErrNoRole) || !strings.Contains(err.Error(), tt.says) {
 					t.Errorf("%v, want %q and %q", err, tt.want, tt.says)
 				}
@@ -182,10 +180,30 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestEnvironment is of a machine that is none of EC2's: nothing is asked.
+func TestEnvironment(t *testing.T) {
+	alone(t)
+	t.Setenv("AWS_REGION", "us-east-1")
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAENV")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	t.Setenv("AWS_SESSION_TOKEN", "token")
+	conf, err := Machine{Metadata: "http://127.0.0.1:1", Endpoint: "http://127.0.0.1:2", Attempts: 7}.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := conf.Credentials.Retrieve(t.Context())
+	if conf.Region != "us-east-1" || c.AccessKeyID != "AKIAENV" || c.SessionToken != "token" || err != nil {
+		t.Errorf("%q, %+v, %v", conf.Region, c, err)
+	}
+	if *conf.BaseEndpoint != "http://127.0.0.1:2" || conf.RetryMaxAttempts != 7 {
+		t.Errorf("%+v", conf)
+	}
+}
+
 // TestRefusedConnection is of a machine whose service is not there at all.
 func TestRefusedConnection(t *testing.T) {
 	alone(t)
-	_, err := Load(t.Context(), Options{Metadata: "http://127.0.0.1:1"})
+	_, err := Machine{Metadata: "http://127.0.0.1:1"}.Load(t.Context())
 	if !errors.Is(err, ErrMetadata) || !strings.Contains(err.Error(), "connection refused") {
 		t.Error(err)
 	}

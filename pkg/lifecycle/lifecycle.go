@@ -61,7 +61,7 @@ func (l *Launch) connect(ctx context.Context) (*autoscaling.Client, error) {
 		}
 		o.Instance, o.Region = d.InstanceID, d.Region
 	}
-	c, err := awsconfig.Load(ctx, awsconfig.Options{Endpoint: o.Endpoint, Metadata: o.Metadata, Region: o.Region})
+	c, err := awsconfig.Machine{Endpoint: o.Endpoint, Metadata: o.Metadata, Region: o.Region}.Load(ctx)
 	if err != nil {
 		return nil, err
 	}

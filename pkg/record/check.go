@@ -11,8 +11,12 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// labelForm is a DNS label as host names have them (RFC 1123), in lower case.
-var labelForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+// labelForm is a DNS label as host names have them (RFC 1123), in lower case and of any length.
+var labelForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+
+const maxLabel = 63
+
+func isLabel(text string) bool { return len(text) <= maxLabel && labelForm.MatchString(text) }
 
 // maxName is how many characters a name may have, without the final dot (RFC 1035).
 const maxName = 253
@@ -92,7 +96,7 @@ func checkGroup(f Fleet, g Group, found *problem.List) {
 func groupField(g Group) string { return fmt.Sprintf("group %q", g.Name) }
 
 func checkMember(name, field string, severity problem.Severity, found *problem.List) bool {
-	if labelForm.MatchString(name) && labelForm.MatchString(memberPrefix+name) {
+	if isLabel(name) && isLabel(memberPrefix+name) {
 		return true
 	}
 	found.Add(problem.Problem{Severity: severity, Rule: "dns-label", Field: field,
@@ -101,7 +105,7 @@ func checkMember(name, field string, severity problem.Severity, found *problem.L
 }
 
 func checkLabel(l, field, fallback, what string, found *problem.List) {
-	if labelForm.MatchString(l) {
+	if isLabel(l) {
 		return
 	}
 	if field == "" {
@@ -116,7 +120,7 @@ var notLabel = regexp.MustCompile(`[^a-z0-9]+`)
 // labelHint says what a label is and, where one can be made of the text, which.
 func labelHint(text string) string {
 	hint := "use 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
-	if s := strings.Trim(notLabel.ReplaceAllString(strings.ToLower(text), "-"), "-"); s != text && labelForm.MatchString(s) {
+	if s := strings.Trim(notLabel.ReplaceAllString(strings.ToLower(text), "-"), "-"); s != text && isLabel(s) {
 		hint += ": " + s
 	}
 	return hint

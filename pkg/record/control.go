@@ -71,13 +71,16 @@ func (s Set) withoutGeneration() []string {
 	})
 }
 
-// plainName is what needs no quoting in any DNS server's or API's text form of a TXT record and, with
-// the longest role and prefix before it, fits one string of 255 bytes.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/+-]{0,199}$`)
+// plainName is what needs no quoting in any DNS server's or API's text form of a TXT record. With the longest role and
+// prefix before it, maxPlain bytes of it fit one string of 255. Here as in a label, the length is not in the expression:
+// repetitions with a count make programs of hundreds of kilobytes, at the start of whatever has this package.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/+-]*$`)
+
+const maxPlain = 200
 
 // groupKey names a group in the control record. A name that is not plain is there by its digest.
 func groupKey(r role.Role, name string) string {
-	if !plainName.MatchString(name) {
+	if len(name) > maxPlain || !plainName.MatchString(name) {
 		sum := sha256.Sum256([]byte(name))
 		name = "sha256:" + hex.EncodeToString(sum[:8])
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsconfig"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
@@ -56,7 +57,7 @@ func (m machine) open(t *testing.T, faults ...metadata.Fault) store.Store {
 		_ = service.Serve(t.Context(), l) // ends with the test
 	}()
 	t.Cleanup(func() { <-ended })
-	s, err := store.Open(t.Context(), store.Location{Kind: store.KindSSM, Root: root}, store.Options{Endpoint: region.URL, Metadata: "http://" + l.Addr().String(), Attempts: 1})
+	s, err := store.Open(t.Context(), store.Location{Kind: store.KindSSM, Root: root}, awsconfig.Machine{Endpoint: region.URL, Metadata: "http://" + l.Addr().String(), Attempts: 1}.Load)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +67,9 @@ func (m machine) open(t *testing.T, faults ...metadata.Fault) store.Store {
 // TestMachine reads as a machine does, by the credentials that its metadata service gives: each thing that can be missing
 // on the way has its own error, and the service its own reason.
 func TestMachine(t *testing.T) {
-	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"} {
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION"} {
 		t.Setenv(name, "")
 	}
-	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
 	all := awsfake.Policy{{Actions: []string{"*"}, Resources: []string{"*"}}}
 	for name, tt := range map[string]struct {
 		role    string

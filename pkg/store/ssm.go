@@ -19,27 +19,17 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
-// Options say how to reach a store.
-type Options struct {
-	// Endpoint stands in for AWS, "" being AWS itself. Only such an endpoint may be plain http.
-	Endpoint string
-	// Metadata is the endpoint of the machine's metadata service; "" is the usual one.
-	Metadata string
-	// Attempts is how often the SDK tries a call before its error is told; 0 is its default, three times.
-	// Who says what it waits for tries often and tells early; who makes many objects at once is throttled
-	// (three writes a second) and waits.
-	Attempts int
-}
+// Load finds the region and the credentials, and says how often a call is tried. Who says what it waits for tries often
+// and tells early; who makes many objects at once is throttled (three writes a second) and waits.
+type Load func(context.Context) (aws.Config, error)
 
-// Open returns the store at a location. It asks nothing yet.
-func Open(_ context.Context, at Location, o Options) (Store, error) {
+// Open returns the store at a location. It asks nothing yet, and load only where the store is in AWS.
+func Open(_ context.Context, at Location, load Load) (Store, error) {
 	switch at.Kind {
 	case KindDir:
 		return NewDir(at.Root), nil
 	case KindSSM:
-		return NewSSM(at.Root, func(ctx context.Context) (aws.Config, error) {
-			return awsconfig.Load(ctx, awsconfig.Options{Endpoint: o.Endpoint, Metadata: o.Metadata, Attempts: o.Attempts})
-		}), nil
+		return NewSSM(at.Root, load), nil
 	}
 	return nil, fmt.Errorf("store %q: neither %s nor %s", at, KindDir, KindSSM)
 }
@@ -48,7 +38,7 @@ func Open(_ context.Context, at Location, o Options) (Store, error) {
 // by IAM; see Policy.
 type SSM struct {
 	root string
-	load func(context.Context) (aws.Config, error)
+	load Load
 
 	mu     sync.Mutex
 	client *ssm.Client
@@ -59,7 +49,7 @@ var _ Store = (*SSM)(nil)
 
 // NewSSM returns the store below a path. load is called at the first use, and again until it succeeds: a machine's
 // metadata service may not answer yet.
-func NewSSM(root string, load func(context.Context) (aws.Config, error)) *SSM {
+func NewSSM(root string, load Load) *SSM {
 	return &SSM{root: root, load: load}
 }
 
