@@ -33,6 +33,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			userdataCommand(),
 			pkiCommand(),
 			dnsCommand(),
+			lambdaCommand(),
 			imageCommand(),
 			stackCommand(),
 			labCommand(),

@@ -4,26 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/doctor"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
 )
-
-// check is one thing that dns doctor looked at.
-type check struct {
-	Name string `json:"name"`
-	// State is "ok", "warning" or "error".
-	State string `json:"state"`
-	Text  string `json:"text"`
-	// Next is what to do, empty where nothing is.
-	Next string `json:"next,omitempty"`
-}
 
 func dnsDoctorCommand() *cli.Command {
 	return &cli.Command{
@@ -36,70 +25,45 @@ func dnsDoctorCommand() *cli.Command {
 		Action: onTarget(func(c *cli.Context, t *dnsTarget, s *dnssync.Syncer) error {
 			ctx, cancel := dnssyncContext(c)
 			defer cancel()
-			checks := []check{t.checkNegative(ctx), t.checkRead(ctx), t.checkSigned()}
+			checks := doctor.List{t.checkNegative(ctx), t.checkRead(ctx), t.checkSigned()}
 			if t.unsigned != nil {
 				checks = append(checks, t.checkUnsigned(ctx))
 			}
 			checks = append(checks, t.checkPrerequisites(ctx), t.checkLimit(ctx, c.Bool("write")), t.checkRecords(ctx, s))
-			var err error
-			if c.Bool("json") {
-				err = printJSON(c.App.Writer, checks)
-			} else {
-				err = printChecks(c.App.Writer, checks)
-			}
-			failed := 0
-			for _, ch := range checks {
-				if ch.State == "error" {
-					failed++
-				}
-			}
-			if err == nil && failed > 0 {
-				return fmt.Errorf("%d of %d checks failed", failed, len(checks))
-			}
-			return err
+			return report(c, checks)
 		}),
 	}
 }
 
-func printChecks(w io.Writer, checks []check) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, ch := range checks {
-		fmt.Fprintf(tw, "%s\t%s\t%s\n", ch.State, ch.Name, ch.Text)
-		if ch.Next != "" {
-			fmt.Fprintf(tw, "\t\tnext: %s\n", ch.Next)
-		}
+func (t *dnsTarget) checkNegative(ctx context.Context) check {
+	d, err := t.negative(ctx)
+	if err != nil {
+		return found("SOA minimum", doctor.Error, err.Error(), "see that the server runs and has the zone")
 	}
-	return tw.Flush()
+	return negativeCheck("SOA minimum", d, "hardtack dns zone prepare, with the same flags,")
 }
 
-func (t *dnsTarget) checkNegative(ctx context.Context) check {
-	ch := check{Name: "SOA minimum", State: "ok"}
-	d, err := t.negative(ctx)
-	switch {
-	case err != nil:
-		ch.State, ch.Text = "error", err.Error()
-		ch.Next = "see that the server runs and has the zone"
-	case d > zone.NegativeTTL:
-		ch.State, ch.Text = "warning", fmt.Sprintf("a \"no such name\" is kept for %s: a machine that asks too early waits as long", d)
-		ch.Next = fmt.Sprintf("hardtack dns zone prepare, with the same flags, lowers it to %s", zone.NegativeTTL)
-	default:
-		ch.Text = fmt.Sprintf("a \"no such name\" is kept for %s", d)
+// negativeCheck judges how long the zone's "no such name" is kept; lower is the command that lowers it.
+func negativeCheck(name string, d time.Duration, lower string) check {
+	if d > zone.NegativeTTL {
+		return found(name, doctor.Warning, fmt.Sprintf("a \"no such name\" is kept for %s: a machine that asks too early waits as long", d),
+			fmt.Sprintf("%s lowers it to %s", lower, zone.NegativeTTL))
 	}
-	return ch
+	return check{Name: name, State: doctor.OK, Text: fmt.Sprintf("a \"no such name\" is kept for %s", d)}
 }
 
 func (t *dnsTarget) checkRead(ctx context.Context) check {
 	have, err := t.zone.Read(ctx, t.cluster)
 	if err != nil {
-		return check{"reading", "error", err.Error(), "let this key or role read the whole zone"}
+		return found("reading", "error", err.Error(), "let this key or role read the whole zone")
 	}
 	return check{Name: "reading", State: "ok", Text: fmt.Sprintf("%d record sets of %s", len(have), t.cluster)}
 }
 
 func (t *dnsTarget) checkSigned() check {
 	if t.signed == "" {
-		return check{"signature", "warning", "requests are not signed: who has this machine's address may change the records",
-			"make a key with tsig-keygen, name it in the zone's allow-update and allow-transfer, and give it with --tsig-key"}
+		return found("signature", "warning", "requests are not signed: who has this machine's address may change the records",
+			"make a key with tsig-keygen, name it in the zone's allow-update and allow-transfer, and give it with --tsig-key")
 	}
 	return check{Name: "signature", State: "ok", Text: "requests are signed with " + t.signed}
 }
@@ -130,9 +94,9 @@ func (t *dnsTarget) checkPrerequisites(ctx context.Context) check {
 	case errors.Is(err, dnssync.ErrConflict):
 		return check{Name: "compare-and-swap", State: "ok", Text: "a change of what is not there is refused"}
 	case err == nil:
-		return check{"compare-and-swap", "error", "the server carries out changes whose prerequisites do not hold", "use a server that honours RFC 2136 prerequisites, such as BIND"}
+		return found("compare-and-swap", "error", "the server carries out changes whose prerequisites do not hold", "use a server that honours RFC 2136 prerequisites, such as BIND")
 	}
-	return check{"compare-and-swap", "error", err.Error(), "let this key or role change the zone"}
+	return found("compare-and-swap", "error", err.Error(), "let this key or role change the zone")
 }
 
 func (t *dnsTarget) checkLimit(ctx context.Context, write bool) check {
@@ -148,10 +112,10 @@ func (t *dnsTarget) checkLimit(ctx context.Context, write bool) check {
 	}
 	probe := []record.Set{t.probe(values...)}
 	if err := t.zone.CompareAndSwap(ctx, t.cluster, nil, probe); err != nil {
-		return check{ch.Name, "error", err.Error(), "lower --max-records to the server's limit, or raise the server's"}
+		return found(ch.Name, "error", err.Error(), "lower --max-records to the server's limit, or raise the server's")
 	}
 	if err := t.zone.CompareAndSwap(ctx, t.cluster, probe, nil); err != nil {
-		return check{ch.Name, "error", err.Error(), "remove the records of " + probe[0].Name}
+		return found(ch.Name, "error", err.Error(), "remove the records of "+probe[0].Name)
 	}
 	ch.Text = fmt.Sprintf("a set of %d records was taken, and removed again", limit)
 	return ch
@@ -160,10 +124,13 @@ func (t *dnsTarget) checkLimit(ctx context.Context, write bool) check {
 func (t *dnsTarget) checkRecords(ctx context.Context, s *dnssync.Syncer) check {
 	plan, err := s.Plan(ctx, t.cluster)
 	if err != nil {
-		return check{"records", "error", err.Error(), "put right what the line above names"}
+		return found("records", "error", err.Error(), "put right what the line above names")
 	}
-	if !plan.Change.Empty() {
-		return check{"records", "warning", fmt.Sprintf("%d sets are not as the fleet is", max(len(plan.Change.Create), len(plan.Change.Remove))), "see them with hardtack dns plan, and run hardtack dns sync"}
+	if n := differ(plan); n > 0 {
+		return found("records", "warning", fmt.Sprintf("%d sets are not as the fleet is", n), "see them with hardtack dns plan, and run hardtack dns sync")
 	}
 	return check{Name: "records", State: "ok", Text: fmt.Sprintf("all %d sets are as the fleet is", len(plan.Have))}
 }
+
+// differ is how many sets are not as the fleet is.
+func differ(p dnssync.Plan) int { return max(len(p.Change.Create), len(p.Change.Remove)) }

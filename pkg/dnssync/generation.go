@@ -42,6 +42,12 @@ func NewGeneration(now time.Time, random uint64) string {
 	return generation{}.next(now, strconv.FormatUint(random, 36), nil).String()
 }
 
+// GenerationTime is when the records were committed that have this generation.
+func GenerationTime(text string) (time.Time, error) {
+	g, err := parseGeneration(text)
+	return g.committed, err
+}
+
 var errGeneration = errors.New("the generation record is not one that this version writes")
 
 // parseGeneration reads what generation.String writes.

@@ -112,6 +112,12 @@ func parseScope(text string) (Scope, error) {
 	return s, nil
 }
 
+// Clusters lists the clusters.
+func (s Scope) Clusters() []string { return slices.Clone(s.clusters) }
+
+// Groups lists the groups that a cluster may have.
+func (s Scope) Groups(cluster string) []string { return slices.Clone(s.groups[cluster]) }
+
 // AllGroups lists every allowed group.
 func (s Scope) AllGroups() []string {
 	var all []string
