@@ -218,7 +218,7 @@ func labDaemonCommand() *cli.Command {
 				return fmt.Errorf("looking for the baked disk: %w", err)
 			}
 			return lab.Run(c.Context, lab.Config{
-				Home: h, Plan: plan, Image: c.String("image"), Runner: lab.Machines(c.String("image")), Log: logger(c),
+				Home: h, Plan: plan, Image: c.String("image"), Runner: lab.Machines, Log: logger(c),
 			}, func() {})
 		},
 	}

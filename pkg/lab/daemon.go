@@ -32,6 +32,7 @@ type Daemon struct {
 
 	host    *host
 	volumes *volumes
+	disks   *disks
 	region  *region
 	runner  Runner
 	cluster *cluster
@@ -74,11 +75,11 @@ func (d *Daemon) live(ctx context.Context, ready func()) (err error) {
 	if err := writeProcess(d.home.path(daemonFile), os.Getpid()); err != nil {
 		return err
 	}
-	d.host = newHost(d)
+	d.host, d.disks = newHost(d), &disks{daemon: d, made: map[string]Boot{}}
 	if d.region, err = newRegion(ctx, d); err != nil {
 		return err
 	}
-	defer d.region.close()
+	defer func() { err = errors.Join(err, d.region.close()) }()
 	if d.volumes, err = newVolumes(d); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ type guest struct {
 	id    string
 	group Group
 	addr  netip.Addr
+	// machine is the account's word about it at its launch.
+	machine awsfake.Machine
 	// made is when the group launched it.
 	made time.Time
 	// volume is the etcd member's; empty where the group has none.
@@ -168,7 +170,7 @@ func (h *host) launch(m awsfake.Machine) {
 		return
 	}
 	ctx, stop := context.WithCancel(h.daemon.ctx)
-	g := &guest{id: m.ID, group: group, addr: m.Private, made: m.Launched, fault: h.faults[group.Name], stop: stop}
+	g := &guest{id: m.ID, machine: m, group: group, addr: m.Private, made: m.Launched, fault: h.faults[group.Name], stop: stop}
 	h.guests[m.ID] = g
 	h.order = append(h.order, m.ID)
 	h.tasks.Go(func() {
@@ -197,6 +199,10 @@ func (h *host) gone(g *guest) {
 
 // run runs a machine until it has ended.
 func (h *host) run(ctx context.Context, g *guest) (err error) {
+	boot, err := h.daemon.disks.of(g.machine)
+	if err != nil {
+		return err
+	}
 	disks, err := h.daemon.volumes.of(ctx, g)
 	if err != nil {
 		return err
@@ -211,7 +217,7 @@ func (h *host) run(ctx context.Context, g *guest) (err error) {
 	g.started = g.scan.started
 	g.mu.Unlock()
 	running, err := h.daemon.runner.Start(ctx, Launch{
-		ID: g.id, Group: g.group.Name, Addr: g.addr, Memory: g.group.Memory, CPUs: g.group.CPUs, Fault: g.fault,
+		ID: g.id, Group: g.group.Name, Addr: g.addr, Boot: boot, Memory: g.group.Memory, CPUs: g.group.CPUs, Fault: g.fault,
 		Dir: h.daemon.home.machine(g.id), Console: io.MultiWriter(files.console, &stream{scanner: g.scan}), Journal: io.MultiWriter(files.journal, &stream{scanner: g.scan}), Disks: disks,
 	})
 	if err != nil {

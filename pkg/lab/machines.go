@@ -24,27 +24,24 @@ const (
 	journalPort = 19532 // systemd-journal-remote's
 )
 
-// Machines makes a runner of virtual machines from a baked disk, which is never changed.
-func Machines(image string) func(context.Context, *Daemon) (Runner, error) {
-	return func(ctx context.Context, d *Daemon) (Runner, error) {
-		if _, err := qemu.Detect(); err != nil {
-			return nil, err
-		}
-		network, err := vnet.New(ctx, vnet.Config{Subnet: subnet, Domain: domain, Resolver: source{d}, Log: d.log})
-		if err != nil {
-			return nil, err
-		}
-		m := &machines{image: image, network: network, log: d.log, journals: map[netip.Addr]io.Writer{}}
-		if err := m.services(ctx, d); err != nil {
-			return nil, errors.Join(err, m.Close())
-		}
-		return m, nil
+// Machines makes a runner of virtual machines.
+func Machines(ctx context.Context, d *Daemon) (Runner, error) {
+	if _, err := qemu.Detect(); err != nil {
+		return nil, err
 	}
+	network, err := vnet.New(ctx, vnet.Config{Subnet: subnet, Domain: domain, Resolver: source{d}, Log: d.log})
+	if err != nil {
+		return nil, err
+	}
+	m := &machines{network: network, log: d.log, journals: map[netip.Addr]io.Writer{}}
+	if err := m.services(ctx, d); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
 }
 
 // machines are QEMU processes on one network.
 type machines struct {
-	image   string
 	network *vnet.Network
 	meta    *metadata.Service
 	log     *slog.Logger
@@ -144,12 +141,12 @@ func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
 
 // config is the machine as QEMU is told.
 func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
-	disks := []qemu.Disk{{Path: m.image, Format: "qcow2", Overlay: filepath.Join(l.Dir, OverlayFile)}}
+	disks := []qemu.Disk{{Path: l.Boot.Path, Format: l.Boot.Format, Overlay: filepath.Join(l.Dir, OverlayFile)}}
 	for _, d := range l.Disks {
 		disks = append(disks, qemu.Disk{Path: d.Path, Serial: d.Serial, Writable: true})
 	}
 	return qemu.Config{
-		Name: l.Group + " " + l.ID, Memory: l.Memory, CPUs: l.CPUs, Disks: disks, Reboots: true, Skew: l.Fault.Skew,
+		Name: l.Group + " " + l.ID, Memory: l.Memory, CPUs: l.CPUs, Disks: disks, Firmware: l.Boot.Firmware, Reboots: true, Skew: l.Fault.Skew,
 		// By these a program tells that it is on EC2.
 		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: machineType, Serial: "ec2" + l.ID[len(l.ID)-9:]},
 		Network: qemu.Network{Kind: qemu.Stream, MAC: port.Machine().MAC.String(), Socket: port.Socket()},

@@ -60,7 +60,7 @@ func (a AWS) Environ() []string {
 func (r *region) aws() AWS {
 	return AWS{
 		Endpoint: r.outside.url, Region: regionName, AccessKey: r.key.AccessKeyID, Secret: r.key.SecretAccessKey,
-		VPC: vpcID, Zones: []string{zoneName},
+		VPC: vpcID, Subnets: []string{subnetID}, Zones: []string{zoneName},
 	}
 }
 

@@ -34,6 +34,7 @@ const (
 	imageID     = "ami-0123456789abcdef0"
 	// vpcID sees the private zone.
 	vpcID     = "vpc-0123456789abcdef0"
+	subnetID  = "subnet-0123456789abcdef0"
 	accountID = "123456789012"
 )
 
@@ -80,6 +81,7 @@ func newRegion(ctx context.Context, d *Daemon) (*region, error) {
 	r := &region{plan: d.plan, log: d.log}
 	r.account = awsfake.New(awsfake.Options{
 		EC2: awsfake.EC2Options{Hypervisor: d.host},
+		EBS: awsfake.EBSOptions{Directory: d.home.Dir},
 		// A group looks at its machines' health often here, so that a lab is no test of patience.
 		AutoScaling: awsfake.AutoScalingOptions{HealthCheck: time.Second},
 		// A cluster's secrets are made at once: nobody learns anything from waiting for Parameter Store's quota.
@@ -89,20 +91,21 @@ func newRegion(ctx context.Context, d *Daemon) (*region, error) {
 	if r.wire, err = d.home.newWire(wireSocket, r.account.Handler()); err != nil {
 		return nil, err
 	}
+	r.account.EC2().AddSubnet(awsfake.Subnet{ID: subnetID, VPC: vpcID, Zone: zoneName, CIDR: subnet.String()})
 	if r.outside, err = newOutside(ctx, r.account.Handler()); err != nil {
 		r.wire.close()
 		return nil, err
 	}
 	if err := r.setUp(ctx); err != nil {
-		r.close()
-		return nil, err
+		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
-func (r *region) close() {
+func (r *region) close() error {
 	r.outside.close()
 	r.wire.close()
+	return r.account.Close()
 }
 
 func (r *region) setUp(ctx context.Context) error {

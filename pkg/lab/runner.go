@@ -38,6 +38,8 @@ type Launch struct {
 	// ID is the instance's.
 	ID, Group string
 	Addr      netip.Addr
+	// Boot is what it starts from.
+	Boot Boot
 	// Memory is in MiB.
 	Memory, CPUs int
 	// Fault is what is wrong with it; its user data are the source's matter.

@@ -51,6 +51,8 @@ type MachineStatus struct {
 	// Name is the machine's private DNS name, and its Node's.
 	Name   string `json:"name"`
 	Member string `json:"etcd_member,omitempty"`
+	// Image is the id of the image that it was started from.
+	Image  string `json:"image"`
 	Volume string `json:"volume,omitempty"`
 	// Power is "pending", "on" or "off"; Lifecycle and Health are the group's words, empty once it has forgotten it.
 	Power     string    `json:"power"`
@@ -147,7 +149,7 @@ func (g *guest) status(i awsfake.Instance, nodes []Node) MachineStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m := MachineStatus{
-		ID: g.id, Group: g.group.Name, Roles: g.group.Roles.String(), Address: g.addr, Name: hostName(g.addr), Member: g.group.Member, Volume: g.volume,
+		ID: g.id, Group: g.group.Name, Roles: g.group.Roles.String(), Address: g.addr, Name: hostName(g.addr), Member: g.group.Member, Volume: g.volume, Image: g.machine.Image,
 		Lifecycle: i.State, Health: i.Health, Launched: g.made, PoweredOn: g.started, Ended: g.ended, End: g.end, Power: "pending", Reached: []Reached{},
 	}
 	switch {

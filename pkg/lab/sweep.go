@@ -48,7 +48,7 @@ func (h Home) sweep() (ended int, err error) {
 	if err := errors.Join(errs...); err != nil {
 		return 0, fmt.Errorf("ending what a daemon left: %w", err)
 	}
-	for _, name := range []string{socketFile, wireSocket, daemonFile, KubeconfigFile, volumesDir} {
+	for _, name := range []string{socketFile, wireSocket, daemonFile, KubeconfigFile, volumesDir, imagesDir} {
 		errs = append(errs, os.RemoveAll(h.path(name)))
 	}
 	for _, pattern := range []string{processFile, OverlayFile} {

@@ -31,7 +31,7 @@ func newVolumes(d *Daemon) (*volumes, error) {
 		return nil, fmt.Errorf("making the volumes' directory: %w", err)
 	}
 	for _, g := range d.plan.Groups {
-		if g.Member == "" {
+		if g.Member == "" || d.plan.Empty {
 			continue
 		}
 		made := d.region.account.EC2().CreateVolume(zoneName, volumeGiB, map[string]string{
