@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -22,8 +21,8 @@ const staleExit = 3
 func imageCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "image",
-		Usage: "look at a baked image by its image.json",
-		Subcommands: []*cli.Command{{
+		Usage: "look at a baked image, and keep machine images made of it on AWS",
+		Subcommands: []*cli.Command{imagePublishCommand(), imageListCommand(), imagePromoteCommand(), imageRollbackCommand(), imageGCCommand(), {
 			Name:      "check",
 			Usage:     fmt.Sprintf("compare what an image was baked from with what this program would bake; exit with %d where they differ", staleExit),
 			ArgsUsage: "IMAGE.JSON",
@@ -48,13 +47,9 @@ func imageCheck(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return usagef("one image.json is expected, not %d (see %s --help)", c.NArg(), name(c))
 	}
-	text, err := os.ReadFile(c.Args().First())
+	baked, err := bake.ReadManifest(c.Args().First())
 	if err != nil {
-		return usagef("reading the image's description: %w", err)
-	}
-	var baked bake.Manifest
-	if err := json.Unmarshal(text, &baked); err != nil || baked.Schema != bake.ManifestSchema {
-		return usagef("%s is no description of an image that this version writes", c.Args().First())
+		return usagef("%w", err)
 	}
 	f := freshness{Changed: []string{}}
 	for _, compare := range []func(*cli.Context, bake.Manifest) (string, error){inputsOf, agentOf, helloOf} {

@@ -29,14 +29,7 @@ var architectures = map[string]types.ArchitectureValues{"amd64": types.Architect
 
 // Find lists images by tags, the newest first.
 func (c *Client) Find(ctx context.Context, tags map[string]string) ([]publish.Image, error) {
-	in := &ec2.DescribeImagesInput{Owners: []string{"self"}, MaxResults: aws.Int32(1000), IncludeDeprecated: aws.Bool(true)}
-	for _, key := range slices.Sorted(maps.Keys(tags)) {
-		f := types.Filter{Name: aws.String("tag:" + key), Values: []string{tags[key]}}
-		if tags[key] == "" {
-			f = types.Filter{Name: aws.String("tag-key"), Values: []string{key}}
-		}
-		in.Filters = append(in.Filters, f)
-	}
+	in := &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: filters(tags), MaxResults: aws.Int32(1000), IncludeDeprecated: aws.Bool(true)}
 	var found []publish.Image
 	pages := ec2.NewDescribeImagesPaginator(c.machine, in)
 	for pages.HasMorePages() {
@@ -50,6 +43,19 @@ func (c *Client) Find(ctx context.Context, tags map[string]string) ([]publish.Im
 	}
 	slices.SortStableFunc(found, func(a, b publish.Image) int { return b.Created.Compare(a.Created) })
 	return found, nil
+}
+
+// filters are tags that a thing must have; an empty value stands for any.
+func filters(tags map[string]string) []types.Filter {
+	var out []types.Filter
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		f := types.Filter{Name: aws.String("tag:" + key), Values: []string{tags[key]}}
+		if tags[key] == "" {
+			f = types.Filter{Name: aws.String("tag-key"), Values: []string{key}}
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 func imageOf(i types.Image) publish.Image {
@@ -159,14 +165,18 @@ func (c *Client) snapshot(ctx context.Context, id string) (publish.State, string
 	if err != nil {
 		return "", "", explain("looking at snapshot "+id, err)
 	}
-	s := out.Snapshots[0]
+	state, reason := stateOf(out.Snapshots[0])
+	return state, reason, nil
+}
+
+func stateOf(s types.Snapshot) (publish.State, string) {
 	switch s.State {
 	case types.SnapshotStateCompleted:
-		return publish.Available, "", nil
+		return publish.Available, ""
 	case types.SnapshotStatePending:
-		return publish.Pending, "", nil
+		return publish.Pending, ""
 	}
-	return publish.Failed, string(s.State) + " " + aws.ToString(s.StateMessage), nil
+	return publish.Failed, string(s.State) + " " + aws.ToString(s.StateMessage)
 }
 
 // WaitSnapshot returns when the snapshot is complete.

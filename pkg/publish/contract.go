@@ -86,7 +86,8 @@ type Registration struct {
 
 // Images are the machine images of one account in one region.
 type Images interface {
-	// Find lists the account's own images with all these tags, whatever their state, the newest first.
+	// Find lists the account's own images with all these tags, whatever their state, the newest first. An empty
+	// value stands for any.
 	Find(ctx context.Context, tags map[string]string) ([]Image, error)
 	// Register makes an image; ErrNameTaken is told.
 	Register(context.Context, Registration) (image string, err error)

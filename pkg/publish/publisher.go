@@ -68,6 +68,8 @@ type Result struct {
 	KeptBlocks int   `json:"keptBlocks"`
 	SentBlocks int   `json:"sentBlocks"`
 	SentBytes  int64 `json:"sentBytes"`
+	// Tags are the image's and its snapshot's.
+	Tags map[string]string `json:"tags"`
 }
 
 // Publish makes an image of the disk, or finds the one that was made of the same. When it fails, the snapshot and
@@ -80,7 +82,7 @@ func (p *Publisher) Publish(ctx context.Context, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result := Result{Name: r.Name(m), Digest: r.Identity(m), Volume: r.volume(m), DiskBlocks: len(m.Blocks)}
+	result := Result{Name: r.Name(m), Digest: r.Identity(m), Volume: r.volume(m), DiskBlocks: len(m.Blocks), Tags: r.tags(m)}
 	p.c.Log.Info("disk read", "bytes", m.Size, "data", m.Bytes(), "digest", m.Digest())
 	lock, j, err := openJournal(p.c.State, result.Name)
 	if err != nil {

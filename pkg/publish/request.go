@@ -57,8 +57,9 @@ type Request struct {
 	Parent string
 	// Description is the operator's; empty is one that names the digest.
 	Description string
-	// Tags are the operator's.
-	Tags map[string]string
+	// Tags are the operator's; Facts are what the bake says of the disk, and become tags of ours: "kubernetes" is
+	// hardtack:kubernetes.
+	Tags, Facts map[string]string
 	// Keep leaves the unfinished snapshot where it is when something fails, for the next try to go on with.
 	Keep bool
 }
@@ -69,8 +70,8 @@ var (
 	keyARN    = regexp.MustCompile(`^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+$`)
 )
 
-// reserved is how many of an image's 50 tags are ours, with Name.
-const reserved = 8
+// reserved is how many of an image's 50 tags are ours, with Name and facts.
+const reserved = 10
 
 // Check reports everything that is wrong at once.
 func (r Request) Check() error {
@@ -95,8 +96,8 @@ func (r Request) Check() error {
 		wrong("%d tags: at most %d fit beside Hardtack's own", len(r.Tags), 50-reserved)
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Tags)) {
-		if key == "" || len(key) > 128 || len(r.Tags[key]) > 256 || strings.HasPrefix(key, tagPrefix) || strings.HasPrefix(strings.ToLower(key), "aws:") {
-			wrong("tag %q: keys have 1 to 128 characters, values at most 256, and %q and \"aws:\" are not the operator's", key, tagPrefix)
+		if key == "" || len(key) > 127 || len(r.Tags[key]) > 255 || strings.HasPrefix(key, tagPrefix) || strings.HasPrefix(strings.ToLower(key), "aws:") {
+			wrong("tag %q: keys have 1 to 127 characters, values at most 255, and %q and \"aws:\" are not the operator's", key, tagPrefix)
 		}
 	}
 	return errors.Join(errs...)
@@ -126,6 +127,9 @@ func (r Request) tags(m Manifest) map[string]string {
 	tags := map[string]string{
 		"Name": r.Name(m), TagImage: r.Image, TagDigest: r.Identity(m).String(),
 		TagDisk: strconv.FormatInt(m.Size, 10), TagKey: r.Key,
+	}
+	for key, value := range r.Facts {
+		tags[tagPrefix+key] = value
 	}
 	maps.Copy(tags, r.Tags)
 	return tags

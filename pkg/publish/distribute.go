@@ -1,0 +1,201 @@
+package publish
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"regexp"
+)
+
+// Copy says what an image of another region is copied as.
+type Copy struct {
+	// Token makes the call the same one when it is made again.
+	Token             string
+	Region, Image     string // where the original is
+	Name, Description string
+	// Key encrypts the copy, as in Request.
+	Key string
+	// Tags are the copy's and its snapshot's.
+	Tags map[string]string
+}
+
+// Audience is who may launch an image beside its owner.
+type Audience struct {
+	// Accounts are their numbers.
+	Accounts []string
+	// Organisations are the ARNs of organisations and of units of one.
+	Organisations []string
+}
+
+func (a Audience) empty() bool { return len(a.Accounts)+len(a.Organisations) == 0 }
+
+// Region is one region's images, as far as copying and sharing goes.
+type Region interface {
+	// Find is Images'.
+	Find(ctx context.Context, tags map[string]string) ([]Image, error)
+	// Copy begins a copy into this region.
+	Copy(context.Context, Copy) (image string, err error)
+	// WaitImage is Images'.
+	WaitImage(ctx context.Context, image string) error
+	// Share lets others launch an image; who may already stays.
+	Share(ctx context.Context, image string, with Audience) error
+	// Discard deregisters an image and deletes the snapshots that carry these tags and that no image uses.
+	Discard(ctx context.Context, image string, tags map[string]string) error
+}
+
+// Target is where an image is copied to.
+type Target struct {
+	Region string
+	// Key encrypts the copy: NoKey, DefaultKey, or the ARN of a key of that region.
+	Key string
+}
+
+var (
+	account      = regexp.MustCompile(`^\d{12}$`)
+	organisation = regexp.MustCompile(`^arn:aws[a-z-]*:organizations::\d{12}:(organization/o-[a-z0-9]{10,32}|ou/o-[a-z0-9]{10,32}/ou-[0-9a-z]{4,32}-[a-z0-9]{8,32})$`)
+	regionName   = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-\d$`)
+)
+
+// CheckDistribution reports everything that is wrong at once. home and key are the original's.
+func CheckDistribution(home, key string, targets []Target, with Audience) error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	seen, unshared := map[string]bool{home: true}, key == DefaultKey
+	for _, t := range targets {
+		switch {
+		case !regionName.MatchString(t.Region):
+			wrong("copy to %q: not a region's name", t.Region)
+		case seen[t.Region]:
+			wrong("copy to %s: it has the image already, or is named twice", t.Region)
+		}
+		seen[t.Region] = true
+		if t.Key != NoKey && t.Key != DefaultKey && !keyARN.MatchString(t.Key) {
+			wrong("copy to %s: key %q is neither %q nor the ARN of a KMS key", t.Region, t.Key, DefaultKey)
+		}
+		if t.Key == NoKey && key != NoKey {
+			unshared = true // a copy of what is encrypted is encrypted, with the account's own key unless one is named
+		}
+		unshared = unshared || t.Key == DefaultKey
+	}
+	for _, a := range with.Accounts {
+		if !account.MatchString(a) {
+			wrong("share with %q: not an account's twelve digits", a)
+		}
+	}
+	for _, o := range with.Organisations {
+		if !organisation.MatchString(o) {
+			wrong("share with %q: not the ARN of an organisation or of a unit", o)
+		}
+	}
+	if !with.empty() && unshared {
+		wrong("share: what the account's own key encrypts cannot be launched by others; name a key of yours in every region, and let them use it")
+	}
+	return errors.Join(errs...)
+}
+
+// Distribution brings a published image to regions and people.
+type Distribution struct {
+	// Home is the region of the original, At reaches a region.
+	Home string
+	At   func(region string) (Region, error)
+	With Audience
+	// Description is the copies'.
+	Description string
+	// Log nil: none.
+	Log *slog.Logger
+}
+
+// Run copies the image to all targets at once, shares each, and returns the images by region, the original's
+// included. What it had begun to copy when it failed is gone; copies that were ready stay.
+func (d Distribution) Run(ctx context.Context, original Result, tags map[string]string, targets []Target) (map[string]string, error) {
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	images := map[string]string{d.Home: original.Image}
+	home, err := d.At(d.Home)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.share(ctx, home, original.Image); err != nil {
+		return images, err
+	}
+	type made struct {
+		region, image string
+		err           error
+	}
+	results := make(chan made)
+	for _, t := range targets {
+		go func() {
+			image, err := d.copy(ctx, original, tags, t)
+			results <- made{t.Region, image, err}
+		}()
+	}
+	var errs []error
+	for range targets {
+		m := <-results
+		if m.err != nil {
+			errs = append(errs, fmt.Errorf("copying to %s: %w", m.region, m.err))
+			continue
+		}
+		images[m.region] = m.image
+	}
+	return images, errors.Join(errs...)
+}
+
+// copy finds the copy in a region, or makes it.
+func (d Distribution) copy(ctx context.Context, original Result, tags map[string]string, t Target) (string, error) {
+	region, err := d.At(t.Region)
+	if err != nil {
+		return "", err
+	}
+	there, err := region.Find(ctx, map[string]string{TagDigest: original.Digest.String()})
+	if err != nil {
+		return "", err
+	}
+	for _, i := range there {
+		if i.State == Failed {
+			continue
+		}
+		if i.Tags[TagKey] != t.Key {
+			return "", fmt.Errorf("%s is there, encrypted with the key %q and not %q: remove it, or leave the key as it was", i.ID, i.Tags[TagKey], t.Key)
+		}
+		if err := region.WaitImage(ctx, i.ID); err != nil {
+			return "", err
+		}
+		return i.ID, d.share(ctx, region, i.ID)
+	}
+	return d.makeCopy(ctx, region, original, tags, t)
+}
+
+func (d Distribution) makeCopy(ctx context.Context, region Region, original Result, tags map[string]string, t Target) (string, error) {
+	own := maps.Clone(tags)
+	own[TagKey] = t.Key
+	image, err := region.Copy(ctx, Copy{
+		// Unlike any other, as for snapshots; the SDK makes the same call again with it.
+		Token: rand.Text(), Region: d.Home, Image: original.Image, Name: original.Name, Description: d.Description, Key: t.Key, Tags: own,
+	})
+	if err != nil {
+		return "", err
+	}
+	d.Log.Info("copying", "image", original.Image, "to", t.Region, "as", image)
+	err = region.WaitImage(ctx, image)
+	if err == nil {
+		err = d.share(ctx, region, image)
+	}
+	if err != nil {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+		defer cancel()
+		return "", errors.Join(err, region.Discard(clean, image, map[string]string{TagDigest: original.Digest.String()}))
+	}
+	return image, nil
+}
+
+func (d Distribution) share(ctx context.Context, r Region, image string) error {
+	if d.With.empty() {
+		return nil
+	}
+	return r.Share(ctx, image, d.With)
+}
