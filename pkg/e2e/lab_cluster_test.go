@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"crypto/ecdsa"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -53,13 +55,18 @@ func TestLab(t *testing.T) {
 	})
 }
 
-// labWaits looks at a minion while there is no master: it has asked, and the answer was no "no", which it would have to keep.
+// labWaits looks at a minion while there is no master: it has asked, and the answer was no "no", which it would have to
+// keep. That it also gives its reason, once nothing has moved for minutes, is TestLabFaults' to show.
 func labWaits(t *testing.T, r *running) {
-	s := r.until(t, "the minion says what it waits for", func(s lab.Status) bool {
-		return len(s.Machines) == 1 && len(s.Machines[0].Failures) > 0
+	var minion lab.MachineStatus
+	r.until(t, "the minion has looked for its token", func(s lab.Status) bool {
+		if len(s.Machines) != 1 {
+			return false
+		}
+		minion = s.Machines[0]
+		journal, err := os.ReadFile(filepath.Join(r.home.Dir, "machines", minion.ID, lab.JournalFile))
+		return err == nil && strings.Contains(string(journal), "reading minions/bootstrap-token in ssm:/hardtack/demo: not in the store")
 	})
-	minion := s.Machines[0]
-	t.Logf("the minion waits: %+v", minion.Failures)
 	if got := r.resolves(t, minion.ID, "masters.demo.k8s"); !slices.Equal(got, []string{"192.0.2.1"}) {
 		t.Errorf("without masters masters.demo.k8s is %v, want the placeholder", got)
 	}
