@@ -15,9 +15,11 @@ import (
 	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/vnet/metadata"
 )
 
-// faultsCluster has two groups without machines, and user data that is nearly as large as user data may be.
+// faultsCluster has two groups without machines, and user data that is nearly as large as user data may be. A minion that
+// waits for a token says so when nothing has changed for half a minute: by default it grants its masters five, which
+// here would only be waited out.
 func faultsCluster() string {
-	noise := make([]byte, 11100) // does not compress; in base64 and with the rest it is just below 16 KiB
+	noise := make([]byte, 11000) // does not compress; in base64 and with the rest it is just below 16 KiB
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(noise) // never fails
 	return fmt.Sprintf(`apiVersion: hardtack.dev/v1
@@ -28,6 +30,12 @@ groups:
 - {name: minions, roles: [minions], size: 0}
 fileAssets:
 - {path: /etc/hardtack/noise, base64: %s, roles: [minions]}
+- path: /etc/systemd/system/hardtack-ready.service.d/stall.conf
+  roles: [minions]
+  content: |
+    [Service]
+    ExecStart=
+    ExecStart=/usr/lib/hardtack/bin/hardtack-agent ready --stall 30s
 `, base64.StdEncoding.EncodeToString(noise))
 }
 

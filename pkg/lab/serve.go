@@ -60,6 +60,8 @@ func (d *Daemon) getStatus(w http.ResponseWriter, r *http.Request) {
 
 func (d *Daemon) postDown(w http.ResponseWriter, _ *http.Request) {
 	answer(w, struct{}{})
+	// The answer leaves before the end begins, which closes this connection too.
+	_ = http.NewResponseController(w).Flush() // the client is gone
 	d.down()
 }
 

@@ -89,9 +89,14 @@ func TestMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := machine{awsfake.New(awsfake.Options{Rates: freely}), tt.role, tt.refused}
 			m.AddRole("minions", tt.policy)
-			_, err := m.open(t, tt.fault).Get(t.Context(), pki.BootstrapToken)
+			s := m.open(t, tt.fault)
+			_, err := s.Get(t.Context(), pki.BootstrapToken)
 			if !errors.Is(err, tt.want) || reason.Of(err) != tt.reason {
 				t.Errorf("%v, reason %s; want %v, %s", err, reason.Of(err), tt.want, tt.reason)
+			}
+			// A machine asks for hours, and says each thing once.
+			if _, again := s.Get(t.Context(), pki.BootstrapToken); again == nil || again.Error() != err.Error() {
+				t.Errorf("at first\n%v\nand then\n%v", err, again)
 			}
 		})
 	}

@@ -156,7 +156,9 @@ func (s *SSM) explain(doing, object string, err error) error {
 	var exists *types.ParameterAlreadyExists
 	code := ""
 	if api := smithy.APIError(nil); errors.As(err, &api) {
-		code = api.ErrorCode()
+		// Without what is the SDK's around it: a request's number makes each try another text, and who waits tells each
+		// text once.
+		code, err = api.ErrorCode(), api
 	}
 	kind := pki.ErrUnreachable
 	switch {
