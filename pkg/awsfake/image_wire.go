@@ -26,6 +26,17 @@ func (m *Images) calls() map[string]imageCall {
 		"DescribeImages":    {m.describeImages, []string{"ImageId", "Owner", "ExecutableBy", "Filter", "IncludeDeprecated", "IncludeDisabled", "MaxResults", "NextToken"}},
 		"DescribeSnapshots": {m.describeSnapshots, []string{"SnapshotId", "Owner", "RestorableBy", "Filter", "MaxResults", "NextToken"}},
 		"DeleteSnapshot":    {m.deleteSnapshotCall, []string{"SnapshotId"}},
+		"CopyImage": {m.copyImage, []string{
+			"Name", "Description", "SourceImageId", "SourceRegion", "ClientToken", "Encrypted", "KmsKeyId", "CopyImageTags", "TagSpecification"}},
+		"CopySnapshot": {m.copySnapshot, []string{
+			"Description", "SourceRegion", "SourceSnapshotId", "DestinationRegion", "PresignedUrl", "Encrypted", "KmsKeyId", "TagSpecification"}},
+		"ModifyImageAttribute": {m.modifyImage, []string{
+			"ImageId", "Attribute", "Value", "Description", "ImdsSupport", "LaunchPermission", "OperationType", "UserId", "UserGroup", "OrganizationArn", "OrganizationalUnitArn"}},
+		"DescribeImageAttribute": {m.describeImage, []string{"ImageId", "Attribute"}},
+		"ResetImageAttribute":    {m.resetImage, []string{"ImageId", "Attribute"}},
+		"ModifySnapshotAttribute": {m.modifySnapshot, []string{
+			"SnapshotId", "Attribute", "CreateVolumePermission", "OperationType", "UserId", "UserGroup"}},
+		"DescribeSnapshotAttribute": {m.describeSnapshot, []string{"SnapshotId", "Attribute"}},
 	}
 }
 

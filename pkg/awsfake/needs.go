@@ -117,6 +117,7 @@ func (s *SQS) needs(c *call) []need {
 func (s *SSM) needs(c *call) []need {
 	var in struct {
 		Name, Path, KeyId, Tier string
+		DataType                string
 		Names                   []string
 		Recursive, Overwrite    bool
 		WithDecryption          bool
@@ -149,6 +150,10 @@ func (s *SSM) needs(c *call) []need {
 		if in.WithDecryption {
 			needs = append(needs, s.decrypt(plain)...)
 		}
+	}
+	if c.Action == "PutParameter" && in.DataType == dataImage {
+		// "Native parameter support for Amazon Machine Image IDs": who puts one must be allowed to look for it.
+		needs = append(needs, need{action: "ec2:DescribeImages", arn: "*"})
 	}
 	if arn := s.keyARN(in.KeyId); c.Action == "PutParameter" && arn != "" {
 		use := "kms:Encrypt"

@@ -15,7 +15,7 @@ type place struct {
 func newPlaces(a *Account, o Options) map[string]*place {
 	places := map[string]*place{}
 	for _, region := range append([]string{homeRegion}, o.Regions...) {
-		places[region] = &place{images: newImages(a, region, o), ssm: newSSM(a, region)}
+		places[region] = &place{images: newImages(a, region, o), ssm: newSSM(a, region, o.EBS.Validate)}
 	}
 	return places
 }

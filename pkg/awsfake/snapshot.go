@@ -32,6 +32,9 @@ type EBSOptions struct {
 	// Seal is the time from CompleteSnapshot to completed, Copy that from CopyImage or CopySnapshot to the end of
 	// the copy, Register that from RegisterImage to an available image.
 	Seal, Copy, Register time.Duration
+	// Validate is how long after PutParameter the image is looked for that is the value of a parameter of the type
+	// aws:ec2:image; the parameter is changed only then.
+	Validate time.Duration
 	// Encrypt is encryption by default: nothing that is not encrypted can be made.
 	Encrypt bool
 }

@@ -46,8 +46,12 @@ type Parameter struct {
 	Pattern string
 	Version int
 	Tags    map[string]string
-	// Modified is when this version was made.
+	// Modified is when this version was made, User the ARN of who made it.
 	Modified time.Time
+	User     string
+	// DataType is text or aws:ec2:image: the value is an image that there was when the version was made. Empty is
+	// text.
+	DataType, Description string
 }
 
 // SSM is the account's Parameter Store. Its exported methods may be called by several goroutines; they are no
@@ -56,17 +60,24 @@ type Parameter struct {
 // Held: names, sizes and tiers, types that do not change, patterns, versions (a hundred) and selectors
 // ("name:3"), ciphertext unless WithDecryption is asked for, the permission on a KMS key of one's own, pages of
 // GetParametersByPath that are short or empty though more follow ("returned on a best-effort basis"), and the
-// default throughput. A name may be an ARN where the API says so. Not modelled, and refused: policies, labels,
-// filters, data types but text, history and descriptions.
+// default throughput. A name may be an ARN where the API says so. Labels, history, and the data type aws:ec2:image,
+// which is checked after the answer. Not modelled, and refused: policies, filters and other data types.
 type SSM struct {
 	account  *Account
 	region   string
 	versions map[string][]Parameter
 	keys     map[string]string
+	// labels are versions by name and label; validating are the names whose image is being looked for.
+	labels     map[string]map[string]int
+	validating map[string]bool
+	validation time.Duration
 }
 
-func newSSM(a *Account, region string) *SSM {
-	return &SSM{account: a, region: region, versions: map[string][]Parameter{}, keys: map[string]string{}}
+func newSSM(a *Account, region string, validation time.Duration) *SSM {
+	return &SSM{
+		account: a, region: region, versions: map[string][]Parameter{}, keys: map[string]string{},
+		labels: map[string]map[string]int{}, validating: map[string]bool{}, validation: validation,
+	}
 }
 
 func (s *SSM) now() time.Time { return s.account.regional.agenda.now }
@@ -132,6 +143,8 @@ func (s *SSM) put(p Parameter, overwrite bool) (Parameter, error) {
 	}
 	old := s.versions[p.Name]
 	switch {
+	case s.validating[p.Name]:
+		return p, refuse("TooManyUpdates", "There are concurrent updates for a resource that supports one update at a time.")
 	case len(old) > 0 && !overwrite:
 		return p, refuse("ParameterAlreadyExists", "The parameter already exists. To overwrite this value, set the overwrite option in the request to true.")
 	case overwrite && len(p.Tags) > 0:
@@ -146,14 +159,14 @@ func (s *SSM) put(p Parameter, overwrite bool) (Parameter, error) {
 	if err := s.check(&p); err != nil {
 		return p, err
 	}
+	if err := s.room(old); err != nil {
+		return p, err
+	}
 	p.Version, p.Modified = 1, s.now()
 	if len(old) > 0 {
 		p.Version = old[len(old)-1].Version + 1
 	}
-	if old = append(old, p); len(old) > keptParameters {
-		old = old[1:]
-	}
-	s.versions[p.Name] = old
+	s.add(p)
 	return p, nil
 }
 
@@ -200,6 +213,9 @@ func (s *SSM) check(p *Parameter) error {
 		return invalidParameter("1 validation error detected: Value '%s' at 'tier' failed to satisfy constraint: Member must satisfy enum value set: [Advanced, Intelligent-Tiering, Standard]", p.Tier)
 	}
 	if err := matchPattern(*p); err != nil {
+		return err
+	}
+	if err := checkDataType(p); err != nil {
 		return err
 	}
 	isNew := len(s.versions[p.Name]) == 0
@@ -256,6 +272,9 @@ func (s *SSM) find(name string) (p Parameter, selector string, err error) {
 	version, err := strconv.Atoi(selector)
 	i := slices.IndexFunc(list, func(p Parameter) bool { return p.Version == version })
 	switch {
+	case err != nil && s.labels[name][selector] > 0:
+		labelled := slices.IndexFunc(list, func(p Parameter) bool { return p.Version == s.labels[name][selector] })
+		return list[labelled], ":" + selector, nil
 	case err != nil:
 		return p, "", refuse("ParameterVersionNotFound", "Systems Manager could not find label %s for parameter %s. Verify the label and try again.", selector, name)
 	case i < 0:

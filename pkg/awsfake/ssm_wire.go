@@ -11,6 +11,7 @@ import (
 func (s *SSM) serve(c *call) (any, error) {
 	actions := map[string]func(*call) (any, error){
 		"GetParameter": s.getParameter, "GetParameters": s.getParameters, "GetParametersByPath": s.getByPath,
+		"GetParameterHistory": s.history, "DescribeParameters": s.describe, "LabelParameterVersion": s.label, "UnlabelParameterVersion": s.unlabel,
 		"PutParameter": s.putParameter, "DeleteParameter": s.deleteParameter, "DeleteParameters": s.deleteParameters,
 	}
 	do, ok := actions[c.Action]
@@ -45,7 +46,7 @@ type wireParameter struct {
 func (s *SSM) shown(p Parameter, selector string, decrypt bool) wireParameter {
 	w := wireParameter{
 		Name: p.Name, Type: p.Type, Value: p.Value, Version: p.Version, Selector: selector,
-		LastModifiedDate: float64(p.Modified.UnixMilli()) / 1000, ARN: s.arn(p.Name), DataType: "text",
+		LastModifiedDate: float64(p.Modified.UnixMilli()) / 1000, ARN: s.arn(p.Name), DataType: p.DataType,
 	}
 	if p.Type == ParameterSecure && !decrypt {
 		w.Value = ciphertext(p)
@@ -156,7 +157,7 @@ type putInput struct {
 }
 
 func (in putInput) parameter() Parameter {
-	p := Parameter{Name: in.Name, Type: in.Type, Value: in.Value, Key: in.KeyId, Tier: in.Tier, Pattern: in.AllowedPattern}
+	p := Parameter{Name: in.Name, Type: in.Type, Value: in.Value, Key: in.KeyId, Tier: in.Tier, Pattern: in.AllowedPattern, DataType: in.DataType, Description: in.Description}
 	for _, tag := range in.Tags {
 		if p.Tags == nil {
 			p.Tags = map[string]string{}
@@ -174,10 +175,12 @@ func (s *SSM) putParameter(c *call) (any, error) {
 	if strings.HasPrefix(in.Name, "arn:") {
 		return nil, invalidParameter(nameRule)
 	}
-	if in.DataType != "" && in.DataType != "text" {
-		return nil, invalidParameter("awsfake does not model the data type %s", in.DataType)
+	if len(in.Description) > maxParameterDescription {
+		return nil, invalidParameter("1 validation error detected: Value at 'description' failed to satisfy constraint: Member must have length less than or equal to %d", maxParameterDescription)
 	}
-	p, err := s.put(in.parameter(), in.Overwrite)
+	given := in.parameter()
+	given.User = c.user()
+	p, err := s.put(given, in.Overwrite)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +198,7 @@ func (s *SSM) deleteParameter(c *call) (any, error) {
 	if _, ok := s.versions[in.Name]; !ok {
 		return nil, refuse("ParameterNotFound", "Parameter %s not found.", in.Name)
 	}
-	delete(s.versions, in.Name)
+	s.forget(in.Name)
 	return none{}, nil
 }
 
@@ -210,7 +213,7 @@ func (s *SSM) deleteParameters(c *call) (any, error) {
 	out := struct{ DeletedParameters, InvalidParameters []string }{[]string{}, []string{}}
 	for _, name := range in.Names {
 		if _, ok := s.versions[name]; ok {
-			delete(s.versions, name)
+			s.forget(name)
 			out.DeletedParameters = append(out.DeletedParameters, name)
 		} else {
 			out.InvalidParameters = append(out.InvalidParameters, name)
