@@ -7,7 +7,8 @@ func (s *AutoScaling) actions() actions {
 	return actions{
 		"CreateAutoScalingGroup": s.createGroup, "UpdateAutoScalingGroup": s.updateGroup, "DeleteAutoScalingGroup": s.deleteGroup,
 		"DescribeAutoScalingGroups": s.describeGroups, "DescribeAutoScalingInstances": s.describeInstances,
-		"DescribeTags": s.describeTags, "CreateOrUpdateTags": s.createOrUpdateTags, "DeleteTags": s.deleteTags,
+		"DescribeLaunchConfigurations": s.describeConfigurations,
+		"DescribeTags":                 s.describeTags, "CreateOrUpdateTags": s.createOrUpdateTags, "DeleteTags": s.deleteTags,
 		"PutLifecycleHook": s.putHookCall, "DeleteLifecycleHook": s.deleteHook, "DescribeLifecycleHooks": s.describeHooks,
 		"CompleteLifecycleAction": s.completeAction, "RecordLifecycleActionHeartbeat": s.recordHeartbeat,
 		"SetDesiredCapacity": s.setDesiredCall, "SetInstanceHealth": s.setHealthCall,
