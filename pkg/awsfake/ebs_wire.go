@@ -70,6 +70,9 @@ func (restJSON) write(w http.ResponseWriter, _ *call, answer any) {
 
 func (restJSON) refuse(w http.ResponseWriter, _ *call, e *Error) {
 	status := e.Status
+	if e.Code == "AccessDeniedException" && e.Reason == "" {
+		e = &Error{Code: e.Code, Message: e.Message, Reason: "UNAUTHORIZED_ACCOUNT"}
+	}
 	switch e.Code {
 	case "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException":
 		status = http.StatusForbidden
