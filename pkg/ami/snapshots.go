@@ -46,6 +46,9 @@ func (c *Client) Start(ctx context.Context, s publish.Start) (string, error) {
 		in.Tags = append(in.Tags, types.Tag{Key: &key, Value: aws.String(s.Tags[key])})
 	}
 	out, err := c.blocks.StartSnapshot(ctx, in)
+	if err != nil && s.Parent != "" && is(err, "ValidationException", "ResourceNotFoundException") {
+		err = fmt.Errorf("%w: %w", publish.ErrParent, err)
+	}
 	if err != nil {
 		return "", explain("starting a snapshot", err)
 	}

@@ -173,24 +173,32 @@ func (d Distribution) copy(ctx context.Context, original Result, tags map[string
 func (d Distribution) makeCopy(ctx context.Context, region Region, original Result, tags map[string]string, t Target) (string, error) {
 	own := maps.Clone(tags)
 	own[TagKey] = t.Key
-	image, err := region.Copy(ctx, Copy{
-		// Unlike any other, as for snapshots; the SDK makes the same call again with it.
-		Token: rand.Text(), Region: d.Home, Image: original.Image, Name: original.Name, Description: d.Description, Key: t.Key, Tags: own,
-	})
-	if err != nil {
-		return "", err
+	// The token is unlike any other: to make the same call again is to ask what it has made.
+	c := Copy{Token: rand.Text(), Region: d.Home, Image: original.Image, Name: original.Name, Description: d.Description, Key: t.Key, Tags: own}
+	image, err := region.Copy(ctx, c)
+	if err == nil {
+		d.Log.Info("copying", "image", original.Image, "to", t.Region, "as", image)
+		err = region.WaitImage(ctx, image)
 	}
-	d.Log.Info("copying", "image", original.Image, "to", t.Region, "as", image)
-	err = region.WaitImage(ctx, image)
 	if err == nil {
 		err = d.share(ctx, region, image)
 	}
-	if err != nil {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
-		defer cancel()
-		return "", errors.Join(err, region.Discard(clean, image, map[string]string{TagDigest: original.Digest.String()}))
+	if err == nil {
+		return image, nil
 	}
-	return image, nil
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+	defer cancel()
+	if image == "" && ctx.Err() != nil {
+		// It may have been carried out, and its answer lost.
+		var asked error
+		if image, asked = region.Copy(clean, c); asked != nil {
+			return "", errors.Join(err, asked)
+		}
+	}
+	if image == "" {
+		return "", err
+	}
+	return "", errors.Join(err, region.Discard(clean, image, map[string]string{TagDigest: original.Digest.String()}))
 }
 
 func (d Distribution) share(ctx context.Context, r Region, image string) error {

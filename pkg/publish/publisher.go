@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"time"
 )
 
 // Config is what a Publisher works with.
@@ -144,8 +143,8 @@ type work struct {
 	manifest Manifest
 	result   *Result
 	journal  *journal
-	// image is what was registered.
-	image string
+	// starting and registering are whether it was asked for what may be there without our having heard of it.
+	starting, registering bool
 }
 
 // run makes the snapshot and the image.
@@ -154,17 +153,28 @@ func (w *work) run(ctx context.Context) error {
 		return err
 	}
 	err := w.send(ctx)
-	if errors.Is(err, ErrGone) && w.result.Resumed {
-		// What an earlier try had begun was ended by AWS meanwhile. Begin anew, once.
+	switch {
+	case errors.Is(err, ErrGone) && w.result.Resumed:
+		// What an earlier try had begun was ended by AWS meanwhile.
 		w.c.Log.Warn("the snapshot of the earlier try is gone: beginning anew", "snapshot", w.journal.done.Snapshot)
-		if err = w.afresh(ctx); err == nil {
-			err = w.send(ctx)
-		}
+		err = w.again(ctx)
+	case errors.Is(err, ErrParent) && w.request.Parent == NewestParent:
+		w.c.Log.Warn("the older image cannot be made use of: sending everything", "reason", err)
+		w.request.Parent = NoParent
+		err = w.again(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	return w.register(ctx)
+}
+
+// again begins anew, once.
+func (w *work) again(ctx context.Context) error {
+	if err := w.afresh(ctx); err != nil {
+		return err
+	}
+	return w.send(ctx)
 }
 
 // begin goes on with the journal, or decides anew.
@@ -192,7 +202,7 @@ func (w *work) afresh(ctx context.Context) error {
 	if err := errors.Join(w.forget(ctx, w.journal, ""), w.journal.remove()); err != nil {
 		return err
 	}
-	w.journal, w.result.Resumed = nil, false
+	w.journal, w.result.Resumed, w.starting = nil, false, false
 	return w.decide(ctx)
 }
 
@@ -221,12 +231,14 @@ func (w *work) send(ctx context.Context) error {
 	j := w.journal
 	w.result.Parent, w.result.KeptBlocks = j.Plan.Parent, j.Plan.Kept
 	if j.done.Snapshot == "" {
+		w.starting = true
 		snapshot, err := w.c.Snapshots.Start(ctx, j.Start)
 		if err != nil {
 			return err
 		}
+		w.starting = false
 		if err := j.note(fact{Snapshot: snapshot}); err != nil {
-			return errors.Join(err, w.c.Keeper.DeleteSnapshot(context.WithoutCancel(ctx), snapshot))
+			return err
 		}
 	}
 	w.result.Snapshot = j.done.Snapshot
@@ -245,8 +257,9 @@ func (w *work) send(ctx context.Context) error {
 func (w *work) complete(ctx context.Context) error {
 	j := w.journal
 	err := w.c.Snapshots.Complete(ctx, j.done.Snapshot, len(j.Plan.Writes), j.Plan.Checksum())
-	if err != nil && ctx.Err() == nil {
-		if state, asked := w.c.Keeper.SnapshotState(ctx, j.done.Snapshot); asked == nil && state == Available {
+	if errors.Is(err, ErrGone) {
+		// One that is neither failed nor missing takes no blocks because it was completed: WaitSnapshot sees to the rest.
+		if state, asked := w.c.Keeper.SnapshotState(ctx, j.done.Snapshot); asked == nil && (state == Available || state == Pending) {
 			err = nil
 		}
 	}
@@ -258,6 +271,7 @@ func (w *work) complete(ctx context.Context) error {
 
 // register makes the image and waits for it.
 func (w *work) register(ctx context.Context) error {
+	w.registering = true
 	image, err := w.c.Images.Register(ctx, Registration{
 		Name: w.result.Name, Description: w.request.description(w.manifest), Architecture: w.request.Architecture,
 		Snapshot: w.journal.done.Snapshot, Volume: w.journal.Plan.Volume, Tags: w.request.tags(w.manifest),
@@ -268,7 +282,7 @@ func (w *work) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.image, w.result.Image = image, image
+	w.result.Image = image
 	return w.c.Images.WaitImage(ctx, image)
 }
 
@@ -286,33 +300,4 @@ func (w *work) overtaken(ctx context.Context, taken error) error {
 		return nil
 	}
 	return w.c.Keeper.DeleteSnapshot(ctx, ours)
-}
-
-// cleaning is how long the removal of what was begun may take.
-const cleaning = time.Minute
-
-// abandon removes what was begun. ctx may have ended.
-func (w *work) abandon(ctx context.Context) error {
-	if w.journal == nil {
-		return nil
-	}
-	if w.request.Keep {
-		w.c.Log.Warn("kept for another try", "snapshot", w.journal.done.Snapshot, "journal", w.journal.path)
-		return w.journal.close()
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
-	defer cancel()
-	if w.image != "" {
-		if err := w.c.Images.Deregister(ctx, w.image); err != nil {
-			return errors.Join(fmt.Errorf("image %s is left: %w", w.image, err), w.journal.close())
-		}
-		w.result.Image = ""
-	}
-	if w.journal.done.Snapshot != "" {
-		if err := w.c.Keeper.DeleteSnapshot(ctx, w.journal.done.Snapshot); err != nil {
-			return errors.Join(fmt.Errorf("snapshot %s is left: %w", w.journal.done.Snapshot, err), w.journal.close())
-		}
-		w.result.Snapshot = ""
-	}
-	return w.journal.remove()
 }

@@ -1,0 +1,255 @@
+package ami_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
+)
+
+// Ctrl-C in every request, before it was carried out and after: nothing is left behind, but for the parent.
+func TestInterruptedAtEveryStep(t *testing.T) {
+	file := makeDisk(t, 16*mib, "one", 0, 3, 9, 20)
+	first := makeDisk(t, 16*mib, "one", 0, 3, 10)
+	for _, carried := range []bool{false, true} {
+		for _, at := range steps() {
+			t.Run(fmt.Sprintf("%s/%d/carried-out=%v", at.action, at.n, carried), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, slow())
+				parent := w.publish(t, first)
+				ctx, cancel := context.WithCancel(t.Context())
+				g := w.guard(t, &gate{})
+				g.before = func(_ *http.Request, n int, action string, body []byte) ([]byte, error) {
+					if at == (step{action, n}) && !carried {
+						cancel()
+						return nil, errGone
+					}
+					return body, nil
+				}
+				g.after = func(n int, action string) {
+					if at == (step{action, n}) && carried {
+						cancel()
+					}
+				}
+				_, err := w.publisher(t).Publish(ctx, request(t, file))
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("it ended with %v", err)
+				}
+				w.only(t, parent.Image)
+			})
+		}
+	}
+}
+
+// What is refused for good ends the publication, and takes away what there was of it.
+func TestRefusedAtEveryStep(t *testing.T) {
+	file := makeDisk(t, 16*mib, "one", 0, 3, 9, 20)
+	for _, action := range []string{"StartSnapshot", "PutSnapshotBlock", "CompleteSnapshot", "RegisterImage"} {
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, slow())
+			w.account.SetFaults(awsfake.FaultFunc(func(c awsfake.Call) awsfake.Fault {
+				if c.Action == action {
+					return awsfake.Fault{Refuse: &awsfake.Error{Status: 403, Code: "UnauthorizedOperation", Message: "You are not authorized."}}
+				}
+				return awsfake.Fault{}
+			}))
+			_, err := w.publisher(t).Publish(t.Context(), request(t, file))
+			if err == nil || !strings.Contains(err.Error(), "hardtack image policy") {
+				t.Errorf("it ended with %v", err)
+			}
+			if action == "StartSnapshot" {
+				// Whether a snapshot was started cannot be found out: the journal stays.
+				w.account.SetFaults(nil)
+				r := w.publish(t, file)
+				w.only(t, r.Image)
+				return
+			}
+			w.only(t)
+		})
+	}
+}
+
+// The services are slow to know of new things, refuse every second call, lose answers, and break down now and then:
+// the image is the same in the end.
+func TestTroubleThatPasses(t *testing.T) {
+	file := makeDisk(t, 64*mib, "one", 0, 1, 2, 3, 9, 20, 40, 41, 42, 43, 44, 45, 60)
+	for name, c := range map[string]struct {
+		options awsfake.Options
+		faults  func(awsfake.Call) awsfake.Fault
+	}{
+		"throttled":        {slow(), every(2, awsfake.Fault{Refuse: awsfake.Throttled()})},
+		"too many at once": {slow(), every(3, awsfake.Fault{Refuse: &awsfake.Error{Status: 400, Code: "ConcurrentLimitExceededException", Message: "Too many."}})},
+		"unavailable":      {slow(), every(3, awsfake.Fault{Refuse: awsfake.Unavailable()})},
+		"answers lost":     {slow(), every(3, awsfake.Fault{LoseReply: true})},
+		"not known yet":    {awsfake.Options{EBS: awsfake.EBSOptions{Known: 100 * time.Millisecond, Seal: time.Millisecond}}, nil},
+		"descriptions lag": {awsfake.Options{EC2: awsfake.EC2Options{Lag: 50 * time.Millisecond}, EBS: awsfake.EBSOptions{Seal: time.Millisecond}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.options)
+			w.options.Attempts, w.options.Pause = 40, 50*time.Millisecond
+			if c.faults != nil {
+				w.account.SetFaults(awsfake.FaultFunc(c.faults))
+			}
+			r := w.publish(t, file)
+			w.account.SetFaults(nil)
+			w.holds(t, r.Snapshot, file)
+			w.only(t, r.Image)
+			if r.SentBlocks != 14 {
+				t.Errorf("%d blocks were sent", r.SentBlocks)
+			}
+		})
+	}
+}
+
+// every has a fault befall every n-th call of each action.
+func every(n int, f awsfake.Fault) func(awsfake.Call) awsfake.Fault {
+	return func(c awsfake.Call) awsfake.Fault {
+		if c.Number%n == 1 {
+			return f
+		}
+		return awsfake.Fault{}
+	}
+}
+
+// A block that is damaged on its way is sent again; where every one is, the publication ends.
+func TestDamagedOnTheWay(t *testing.T) {
+	file := makeDisk(t, 16*mib, "one", 0, 3, 9)
+	for name, times := range map[string]int{"once": 1, "every time": 1000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, slow())
+			g := w.guard(t, &gate{})
+			g.before = func(_ *http.Request, n int, action string, body []byte) ([]byte, error) {
+				if action == "PutSnapshotBlock" && n <= times {
+					body = slices.Clone(body)
+					body[n%len(body)] ^= 1
+				}
+				return body, nil
+			}
+			r, err := w.publisher(t).Publish(t.Context(), request(t, file))
+			if times > 1 {
+				if !errors.Is(err, publish.ErrDamaged) {
+					t.Errorf("it ended with %v", err)
+				}
+				w.only(t)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.holds(t, r.Snapshot, file)
+			if puts := g.asked("PutSnapshotBlock"); puts != 5 {
+				t.Errorf("%d requests for 4 blocks, one of them damaged", puts)
+			}
+		})
+	}
+}
+
+// A connection on which nothing comes back is given up, and the call made again; where that is so for every one, the
+// publication ends, and what there was of it is taken away.
+func TestStalledConnection(t *testing.T) {
+	file := makeDisk(t, 16*mib, "one", 0, 3, 9)
+	for name, times := range map[string]int{"twice": 2, "every time": 1000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, slow())
+			w.options.Attempt, w.options.Attempts = 500*time.Millisecond, 4
+			g := w.guard(t, &gate{})
+			g.before = func(r *http.Request, n int, action string, body []byte) ([]byte, error) {
+				if action == "PutSnapshotBlock" && n <= times {
+					<-r.Context().Done() // until the client gives up
+					return nil, errGone
+				}
+				return body, nil
+			}
+			r, err := w.publisher(t).Publish(t.Context(), request(t, file))
+			if times > 2 {
+				if err == nil {
+					t.Error("it ended well")
+				}
+				w.only(t)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.holds(t, r.Snapshot, file)
+		})
+	}
+}
+
+// With Keep, the next try goes on from where the first one failed; without it, nothing is there to go on from.
+func TestKeep(t *testing.T) {
+	file := makeDisk(t, 16*mib, "one", 0, 3, 9, 20)
+	w := newWorld(t, slow())
+	w.account.SetFaults(awsfake.FaultFunc(func(c awsfake.Call) awsfake.Fault {
+		if c.Action == "CompleteSnapshot" {
+			return awsfake.Fault{Refuse: &awsfake.Error{Status: 403, Code: "AccessDeniedException", Message: "no"}}
+		}
+		return awsfake.Fault{}
+	}))
+	keep := func(r *publish.Request) { r.Keep = true }
+	if _, err := w.publisher(t).Publish(t.Context(), request(t, file, keep)); err == nil {
+		t.Fatal("it ended well")
+	}
+	w.account.SetFaults(nil)
+	r := w.publish(t, file)
+	if !r.Resumed || r.SentBlocks != 0 || w.account.Calls()["ebs:PutSnapshotBlock"] != 5 {
+		t.Errorf("the second try: %+v", r)
+	}
+	w.holds(t, r.Snapshot, file)
+	w.only(t, r.Image)
+}
+
+// What AWS has ended in the meantime is begun anew.
+func TestKeptTooLong(t *testing.T) {
+	file := makeDisk(t, 16*mib, "one", 0, 3)
+	w := newWorld(t, slow())
+	w.account.SetFaults(awsfake.FaultFunc(func(c awsfake.Call) awsfake.Fault {
+		if c.Action == "PutSnapshotBlock" && c.Number > 1 {
+			return awsfake.Fault{Refuse: &awsfake.Error{Status: 403, Code: "AccessDeniedException", Message: "no"}}
+		}
+		return awsfake.Fault{}
+	}))
+	keep := func(r *publish.Request) { r.Keep = true }
+	if _, err := w.publisher(t).Publish(t.Context(), request(t, file, keep)); err == nil {
+		t.Fatal("it ended well")
+	}
+	w.account.SetFaults(nil)
+	snapshot := w.account.Images().Snapshots()[0].ID
+	if err := w.client(home).DeleteSnapshot(t.Context(), snapshot); err != nil {
+		t.Fatal(err)
+	}
+	r := w.publish(t, file)
+	if r.Resumed || r.Snapshot == snapshot {
+		t.Errorf("the second try: %+v", r)
+	}
+	w.holds(t, r.Snapshot, file)
+	w.only(t, r.Image)
+}
+
+// The disk is written to while it is published.
+func TestDiskChangesMeanwhile(t *testing.T) {
+	file := makeDisk(t, 16*mib, "one", 0, 3, 9)
+	w := newWorld(t, slow())
+	g := w.guard(t, &gate{})
+	g.before = func(_ *http.Request, _ int, action string, body []byte) ([]byte, error) {
+		if action == "StartSnapshot" {
+			writeBlocks(t, file, "two", 9)
+		}
+		return body, nil
+	}
+	if _, err := w.publisher(t).Publish(t.Context(), request(t, file)); err == nil || !strings.Contains(err.Error(), "block 9 of the disk has changed") {
+		t.Errorf("it ended with %v", err)
+	}
+	w.only(t)
+}

@@ -1,0 +1,63 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// cleaning is how long the removal of what was begun may take.
+const cleaning = time.Minute
+
+// abandon removes what was begun. ctx may have ended.
+func (w *work) abandon(ctx context.Context) error {
+	if w.journal == nil {
+		return nil
+	}
+	if w.request.Keep {
+		w.c.Log.Warn("kept for another try", "snapshot", w.journal.done.Snapshot, "journal", w.journal.path)
+		return w.journal.close()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+	defer cancel()
+	if err := w.discard(ctx); err != nil {
+		// The journal stays: the next try knows what there is.
+		return errors.Join(err, w.journal.close())
+	}
+	w.result.Image, w.result.Snapshot = "", ""
+	return w.journal.remove()
+}
+
+// discard removes image and snapshot, also those of which we have not heard.
+func (w *work) discard(ctx context.Context) error {
+	snapshot := w.journal.done.Snapshot
+	if w.starting {
+		// The call may have been carried out and its answer lost: the same call again says what it has made.
+		var err error
+		if snapshot, err = w.c.Snapshots.Start(ctx, w.journal.Start); err != nil {
+			return fmt.Errorf("finding out whether a snapshot was started: %w", err)
+		}
+	}
+	if snapshot == "" {
+		return nil
+	}
+	if w.registering {
+		images, err := w.c.Images.Find(ctx, map[string]string{TagDigest: w.result.Digest.String()})
+		if err != nil {
+			return fmt.Errorf("finding out whether an image was registered of snapshot %s: %w", snapshot, err)
+		}
+		for _, i := range images {
+			if i.Snapshot != snapshot {
+				continue
+			}
+			if err := w.c.Images.Deregister(ctx, i.ID); err != nil {
+				return fmt.Errorf("image %s is left: %w", i.ID, err)
+			}
+		}
+	}
+	if err := w.c.Keeper.DeleteSnapshot(ctx, snapshot); err != nil {
+		return fmt.Errorf("snapshot %s is left: %w", snapshot, err)
+	}
+	return nil
+}
