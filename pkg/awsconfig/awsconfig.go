@@ -6,7 +6,7 @@
 // machine that is starting knows where it is, and a service that is busy or throttles answers later than that.
 //
 // It is not the SDK's package config, which is for people: their files, profiles and single sign-on are four more clients,
-// whose tables were a quarter of what the agent did before its first line, at each of a boot's dozen starts.
+// whose tables were a fifth of what an emulated processor did for the first line of each of a boot's dozen starts.
 package awsconfig
 
 import (
