@@ -12,7 +12,7 @@ func TestLabDocuments(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: group %s: %v", name, g.Name, err)
 			}
-			if full := name == "faults" && g.Name == "minions"; full != (len(data) > 15<<10) {
+			if full := name == "faults" && g.Name != "masters"; full != (len(data) > 15<<10) {
 				t.Errorf("%s: the user data of group %s has %d bytes", name, g.Name, len(data))
 			}
 		}

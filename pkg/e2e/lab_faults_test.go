@@ -15,7 +15,7 @@ import (
 	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/vnet/metadata"
 )
 
-// faultsCluster has two groups without machines, and user data that is nearly as large as user data may be. A minion that
+// faultsCluster has groups without machines, and minions' user data that is nearly as large as user data may be. A minion that
 // waits for a token says so when nothing has changed for half a minute: by default it grants its masters five, which
 // here would only be waited out.
 func faultsCluster() string {
@@ -28,6 +28,7 @@ name: demo
 groups:
 - {name: masters, roles: [masters, etcd], size: 0}
 - {name: minions, roles: [minions], size: 0}
+- {name: slow, roles: [minions], size: 0}
 fileAssets:
 - {path: /etc/hardtack/noise, base64: %s, roles: [minions]}
 - path: /etc/systemd/system/hardtack-ready.service.d/stall.conf
@@ -39,57 +40,70 @@ fileAssets:
 `, base64.StdEncoding.EncodeToString(noise))
 }
 
-// TestLabFaults launches machines with which something is wrong, one after the other in the same lab: each says what on
-// its console, `lab status` says it too, and nothing of a role is configured.
+// faulty is a machine with which something is wrong.
+type faulty struct {
+	name, group string
+	fault       lab.Fault
+	reasons     []reason.Reason
+	configured  bool
+}
+
+// TestLabFaults launches machines with which something is wrong, in one lab: each says what on its console, `lab status`
+// says it too, and where the user data is at fault nothing of a role is configured.
 func TestLabFaults(t *testing.T) {
 	needMachines(t)
 	r := newLab(t, "faults", faultsCluster())
-	cases := []struct {
-		name, group string
-		fault       lab.Fault
-		reasons     []reason.Reason
-		configured  bool
-	}{
+	// It waits for a token, which is no failure before nothing has moved for minutes: in which the others have their turn.
+	slow := faulty{"metadata service that is slow, and user data of nearly 16 KiB", "slow", lab.Fault{Metadata: []ec2.Fault{{Delay: 3 * time.Second}}}, []reason.Reason{reason.Token}, true}
+	waiting := r.launch(t, slow)
+	for _, c := range []faulty{
 		{"corrupt user data", "minions", lab.Fault{UserData: []byte("#cloud-config\nwrite_files: [{path: /etc/sysconfig/kubernetes-minions\n")}, []reason.Reason{reason.UserData}, false},
 		{"user data of no role", "minions", lab.Fault{UserData: []byte("#cloud-config\n{}\n")}, []reason.Reason{reason.UserData}, false},
 		{"metadata service that refuses", "minions", lab.Fault{Metadata: []ec2.Fault{{Status: http.StatusServiceUnavailable}}}, []reason.Reason{reason.UserData, reason.Metadata}, false},
 		{"clock a day behind", "masters", lab.Fault{Skew: -24 * time.Hour}, []reason.Reason{reason.Clock}, true},
-		{"metadata service that is slow, and user data of nearly 16 KiB", "minions", lab.Fault{Metadata: []ec2.Fault{{Delay: 3 * time.Second}}}, []reason.Reason{reason.Token}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) { r.tells(t, c, r.launch(t, c)) })
 	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			if err := r.SetFault(t.Context(), c.group, c.fault); err != nil {
-				t.Fatal(err)
-			}
-			before := len(mustStatus(t, r).Machines)
-			if err := r.Scale(t.Context(), c.group, 1); err != nil {
-				t.Fatal(err)
-			}
-			var m lab.MachineStatus
-			r.until(t, "the machine says what is wrong", func(s lab.Status) bool {
-				if len(s.Machines) <= before {
-					return false
-				}
-				m = s.Machines[before]
-				return slices.ContainsFunc(m.Failures, func(f reason.Failure) bool { return slices.Contains(c.reasons, f.Reason) })
-			})
-			t.Logf("%+v", m.Failures)
-			files := r.ask(t, m.ID, "ls /etc/sysconfig")
-			if got := strings.Contains(files, "kubernetes-"); got != c.configured {
-				t.Errorf("role files %q, want some: %v", files, c.configured)
-			}
-			out, err := r.run(t.Context(), "lab", "status", "--name", "faults")
-			if err != nil || !strings.Contains(out, m.ID+" ("+c.group+"): ") || !strings.Contains(out, "["+string(m.Failures[0].Reason)+"]") {
-				t.Errorf("lab status: %v: %s", err, out)
-			}
-			if err := r.Scale(t.Context(), c.group, 0); err != nil {
-				t.Fatal(err)
-			}
-			// Its group would let it drain for a minute.
-			if err := r.Kill(t.Context(), m.ID); err != nil {
-				t.Error(err)
-			}
-		})
+	t.Run(slow.name, func(t *testing.T) { r.tells(t, slow, waiting) })
+}
+
+// launch launches the machine of a group that has none, and returns its place among the lab's machines.
+func (r *running) launch(t *testing.T, c faulty) int {
+	t.Helper()
+	if err := r.SetFault(t.Context(), c.group, c.fault); err != nil {
+		t.Fatal(err)
+	}
+	before := len(mustStatus(t, r).Machines)
+	if err := r.Scale(t.Context(), c.group, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.until(t, "the machine is launched", func(s lab.Status) bool { return len(s.Machines) > before })
+	return before
+}
+
+// tells waits until the machine says what is wrong, and ends it.
+func (r *running) tells(t *testing.T, c faulty, place int) {
+	t.Helper()
+	var m lab.MachineStatus
+	r.until(t, "the machine says what is wrong", func(s lab.Status) bool {
+		m = s.Machines[place]
+		return slices.ContainsFunc(m.Failures, func(f reason.Failure) bool { return slices.Contains(c.reasons, f.Reason) })
+	})
+	t.Logf("%+v", m.Failures)
+	files := r.ask(t, m.ID, "ls /etc/sysconfig")
+	if got := strings.Contains(files, "kubernetes-"); got != c.configured {
+		t.Errorf("role files %q, want some: %v", files, c.configured)
+	}
+	out, err := r.run(t.Context(), "lab", "status", "--name", "faults")
+	if err != nil || !strings.Contains(out, m.ID+" ("+c.group+"): ") || !strings.Contains(out, "["+string(m.Failures[0].Reason)+"]") {
+		t.Errorf("lab status: %v: %s", err, out)
+	}
+	if err := r.Scale(t.Context(), c.group, 0); err != nil {
+		t.Fatal(err)
+	}
+	// Its group would let it drain for a minute.
+	if err := r.Kill(t.Context(), m.ID); err != nil {
+		t.Error(err)
 	}
 }
 
