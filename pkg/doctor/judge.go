@@ -31,6 +31,7 @@ func (l *List) stack(k Known[Stack]) {
 	s, ok := k.get(l, "stack")
 	switch {
 	case !ok:
+		(*l)[len(*l)-1].Next += "; or name the function with --function"
 		return
 	case s.Name == "":
 		l.ok("stack", "the function is of no stack: what it refers to is looked at")
@@ -159,7 +160,7 @@ func (l *List) settings(f Facts) {
 		return
 	}
 	before := len(*l)
-	if p := f.Stack.Value.Parameters; p != nil {
+	if p := f.Stack.Value.Parameters; f.Stack.Err == nil && len(p) > 0 {
 		groups := strings.Split(strings.ReplaceAll(p[paramGroups], " ", ""), ",")
 		for _, c := range [][3]string{
 			{"the zone", s.Zone, p[paramZone]}, {"the zone's name", s.Suffix, p[paramSuffix]}, {"the hook", s.Hook, p[paramHook]},
@@ -233,10 +234,8 @@ func orElse(text, other string) string {
 
 // ago says how long before now t is, in words that a person reads.
 func ago(now, t time.Time) string {
-	d := now.Sub(t)
+	d := max(0, now.Sub(t)) // clocks differ by a little
 	switch {
-	case d < 0:
-		return "in the future"
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%d s ago", int(d.Seconds()))
 	case d < 2*time.Hour:

@@ -140,6 +140,9 @@ func (l *List) drain(name string, g Group, hooks []Hook, wanted string, drain ti
 // clusters looks at what the function is for: that it runs, and that the records are true.
 func (l *List) clusters(f Facts, w Wanted) {
 	runs, known := f.Logs.Runs.get(l, "reconcile")
+	if f.Settings.Err != nil {
+		return // it has a finding, and whose records are meant is not sure
+	}
 	for _, c := range f.Settings.Value.Clusters {
 		i := slices.IndexFunc(runs, func(r Run) bool { return r.Cluster == c.Name })
 		var last *Run
