@@ -47,7 +47,11 @@ func (a *Account) authorize(ctx context.Context, s service, c *call) error {
 		for key, values := range n.context {
 			all[strings.ToLower(key)] = values
 		}
-		if v := judge(who.policies, n.action, n.arn, all); v != allowed {
+		v := judge(who.policies, n.action, n.arn, all)
+		if v == allowed && who.boundary != "" {
+			v = judge([]Policy{a.identities.managed[who.boundary]}, n.action, n.arn, all)
+		}
+		if v != allowed {
 			if n.refusal != nil {
 				return n.refusal
 			}
@@ -59,7 +63,7 @@ func (a *Account) authorize(ctx context.Context, s service, c *call) error {
 
 // authenticate finds out who has signed a call. Nil: the account is open, and the caller may do everything.
 func (a *Account) authenticate(ctx context.Context, c *call) (*principal, error) {
-	if !a.identities.closed() {
+	if _, known := a.identities.keys[c.Key]; !known && !a.identities.closed() {
 		if policy, ok := a.policies[c.Key]; ok {
 			return &principal{arn: "arn:aws:iam::" + owner + ":user/" + c.Key, id: c.Key, policies: []Policy{policy}}, nil
 		}

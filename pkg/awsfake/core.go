@@ -32,6 +32,8 @@ type Options struct {
 	// EC2 and AutoScaling set how machines and groups move.
 	EC2         EC2Options
 	AutoScaling AutoScalingOptions
+	// CloudFormation sets how stacks move.
+	CloudFormation CloudFormationOptions
 	// EBS sets how snapshots and images come to be.
 	EBS EBSOptions
 	// Regions are the account's regions beside its home, us-west-2, each with its own images, snapshots and

@@ -14,14 +14,15 @@ const homeRegion = "us-west-2"
 type regional struct {
 	agenda agenda
 	// outbox is what others are to be told, by Tick, once the account is not locked.
-	outbox      []func()
-	events      *Events
-	ec2         *EC2
-	autoscaling *AutoScaling
-	sqs         *SQS
-	ssm         *SSM
-	places      map[string]*place
-	blocks      *blockStore
+	outbox         []func()
+	events         *Events
+	ec2            *EC2
+	autoscaling    *AutoScaling
+	cloudformation *CloudFormation
+	sqs            *SQS
+	ssm            *SSM
+	places         map[string]*place
+	blocks         *blockStore
 }
 
 func newRegional(a *Account, o Options) *regional {
@@ -34,6 +35,7 @@ func newRegional(a *Account, o Options) *regional {
 	r.places = newPlaces(a, o)
 	r.ssm = r.places[homeRegion].ssm
 	r.autoscaling = newAutoScaling(a, o.AutoScaling)
+	r.cloudformation = newCloudFormation(a, o.CloudFormation)
 	return r
 }
 

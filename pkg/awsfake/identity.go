@@ -24,6 +24,12 @@ type role struct {
 	name, id string
 	user     bool
 	policies []Policy
+	// made roles come from a stack; their policies are named, and those of the ARNs attached.
+	made     bool
+	named    map[string]Policy
+	attached []string
+	// boundary is the ARN of a policy beyond which the others allow nothing; empty is none.
+	boundary string
 }
 
 // key is what an access key stands for.
@@ -37,13 +43,14 @@ type key struct {
 type principal struct {
 	arn, id  string
 	policies []Policy
+	boundary string
 	context  map[string][]string
 }
 
 // AddRole makes a role, or replaces the policies of one; credentials that were issued for it follow.
 //
-// An account is open until its first role or user: any access key may do everything, but for those with SetPolicy,
-// and signatures are not checked. From then on every call must be signed by credentials that the account made, and
+// An account is open until its first role or user: any access key may do everything, but for those with SetPolicy
+// and those that the account has issued for roles of its stacks, and signatures are not checked. From then on every call must be signed by credentials that the account made, and
 // is allowed what their policies say. To give the account its first administrator, AddUser.
 func (a *Account) AddRole(name string, policies ...Policy) {
 	a.mu.Lock()
@@ -90,15 +97,25 @@ type identities struct {
 	keys  map[string]key
 	// profiles are the instance profiles, and the role of each.
 	profiles map[string]string
-	serial   int
+	// managed are the managed policies by their ARN.
+	managed map[string]Policy
+	serial  int
 }
 
 func newIdentities() identities {
-	return identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}}
+	return identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}, managed: map[string]Policy{}}
 }
 
-// closed reports whether calls must be signed by somebody who is known.
-func (i *identities) closed() bool { return len(i.roles) > 0 }
+// closed reports whether calls must be signed by somebody who is known. Roles that stacks make do not close an
+// account: whoever made the stack could not go on.
+func (i *identities) closed() bool {
+	for _, r := range i.roles {
+		if !r.made {
+			return true
+		}
+	}
+	return false
+}
 
 func (i *identities) add(name string, user bool, policies []Policy) *role {
 	kind, prefix := "role/", "AROA"
@@ -130,7 +147,7 @@ func (i *identities) issue(r *role, session string, expires time.Time) Credentia
 
 // principal is who a key belongs to, and what IAM knows of them by its global condition keys.
 func (k key) principal() principal {
-	p := principal{policies: k.role.policies, context: map[string][]string{"aws:principalaccount": {owner}}}
+	p := principal{policies: k.role.policies, boundary: k.role.boundary, context: map[string][]string{"aws:principalaccount": {owner}}}
 	if k.role.user {
 		p.arn, p.id = "arn:aws:iam::"+owner+":user/"+k.role.name, k.role.id
 		p.context["aws:username"], p.context["aws:principaltype"] = []string{k.role.name}, []string{"User"}

@@ -151,6 +151,16 @@ func (e *EC2) image(text string) (string, error) {
 	return p.Value, nil
 }
 
+// canLaunch refuses an image that is not there, or not yet. As long as the account knows no image, every id is taken.
+func (e *EC2) canLaunch(image string) error {
+	images := e.account.Images()
+	if len(images.images.order) == 0 && imagePattern.MatchString(image) {
+		return nil
+	}
+	_, err := images.launchable(image)
+	return err
+}
+
 // planned is the machine that a version launches in a subnet of a zone, before it has tags of others, or what EC2
 // has against it.
 func (e *EC2) planned(t *LaunchTemplate, v LaunchVersion, zone, subnet string) (Machine, error) {
@@ -166,11 +176,8 @@ func (e *EC2) planned(t *LaunchTemplate, v LaunchVersion, zone, subnet string) (
 	case m.Type == "":
 		return m, refuse("MissingParameter", "The request must contain the parameter InstanceType")
 	}
-	if images := e.account.Images(); len(images.images.order) > 0 {
-		// As long as the account knows no image, every id is taken.
-		if _, err := images.launchable(m.Image); err != nil {
-			return m, err
-		}
+	if err := e.canLaunch(m.Image); err != nil {
+		return m, err
 	}
 	for _, id := range d.groups() {
 		if err := e.network.hasGroup(id); err != nil {

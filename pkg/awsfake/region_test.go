@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
@@ -23,6 +24,7 @@ type bench struct {
 	ec2         *ec2.Client
 	sqs         *sqs.Client
 	ssm         *ssm.Client
+	stacks      *cloudformation.Client
 }
 
 func newBench(t *testing.T, o Options) *bench {
@@ -43,7 +45,7 @@ func (b *bench) dial(url string) {
 		RetryMaxAttempts: 1, HTTPClient: awshttp.Client(nil),
 	}
 	b.autoscaling, b.ec2, b.sqs = autoscaling.NewFromConfig(config), ec2.NewFromConfig(config), sqs.NewFromConfig(config)
-	b.ssm = ssm.NewFromConfig(config)
+	b.ssm, b.stacks = ssm.NewFromConfig(config), cloudformation.NewFromConfig(config)
 }
 
 // pass lets time pass, as much as nothing waits for a moment in between.

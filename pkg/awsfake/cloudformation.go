@@ -1,0 +1,366 @@
+package awsfake
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// CloudFormationOptions set how stacks move. The zero value makes every resource at once.
+type CloudFormationOptions struct {
+	// Step is how long each resource, and each change set, takes.
+	Step time.Duration
+}
+
+// CloudFormation is the account's stacks. Their resources are those of the account's own services, made with the
+// rules that the services' APIs have; what a caller's policies say is asked for the calls of CloudFormation alone,
+// not for what it does on their behalf.
+//
+// Held: change sets that create and update, with what they would change; parameters and their constraints; the
+// functions and sections named in cloudformation_template.go; the order of resources; progress by the clock;
+// rollback of a failed creation and update; replacement and its cleanup; policies of deletion; termination
+// protection; tags that stacks give their resources; the limits of template and counts. A group is made once
+// AutoScaling has taken it, whether or not its machines come up, and deleted once they have gone, through their
+// hooks. Refused, since it is not modelled: transforms, rules, imports, nested stacks, exports, update and creation
+// policies, drift, stack sets, CreateStack and UpdateStack.
+type CloudFormation struct {
+	account *Account
+	options CloudFormationOptions
+	// stacks are all that ever were, the deleted ones included.
+	stacks  []*cfnStack
+	objects map[string]string
+	serial  int
+	balancers
+}
+
+func newCloudFormation(a *Account, o CloudFormationOptions) *CloudFormation {
+	return &CloudFormation{account: a, options: o, objects: map[string]string{}}
+}
+
+// CloudFormation is the account's stacks.
+func (a *Account) CloudFormation() *CloudFormation { return a.regional.cloudformation }
+
+// AddObject makes a template in S3 that calls can name by its URL.
+func (c *CloudFormation) AddObject(url, body string) {
+	c.account.locked(func() { c.objects[url] = body })
+}
+
+func (c *CloudFormation) now() time.Time { return c.account.regional.agenda.now }
+
+// The states of stacks and resources are a verb and how far it has come.
+const (
+	verbCreate, verbUpdate, verbDelete                      = "CREATE", "UPDATE", "DELETE"
+	stateReview                                             = "REVIEW_IN_PROGRESS"
+	begun, completed, failed                                = "_IN_PROGRESS", "_COMPLETE", "_FAILED"
+	stateRollback, stateUpdateRollback                      = "ROLLBACK", "UPDATE_ROLLBACK"
+	stateCleanup                                            = "_COMPLETE_CLEANUP_IN_PROGRESS"
+	retain, retainExceptOnCreate, kindStack                 = "Retain", "RetainExceptOnCreate", "AWS::CloudFormation::Stack"
+	capabilityIAM, capabilityNamed, capabilityAuto          = "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"
+	executionUnavailable, executionAvailable, executionDone = "UNAVAILABLE", "AVAILABLE", "EXECUTE_COMPLETE"
+)
+
+// cfnStack is one stack.
+type cfnStack struct {
+	account *Account
+	id      string
+	name    string
+	status  string
+	reason  string
+	times   struct{ created, updated, deleted time.Time }
+	settled
+	sets   []*changeSet
+	events []cfnEvent
+	// job is what is being done to the stack.
+	job       *job
+	protected bool
+}
+
+// settled is what a stack has come to.
+type settled struct {
+	template     *cfnTemplate
+	parameters   stackValues
+	tags         map[string]string
+	capabilities []string
+	resources    map[string]*cfnMade
+	outputs      []stackOutput
+}
+
+// cfnMade is a resource that a stack has made.
+type cfnMade struct {
+	logical, physical, kind string
+	status, reason          string
+	// properties are what it was last made of, attributes what Fn::GetAtt answers.
+	properties map[string]any
+	attributes map[string]string
+	needs      []string
+	deletion   string
+	updated    time.Time
+}
+
+type stackOutput struct{ Key, Value, Description string }
+
+type cfnEvent struct {
+	id, logical, physical, kind, status, reason, properties string
+	at                                                      time.Time
+}
+
+var stackName = regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{0,127}$`)
+
+// find finds a stack by its name, if it is not deleted, or by its ARN.
+func (c *CloudFormation) find(name string) (*cfnStack, error) {
+	for _, s := range slices.Backward(c.stacks) {
+		if s.id == name || s.name == name && s.status != verbDelete+completed {
+			return s, nil
+		}
+	}
+	return nil, malformed("Stack with id %s does not exist", name)
+}
+
+func (s *cfnStack) busy() bool {
+	return strings.HasSuffix(s.status, begun) && s.status != stateReview
+}
+
+// set changes a stack's own state.
+func (s *cfnStack) set(c *CloudFormation, status, reason string) {
+	s.status, s.reason = status, reason
+	c.note(s, cfnEvent{logical: s.name, physical: s.id, kind: kindStack, status: status, reason: reason})
+}
+
+func (c *CloudFormation) note(s *cfnStack, e cfnEvent) {
+	c.serial++
+	e.id, e.at = uuidOf("stack event", c.serial), c.now()
+	s.events = append(s.events, e)
+}
+
+// arn is a stack's or a change set's.
+func (c *CloudFormation) arn(kind, name string) string {
+	c.serial++
+	return fmt.Sprintf("arn:aws:cloudformation:%s:%s:%s/%s/%s", homeRegion, owner, kind, name, uuidOf(kind, c.serial))
+}
+
+// changeSet is one change set.
+type changeSet struct {
+	id, name, kind, description string
+	status, reason, execution   string
+	created                     time.Time
+	next                        settled
+	changes                     []resourceChange
+}
+
+// wanted is what a caller wants a stack to be.
+type wanted struct {
+	stack, name, kind, description string
+	body, url                      string
+	previous                       bool
+	parameters                     []givenParameter
+	capabilities                   []string
+	tags                           map[string]string
+}
+
+func alreadyExists(format string, args ...any) error {
+	return refuse("AlreadyExistsException", format, args...)
+}
+
+// createChangeSet checks what can be refused at once; whether there is anything to change is said later.
+func (c *CloudFormation) createChangeSet(w wanted) (*cfnStack, *changeSet, error) {
+	for _, name := range []string{w.stack, w.name} {
+		if !stackName.MatchString(name) && !strings.HasPrefix(name, "arn:aws:cloudformation:") {
+			return nil, nil, malformed("1 validation error detected: Value '%s' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*", name)
+		}
+	}
+	s, err := c.find(w.stack)
+	switch {
+	case w.kind != "CREATE" && w.kind != "UPDATE":
+		return nil, nil, malformed("awsfake does not model change sets of the type %s", w.kind)
+	case w.kind == "UPDATE" && err != nil:
+		return nil, nil, malformed("Stack [%s] does not exist", w.stack)
+	case w.kind == "CREATE" && err == nil && s.status != stateReview:
+		return nil, nil, malformed("Stack [%s] already exists and cannot be created again with the changeSet [%s].", w.stack, w.name)
+	case w.kind == "UPDATE" && !s.updatable():
+		return nil, nil, malformed("Stack:%s is in %s state and can not be updated.", s.id, s.status)
+	case err == nil && slices.ContainsFunc(s.sets, func(other *changeSet) bool { return other.name == w.name }):
+		return nil, nil, alreadyExists("ChangeSet %s already exists", w.name)
+	}
+	var was settled
+	if err == nil {
+		was = s.settled
+	}
+	next, err := c.plan(w, was)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s == nil {
+		s = &cfnStack{account: c.account, id: c.arn("stack", w.stack), name: w.stack}
+		s.times.created = c.now()
+		c.stacks = append(c.stacks, s)
+		s.set(c, stateReview, "User Initiated")
+	}
+	set := &changeSet{
+		id: c.arn("changeSet", w.name), name: w.name, kind: w.kind, description: w.description, created: c.now(),
+		status: verbCreate + begun, execution: executionUnavailable, next: next,
+	}
+	s.sets = append(s.sets, set)
+	c.account.regional.agenda.after(c.options.Step, func() { c.compare(s, set) })
+	return s, set, nil
+}
+
+// updatable reports whether an update may begin ("Stack status codes").
+func (s *cfnStack) updatable() bool {
+	return slices.Contains([]string{verbCreate + completed, verbUpdate + completed, stateUpdateRollback + completed}, s.status)
+}
+
+// plan reads the template that a call names, with its parameters and capabilities.
+func (c *CloudFormation) plan(w wanted, was settled) (settled, error) {
+	body, err := c.body(w)
+	if err != nil {
+		return settled{}, err
+	}
+	t := was.template
+	if !w.previous {
+		t, err = parseTemplate(body)
+	} else if t == nil {
+		err = malformed("There is no previous template to use")
+	}
+	if err != nil {
+		return settled{}, err
+	}
+	values, err := c.parameters(t, w.parameters, was.parameters)
+	if err != nil {
+		return settled{}, err
+	}
+	need, _ := t.capabilities()
+	for _, capability := range need {
+		has := slices.Contains(w.capabilities, capability) || capability == capabilityIAM && slices.Contains(w.capabilities, capabilityNamed)
+		if !has {
+			return settled{}, refuse("InsufficientCapabilitiesException", "Requires capabilities : [%s]", capability)
+		}
+	}
+	for _, capability := range w.capabilities {
+		if !slices.Contains([]string{capabilityIAM, capabilityNamed, capabilityAuto}, capability) {
+			return settled{}, malformed("1 validation error detected: Value '[%s]' at 'capabilities' failed to satisfy constraint", capability)
+		}
+	}
+	return settled{template: t, parameters: values, tags: maps.Clone(w.tags), capabilities: w.capabilities}, nil
+}
+
+func (c *CloudFormation) body(w wanted) (string, error) {
+	given := 0
+	for _, is := range []bool{w.body != "", w.url != "", w.previous} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return "", malformed("Either Template URL or Template Body must be specified.")
+	}
+	if len(w.body) > maxTemplateBody {
+		return "", malformed("1 validation error detected: Value '...' at 'templateBody' failed to satisfy constraint: Member must have length less than or equal to %d", maxTemplateBody)
+	}
+	if w.url != "" {
+		body, ok := c.objects[w.url]
+		switch {
+		case !ok:
+			return "", malformed("S3 error: The specified key does not exist.")
+		case len(body) > maxTemplateObject:
+			return "", malformed("Template may not exceed %d bytes in size.", maxTemplateObject)
+		}
+		return body, nil
+	}
+	return w.body, nil
+}
+
+// capabilities are what a template takes its caller to acknowledge, and for which resources.
+func (t *cfnTemplate) capabilities() (need, why []string) {
+	for _, id := range sortedKeys(t.resources) {
+		r := t.resources[id]
+		if !strings.HasPrefix(r.Type, "AWS::IAM::") {
+			continue
+		}
+		why = append(why, r.Type)
+		capability := capabilityIAM
+		if name := resourceKinds()[r.Type].facts().name; name != "" && r.properties()[name] != nil {
+			capability = capabilityNamed
+		}
+		need = append(need, capability)
+	}
+	if slices.Contains(need, capabilityNamed) {
+		need = []string{capabilityNamed}
+	}
+	return slices.Compact(need), slices.Compact(slices.Sorted(slices.Values(why)))
+}
+
+// changeSetNotFound is refused with 404.
+func changeSetNotFound(name string) error {
+	return &Error{Status: http.StatusNotFound, Code: "ChangeSetNotFound", Message: "ChangeSet [" + name + "] does not exist"}
+}
+
+// findSet finds a change set by its ARN, or by its name and its stack's.
+func (c *CloudFormation) findSet(stack, name string) (*cfnStack, *changeSet, error) {
+	for _, s := range c.stacks {
+		for _, set := range s.sets {
+			if set.id == name || set.name == name && (s.id == stack || s.name == stack && s.status != verbDelete+completed) {
+				return s, set, nil
+			}
+		}
+	}
+	if _, err := c.find(stack); stack != "" && err != nil {
+		return nil, nil, malformed("Stack [%s] does not exist", stack)
+	}
+	return nil, nil, changeSetNotFound(name)
+}
+
+// executeChangeSet begins what a change set says.
+func (c *CloudFormation) executeChangeSet(stack, name string) error {
+	s, set, err := c.findSet(stack, name)
+	if err != nil {
+		return err
+	}
+	if set.execution != executionAvailable {
+		return refuse("InvalidChangeSetStatus", "ChangeSet [%s] cannot be executed in its current execution status of [%s]", set.id, set.execution)
+	}
+	if s.busy() {
+		return malformed("Stack:%s is in %s state and can not be updated.", s.id, s.status)
+	}
+	set.execution = executionDone
+	// The others were compared with what is no longer there.
+	for _, other := range s.sets {
+		if other != set && other.execution == executionAvailable {
+			other.execution = "OBSOLETE"
+		}
+	}
+	c.execute(s, set)
+	return nil
+}
+
+func (c *CloudFormation) deleteChangeSet(stack, name string) error {
+	s, set, err := c.findSet(stack, name)
+	if err != nil {
+		return err
+	}
+	if strings.HasSuffix(set.status, begun) {
+		return refuse("InvalidChangeSetStatus", "The [%s] changeset is in %s state and can not be deleted.", set.id, set.status)
+	}
+	s.sets = slices.DeleteFunc(s.sets, func(other *changeSet) bool { return other == set })
+	return nil
+}
+
+// deleteStack begins the end of a stack.
+func (c *CloudFormation) deleteStack(name string, keep []string) error {
+	s, err := c.find(name)
+	switch {
+	case err != nil || s.status == verbDelete+completed || s.status == verbDelete+begun:
+		return nil // "deleting" what is not there is no error
+	case s.protected:
+		return malformed("Stack [%s] cannot be deleted while TerminationProtection is enabled", s.id)
+	case len(keep) > 0 && s.status != verbDelete+failed:
+		return malformed("Invalid operation on stack [%s]. When you delete a stack, specify which resources to retain only when the stack is in the DELETE_FAILED state.", s.id)
+	case strings.HasPrefix(s.status, verbUpdate) && s.busy():
+		return malformed("Stack [%s] cannot be deleted while in status %s", s.id, s.status)
+	}
+	c.dismantle(s, keep)
+	return nil
+}

@@ -1,0 +1,431 @@
+package awsfake
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// deletionPause is how long CloudFormation waits before it looks again whether something has gone.
+const deletionPause = 15 * time.Second
+
+// job is what is being done to a stack: operations, each as soon as those are done that it comes after.
+type job struct {
+	queue   []operation
+	running []operation
+	// inTurn jobs do one operation after another.
+	inTurn bool
+	// undo is what takes back what has been done, the last first; stale what is left over when all is done.
+	undo  []operation
+	stale []operation
+	// old is the order in which what was there before was made.
+	old  []string
+	done func()
+	// broken is what becomes of an operation that has failed, by its resource.
+	broken func(logical string)
+	// fails lists the resources of operations that have failed.
+	fails []string
+}
+
+// operation is one step of a job.
+type operation struct {
+	verb, logical string
+	// after lists the resources whose operations have to be done before.
+	after []string
+	// begin prepares it; skip: there is nothing to do.
+	begin func() (skip bool, err error)
+	// do carries it out; not done: it has to be asked again.
+	do func() (done bool, err error)
+	// made is the resource that it is about, from begin on.
+	made func() *cfnMade
+}
+
+// ready reports whether an operation may begin.
+func (j *job) ready(op operation) bool {
+	if j.inTurn {
+		return len(j.running) == 0
+	}
+	open := func(other operation) bool {
+		return other.logical != op.logical && slices.Contains(op.after, other.logical)
+	}
+	failed := func(id string) bool { return slices.Contains(op.after, id) }
+	return !slices.ContainsFunc(j.queue, open) && !slices.ContainsFunc(j.running, open) && !slices.ContainsFunc(j.fails, failed)
+}
+
+// next goes on with a stack's job.
+func (c *CloudFormation) next(s *cfnStack, j *job) {
+	for s.job == j {
+		k := slices.IndexFunc(j.queue, j.ready)
+		if k < 0 {
+			break
+		}
+		op := j.queue[k]
+		j.queue = slices.Delete(slices.Clone(j.queue), k, k+1)
+		skip, err := op.begin()
+		if skip {
+			continue
+		}
+		j.running = append(j.running, op)
+		c.mark(s, op, begun, "")
+		c.account.regional.agenda.after(c.options.Step, func() { c.try(s, j, op, err) })
+	}
+	if s.job == j && len(j.running) == 0 {
+		s.job = nil
+		j.done()
+	}
+}
+
+// try carries out an operation that begin had nothing against.
+func (c *CloudFormation) try(s *cfnStack, j *job, op operation, err error) {
+	if s.job != j {
+		return
+	}
+	done := true
+	if err == nil {
+		done, err = op.do()
+	}
+	if err != nil && refusal(err).Code == "PriorRequestNotComplete" {
+		done, err = false, nil
+	}
+	if !done {
+		c.account.regional.agenda.after(deletionPause, func() { c.try(s, j, op, nil) })
+		return
+	}
+	j.running = slices.DeleteFunc(j.running, func(other operation) bool { return other.logical == op.logical && other.verb == op.verb })
+	if err == nil {
+		c.mark(s, op, completed, "")
+	} else {
+		c.mark(s, op, failed, refusal(err).Message)
+		j.fails = append(j.fails, op.logical)
+		j.broken(op.logical)
+	}
+	c.next(s, j)
+}
+
+// cancel ends what a job has under way, since something else has failed.
+func (c *CloudFormation) cancel(s *cfnStack, j *job) {
+	for _, op := range j.running {
+		what := map[string]string{verbCreate: "Resource creation cancelled", verbUpdate: "Resource update cancelled"}[op.verb]
+		c.mark(s, op, failed, what)
+		j.fails = append(j.fails, op.logical)
+	}
+	j.running = nil
+}
+
+// mark sets a resource's state and notes it.
+func (c *CloudFormation) mark(s *cfnStack, op operation, progress, reason string) {
+	made := op.made()
+	made.status, made.reason, made.updated = op.verb+progress, reason, c.now()
+	e := cfnEvent{logical: made.logical, physical: made.physical, kind: made.kind, status: made.status, reason: reason}
+	if op.verb != verbDelete {
+		properties, err := json.Marshal(made.properties)
+		if err != nil {
+			panic(fmt.Sprintf("encoding properties: %v", err)) // they are maps, lists and texts
+		}
+		e.properties = string(properties)
+	}
+	c.note(s, e)
+}
+
+func (c *CloudFormation) start(s *cfnStack, j *job) {
+	s.job = j
+	c.account.regional.agenda.after(0, func() { c.next(s, j) })
+}
+
+// live is what functions see while a stack is being changed: the resources as they are.
+func live(s *cfnStack, n *settled) *scope {
+	return &scope{
+		template: n.template, stack: s, values: n.parameters.values, met: map[string]bool{},
+		ref: func(id string) (string, bool) {
+			made, ok := s.resources[id]
+			if !ok {
+				return "", false
+			}
+			return made.physical, made.physical != ""
+		},
+		attribute: func(id, name string) (string, bool) {
+			made, ok := s.resources[id]
+			if !ok {
+				return "", false
+			}
+			value, ok := made.attributes[name]
+			return value, ok
+		},
+	}
+}
+
+// execute makes a stack what a change set says.
+func (c *CloudFormation) execute(s *cfnStack, set *changeSet) {
+	verb, was := set.kind, s.settled
+	next := set.next
+	if next.resources = was.resources; next.resources == nil {
+		next.resources = map[string]*cfnMade{}
+	}
+	next.outputs = was.outputs
+	s.settled = next
+	if verb == verbUpdate {
+		s.times.updated = c.now()
+	}
+	s.set(c, verb+begun, "User Initiated")
+	sc := live(s, &next)
+	order, err := next.order(sc)
+	j := &job{old: goneOrder(s.resources)}
+	j.broken = func(string) { c.rollBack(s, j, verb, was) }
+	j.done = func() { c.finish(s, j, verb, was) }
+	if err != nil {
+		panic(fmt.Sprintf("a change set that was compared has no order: %v", err))
+	}
+	for _, id := range order {
+		j.queue = append(j.queue, c.bring(s, j, sc, id))
+	}
+	for _, id := range j.old {
+		if !slices.Contains(order, id) {
+			made := s.resources[id]
+			j.stale = append(j.stale, c.unmake(s, made, func() { delete(s.resources, id) }, made.keeps(false)))
+		}
+	}
+	c.start(s, j)
+}
+
+// finish ends a job that has worked: outputs, and then what is left over.
+func (c *CloudFormation) finish(s *cfnStack, j *job, verb string, was settled) {
+	outputs, err := s.evaluateOutputs(live(s, &s.settled))
+	if err != nil {
+		j.fails = []string{s.name}
+		c.rollBack(s, j, verb, was)
+		return
+	}
+	s.outputs = outputs
+	if verb == verbCreate {
+		s.set(c, verbCreate+completed, "")
+		return
+	}
+	// What needed something else goes before it.
+	slices.SortStableFunc(j.stale, func(a, b operation) int { return slices.Index(j.old, b.logical) - slices.Index(j.old, a.logical) })
+	c.cleanUp(s, j, verbUpdate)
+}
+
+// cleanUp deletes what an update has replaced or left out. What cannot be deleted is left behind, as CloudFormation
+// does after it has tried three times.
+func (c *CloudFormation) cleanUp(s *cfnStack, j *job, prefix string) {
+	s.set(c, prefix+stateCleanup, "")
+	last := &job{queue: j.stale, inTurn: true, done: func() { s.set(c, prefix+completed, "") }}
+	last.broken = func(string) {}
+	c.start(s, last)
+}
+
+func (s *cfnStack) evaluateOutputs(sc *scope) ([]stackOutput, error) {
+	var list []stackOutput
+	for _, name := range sortedKeys(s.template.outputs) {
+		o := s.template.outputs[name]
+		if o.Condition != "" {
+			if met, err := sc.condition(o.Condition); err != nil || !met {
+				continue
+			}
+		}
+		value, err := sc.text(o.Value, "Output")
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, stackOutput{name, value, o.Description})
+	}
+	return list, nil
+}
+
+// bring makes a resource what the template says: it creates it, replaces it, updates it or leaves it alone.
+func (c *CloudFormation) bring(s *cfnStack, j *job, sc *scope, id string) operation {
+	declared := sc.template.resources[id]
+	kind := resourceKinds()[declared.Type]
+	var made, before *cfnMade
+	op := operation{verb: verbUpdate, logical: id, after: sc.template.dependencies(id, sc.branch), made: func() *cfnMade { return made }}
+	if s.resources[id] == nil {
+		op.verb = verbCreate
+	}
+	replace := false
+	op.begin = func() (bool, error) {
+		properties, err := sc.properties(id)
+		before = s.resources[id]
+		fresh := cfnMade{logical: id, kind: declared.Type, properties: properties, needs: sc.template.dependencies(id, sc.branch), deletion: declared.Deletion}
+		made = &fresh
+		if err != nil || before == nil {
+			return false, err
+		}
+		before.needs, before.deletion = fresh.needs, fresh.deletion
+		if reflect.DeepEqual(before.properties, properties) {
+			return true, nil
+		}
+		fresh.physical, fresh.attributes = before.physical, before.attributes
+		for _, name := range unionKeys(before.properties, properties) {
+			replace = replace || kind.facts().replace[name] && !reflect.DeepEqual(before.properties[name], properties[name])
+		}
+		if name := kind.facts().name; replace && name != "" && properties[name] != nil && reflect.DeepEqual(properties[name], before.properties[name]) {
+			return false, malformed("CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename %s and update the stack again.", properties[name])
+		}
+		return false, nil
+	}
+	op.do = func() (bool, error) {
+		p := &provision{cf: c, stack: s, cfnMade: made, before: before}
+		if before != nil && !replace {
+			if err := kind.update(p); err != nil {
+				return true, err
+			}
+			j.undo = append(j.undo, c.revert(s, made, before))
+			s.resources[id] = made
+			return true, nil
+		}
+		made.physical, made.attributes = "", map[string]string{}
+		if err := kind.create(p); err != nil {
+			return true, err
+		}
+		s.resources[id] = made
+		if before == nil {
+			j.undo = append(j.undo, c.unmake(s, made, func() { delete(s.resources, id) }, made.keeps(true)))
+			return true, nil
+		}
+		j.undo = append(j.undo, c.unmake(s, made, func() { s.resources[id] = before }, false))
+		j.stale = append(j.stale, c.unmake(s, before, func() {}, declared.UpdateReplace == retain))
+		return true, nil
+	}
+	return op
+}
+
+// keeps reports whether a resource outlives its stack; created: it was made by the operation that is taken back.
+func (m *cfnMade) keeps(created bool) bool {
+	return m.deletion == retain || m.deletion == retainExceptOnCreate && !created
+}
+
+// revert takes an update back.
+func (c *CloudFormation) revert(s *cfnStack, made, before *cfnMade) operation {
+	return operation{
+		verb: verbUpdate, logical: made.logical, made: func() *cfnMade { return before },
+		begin: func() (bool, error) { return false, nil },
+		do: func() (bool, error) {
+			before.attributes = made.attributes
+			err := resourceKinds()[before.kind].update(&provision{cf: c, stack: s, cfnMade: before, before: made})
+			s.resources[made.logical] = before
+			return true, err
+		},
+	}
+}
+
+// unmake deletes a resource, or leaves it behind.
+func (c *CloudFormation) unmake(s *cfnStack, made *cfnMade, gone func(), keep bool) operation {
+	op := operation{verb: verbDelete, logical: made.logical, made: func() *cfnMade { return made }}
+	op.begin = func() (bool, error) {
+		if keep {
+			made.status = "DELETE_SKIPPED"
+			c.note(s, cfnEvent{logical: made.logical, physical: made.physical, kind: made.kind, status: made.status})
+			gone()
+		}
+		return keep, nil
+	}
+	op.do = func() (bool, error) {
+		done, err := resourceKinds()[made.kind].remove(&provision{cf: c, stack: s, cfnMade: made})
+		if done && err == nil {
+			gone()
+		}
+		return done, err
+	}
+	return op
+}
+
+// rollBack takes back what a job has done, once an operation has failed.
+func (c *CloudFormation) rollBack(s *cfnStack, j *job, verb string, was settled) {
+	c.cancel(s, j)
+	prefix, what := stateRollback, "create"
+	if verb == verbUpdate {
+		prefix, what = stateUpdateRollback, "update"
+	}
+	s.set(c, prefix+begun, fmt.Sprintf("The following resource(s) failed to %s: [%s]. ", what, strings.Join(j.fails, ", ")))
+	back := &job{inTurn: true, broken: func(string) {}}
+	for _, op := range slices.Backward(j.undo) {
+		if verb == verbUpdate && op.verb == verbDelete {
+			back.stale = append(back.stale, op)
+			continue
+		}
+		back.queue = append(back.queue, op)
+	}
+	if verb == verbUpdate {
+		resources := s.resources
+		s.settled = was
+		s.resources = resources
+		// What was replaced is what it was before, as soon as the rollback begins; the new one goes at its end.
+		for _, op := range back.stale {
+			if made := op.made(); j.replaced(made) != nil {
+				s.resources[made.logical] = j.replaced(made)
+			}
+		}
+	}
+	back.done = func() {
+		switch {
+		case len(back.fails) > 0:
+			s.set(c, prefix+failed, fmt.Sprintf("The following resource(s) failed to delete: [%s]. ", strings.Join(back.fails, ", ")))
+		case verb == verbUpdate:
+			c.cleanUp(s, back, prefix)
+		default:
+			s.set(c, prefix+completed, "")
+		}
+	}
+	c.start(s, back)
+}
+
+// replaced is what stood in a resource's place before it.
+func (j *job) replaced(made *cfnMade) *cfnMade {
+	for _, op := range j.stale {
+		if old := op.made(); old.logical == made.logical && old != made {
+			return old
+		}
+	}
+	return nil
+}
+
+// goneOrder lists resources so that each comes after what it needs.
+func goneOrder(resources map[string]*cfnMade) []string {
+	var order []string
+	seen := map[string]bool{}
+	var visit func(id string)
+	visit = func(id string) {
+		made := resources[id]
+		if made == nil || seen[id] {
+			return
+		}
+		seen[id] = true
+		for _, other := range made.needs {
+			visit(other)
+		}
+		order = append(order, id)
+	}
+	for _, id := range sortedKeys(resources) {
+		visit(id)
+	}
+	return order
+}
+
+// dismantle deletes a stack's resources, the last made first.
+func (c *CloudFormation) dismantle(s *cfnStack, keep []string) {
+	s.set(c, verbDelete+begun, "User Initiated")
+	j := &job{broken: func(string) {}}
+	j.done = func() {
+		if len(j.fails) > 0 {
+			s.set(c, verbDelete+failed, fmt.Sprintf("The following resource(s) failed to delete: [%s]. ", strings.Join(j.fails, ", ")))
+			return
+		}
+		s.times.deleted = c.now()
+		s.sets = nil
+		s.set(c, verbDelete+completed, "")
+	}
+	for _, id := range slices.Backward(goneOrder(s.resources)) {
+		made := s.resources[id]
+		op := c.unmake(s, made, func() { delete(s.resources, id) }, made.keeps(false) || slices.Contains(keep, id))
+		for other, needs := range s.resources {
+			if slices.Contains(needs.needs, id) {
+				op.after = append(op.after, other)
+			}
+		}
+		j.queue = append(j.queue, op)
+	}
+	c.start(s, j)
+}
