@@ -61,7 +61,8 @@ type Parameter struct {
 // ("name:3"), ciphertext unless WithDecryption is asked for, the permission on a KMS key of one's own, pages of
 // GetParametersByPath that are short or empty though more follow ("returned on a best-effort basis"), and the
 // default throughput. A name may be an ARN where the API says so. Labels, history, and the data type aws:ec2:image,
-// which is checked after the answer. Not modelled, and refused: policies, filters and other data types.
+// which is checked after the answer. Not modelled, and refused: policies, the filters of GetParametersByPath, other
+// data types, and parameters of other accounts.
 type SSM struct {
 	account  *Account
 	region   string

@@ -1,7 +1,6 @@
 package awsfake
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ const (
 )
 
 // labelPattern: letters, numbers, periods, hyphens, underscores; not a number first, nor "aws" or "ssm".
-var labelPattern = regexp.MustCompile(`^[a-zA-Z._-][a-zA-Z0-9._-]{0,` + fmt.Sprint(maxLabel-1) + `}$`)
+var labelPattern = regexp.MustCompile(`^[a-zA-Z._-][a-zA-Z0-9._-]*$`)
 
 func labelAllowed(label string) bool {
 	lower := strings.ToLower(label)
@@ -57,6 +56,8 @@ func (s *SSM) labelled(c *call) (in labelInput, err error) {
 		return in, refuse("ParameterNotFound", "Parameter %s not found.", in.Name)
 	case len(in.Labels) < 1 || len(in.Labels) > labelsEach:
 		return in, invalidParameter("1 validation error detected: Value at 'labels' failed to satisfy constraint: Member must have length less than or equal to %d and greater than or equal to 1, has %d", labelsEach, len(in.Labels))
+	case slices.ContainsFunc(in.Labels, func(l string) bool { return l == "" || len(l) > maxLabel }):
+		return in, invalidParameter("1 validation error detected: Value at 'labels' failed to satisfy constraint: Member must satisfy constraint: [Member must have length less than or equal to %d, Member must have length greater than or equal to 1]", maxLabel)
 	case in.ParameterVersion == 0 && c.Action == "LabelParameterVersion":
 		in.ParameterVersion = list[len(list)-1].Version
 	}
@@ -165,13 +166,10 @@ func (s *SSM) history(c *call) (any, error) {
 		shown := s.shown(p, "", in.WithDecryption)
 		w := wireHistory{
 			Name: p.Name, Type: p.Type, Value: shown.Value, LastModifiedDate: shown.LastModifiedDate, LastModifiedUser: p.User, Description: p.Description,
-			AllowedPattern: p.Pattern, Version: p.Version, Labels: s.labelsOf(name, p.Version), Tier: p.Tier, DataType: p.DataType,
+			AllowedPattern: p.Pattern, Version: p.Version, Labels: s.labelsOf(name, p.Version), Tier: p.Tier, DataType: p.DataType, KeyId: p.keyName(),
 		}
 		if w.Labels == nil {
 			w.Labels = []string{}
-		}
-		if w.KeyId = p.Key; p.Type == ParameterSecure && p.Key == "" {
-			w.KeyId = defaultSecureKey
 		}
 		out.Parameters = append(out.Parameters, w)
 	}

@@ -163,3 +163,32 @@ func TestLabelledVersionsStay(t *testing.T) {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
+
+func TestDescribeParameters(t *testing.T) {
+	s := newShop(t, Options{})
+	image := s.register(t, imageOf("one", s.publish(t, ebs.StartSnapshotInput{}, nil)))
+	for n := range 60 {
+		if _, err := s.account.SSM().Put(Parameter{Name: fmt.Sprintf("/demo/p%02d", n), Value: "v"}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.promote(t, image); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	pages := 0
+	for p := ssm.NewDescribeParametersPaginator(s.ssm, &ssm.DescribeParametersInput{ParameterFilters: []types.ParameterStringFilter{
+		{Key: aws.String("DataType"), Values: []string{dataImage}},
+	}}); p.HasMorePages(); pages++ {
+		page, err := p.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page.Parameters {
+			names = append(names, *m.Name)
+		}
+	}
+	if pages != 2 || !slices.Equal(names, []string{imageParameter}) {
+		t.Errorf("%d pages with %q, want an empty one and one with the parameter", pages, names)
+	}
+}

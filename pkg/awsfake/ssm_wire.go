@@ -11,7 +11,7 @@ import (
 func (s *SSM) serve(c *call) (any, error) {
 	actions := map[string]func(*call) (any, error){
 		"GetParameter": s.getParameter, "GetParameters": s.getParameters, "GetParametersByPath": s.getByPath,
-		"GetParameterHistory": s.history, "DescribeParameters": s.describe, "LabelParameterVersion": s.label, "UnlabelParameterVersion": s.unlabel,
+		"DescribeParameters": s.describe, "GetParameterHistory": s.history, "LabelParameterVersion": s.label, "UnlabelParameterVersion": s.unlabel,
 		"PutParameter": s.putParameter, "DeleteParameter": s.deleteParameter, "DeleteParameters": s.deleteParameters,
 	}
 	do, ok := actions[c.Action]
