@@ -1,18 +1,11 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
 )
 
 // regionFlag says where an image command works.
@@ -25,68 +18,25 @@ func regionsFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "region", Usage: "a `REGION`, once for each; left out, the one of the environment or the profile"}
 }
 
-// cloud reaches the regions of an account.
-type cloud struct {
-	conf    aws.Config
-	options ami.Options
-}
-
-var _ publish.Regions = cloud{}
-
-// openCloud reads the configuration; region overrides its own where it is not empty.
-func openCloud(ctx context.Context, region string, o ami.Options) (cloud, error) {
-	var more []func(*config.LoadOptions) error
-	if region != "" {
-		more = append(more, config.WithRegion(region))
-	}
-	conf, err := awsConfig(ctx, more...)
-	return cloud{conf, o}, err
-}
-
-func (c cloud) client(region string) *ami.Client {
-	conf := c.conf.Copy()
-	conf.Region = region
-	return ami.New(conf, c.options)
-}
-
-// Region implements publish.Regions.
-func (c cloud) Region(name string) (publish.Region, error) { return c.client(name), nil }
-
-// Channels implements publish.Regions.
-func (c cloud) Channels(region string) (publish.Channels, error) { return c.client(region), nil }
-
 // everyRegion are the clients that --region names.
-func everyRegion(c *cli.Context) (cloud, []*ami.Client, error) {
+func everyRegion(c *cli.Context) (*ami.Cloud, []*ami.Client, error) {
 	names := c.StringSlice("region")
 	first := ""
 	if len(names) > 0 {
 		first = names[0]
 	}
-	cl, err := openCloud(c.Context, first, ami.Options{})
+	cloud, err := ami.Open(c.Context, first, ami.Options{})
 	if err != nil {
-		return cl, nil, err
+		return nil, nil, err
 	}
 	if len(names) == 0 {
-		names = []string{cl.conf.Region}
+		names = []string{cloud.Home}
 	}
 	var clients []*ami.Client
 	for _, name := range names {
-		clients = append(clients, cl.client(name))
+		clients = append(clients, cloud.Client(name))
 	}
-	return cl, clients, nil
-}
-
-// stateDirectory is where unfinished publications are written down, by region.
-func stateDirectory(region string) (string, error) {
-	state := os.Getenv("XDG_STATE_HOME")
-	if state == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", fmt.Errorf("finding a directory for journals: %w (name one with --state)", err)
-		}
-		state = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(state, "hardtack", "publish", region), nil
+	return cloud, clients, nil
 }
 
 // pairs reads KEY=VALUE flags.

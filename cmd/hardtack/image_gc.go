@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -185,14 +186,13 @@ func imageGC(c *cli.Context) error {
 func printCollected(c *cli.Context, all []collected) error {
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	for _, r := range all {
-		goes := "removed"
-		if r.DryRun {
-			goes = "would remove"
-		}
 		for _, v := range r.Verdicts {
 			verdict, id := "keep", v.Image
-			if v.Remove {
-				verdict = goes
+			switch {
+			case r.DryRun && v.Remove:
+				verdict = "would remove"
+			case slices.ContainsFunc(r.Removed, func(d publish.Verdict) bool { return d.Image == v.Image && d.Snapshot == v.Snapshot }):
+				verdict = "removed"
 			}
 			if id == "" {
 				id = v.Snapshot

@@ -50,7 +50,7 @@ func imagePublish(c *cli.Context) error {
 	if n := c.Int("parallel"); n < 1 || n > 1000 {
 		return usagef("--parallel %d: 1 to 1000", n)
 	}
-	cl, err := openCloud(c.Context, c.String("region"), ami.Options{Connections: c.Int("parallel")})
+	cl, err := ami.Open(c.Context, c.String("region"), ami.Options{Connections: c.Int("parallel")})
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func imagePublish(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	job.Home = cl.conf.Region
+	job.Home = cl.Home
 	if err := job.Check(); err != nil {
 		return usagef("%w", err)
 	}
@@ -111,15 +111,15 @@ func publishJob(c *cli.Context, disk *diskfile.File) (publish.Job, error) {
 	return job, nil
 }
 
-func ship(c *cli.Context, cl cloud, job publish.Job) (publish.Shipped, error) {
+func ship(c *cli.Context, cl *ami.Cloud, job publish.Job) (publish.Shipped, error) {
 	state := c.String("state")
 	if state == "" {
 		var err error
-		if state, err = stateDirectory(job.Home); err != nil {
+		if state, err = ami.State(job.Home); err != nil {
 			return publish.Shipped{}, err
 		}
 	}
-	client, bar := cl.client(job.Home), newProgress(c.App.ErrWriter)
+	client, bar := cl.Client(job.Home), newProgress(c.App.ErrWriter)
 	defer bar.finish()
 	p, err := publish.New(publish.Config{
 		Snapshots: client, Keeper: client, Images: client, State: state, Workers: c.Int("parallel"),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/builder"
 	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/datasource"
+	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/postprocessor/ami"
 	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/provisioner"
 )
 
@@ -40,7 +41,7 @@ func rendered(t *testing.T) map[string]string {
 func TestDocsNameEveryOption(t *testing.T) {
 	pages := rendered(t)
 	for page, component := range map[string]packer.HCL2Speccer{
-		"builders/disk.mdx": &builder.Builder{}, "provisioners/hardtack.mdx": &provisioner.Provisioner{}, "datasources/lock.mdx": &datasource.Datasource{},
+		"builders/disk.mdx": &builder.Builder{}, "provisioners/hardtack.mdx": &provisioner.Provisioner{}, "datasources/lock.mdx": &datasource.Datasource{}, "post-processors/ami.mdx": ami.New(),
 	} {
 		text := pages[page]
 		if strings.Contains(text, "@include") {
@@ -79,7 +80,7 @@ func TestDocsParse(t *testing.T) {
 // The templates are checked by Packer itself, with this plugin.
 func TestTemplatesAreValid(t *testing.T) {
 	packer := packerTool(t)
-	for _, template := range []string{"../../images/local.pkr.hcl", "example/ssh.pkr.hcl"} {
+	for _, template := range []string{"../../images/local.pkr.hcl", "../../images/publish.pkr.hcl", "example/ssh.pkr.hcl"} {
 		for _, command := range []string{"validate", "fmt -check"} {
 			if out, err := packer(append(strings.Fields(command), template)...); err != nil {
 				t.Errorf("packer %s %s: %v\n%s", command, template, err, out)

@@ -1,5 +1,6 @@
 // Command packer-plugin-hardtack is the Packer plugin: the provisioner and the data source that bake
-// Hardtack into a machine, and the builder that makes a disk to bake it into.
+// Hardtack into a machine, the builder that makes a disk to bake it into, and the post-processor that makes a machine
+// image of the disk.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/builder"
 	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/datasource"
+	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/postprocessor/ami"
 	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/provisioner"
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/version"
@@ -21,6 +23,7 @@ func main() {
 	set := plugin.NewSet()
 	set.RegisterBuilder("disk", builder.New(images.FS))
 	set.RegisterProvisioner(plugin.DEFAULT_NAME, provisioner.New(images.FS, units.FS))
+	set.RegisterPostProcessor("ami", ami.New())
 	set.RegisterDatasource("lock", datasource.New(images.FS, units.FS))
 	set.SetVersion(sdkversion.NewPluginVersion(version.Version, version.Prerelease, ""))
 	if err := set.Run(); err != nil {

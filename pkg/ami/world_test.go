@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	home = "eu-central-1"
+	home = "us-west-2"
 	mib  = 1 << 20
 )
 

@@ -102,15 +102,13 @@ type Distribution struct {
 	Home string
 	At   func(region string) (Region, error)
 	With Audience
-	// Description is the copies'.
-	Description string
 	// Log nil: none.
 	Log *slog.Logger
 }
 
 // Run copies the image to all targets at once, shares each, and returns the images by region, the original's
 // included. What it had begun to copy when it failed is gone; copies that were ready stay.
-func (d Distribution) Run(ctx context.Context, original Result, tags map[string]string, targets []Target) (map[string]string, error) {
+func (d Distribution) Run(ctx context.Context, original Result, targets []Target) (map[string]string, error) {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
@@ -129,7 +127,7 @@ func (d Distribution) Run(ctx context.Context, original Result, tags map[string]
 	results := make(chan made)
 	for _, t := range targets {
 		go func() {
-			image, err := d.copy(ctx, original, tags, t)
+			image, err := d.copy(ctx, original, t)
 			results <- made{t.Region, image, err}
 		}()
 	}
@@ -146,7 +144,7 @@ func (d Distribution) Run(ctx context.Context, original Result, tags map[string]
 }
 
 // copy finds the copy in a region, or makes it.
-func (d Distribution) copy(ctx context.Context, original Result, tags map[string]string, t Target) (string, error) {
+func (d Distribution) copy(ctx context.Context, original Result, t Target) (string, error) {
 	region, err := d.At(t.Region)
 	if err != nil {
 		return "", err
@@ -167,14 +165,14 @@ func (d Distribution) copy(ctx context.Context, original Result, tags map[string
 		}
 		return i.ID, d.share(ctx, region, i.ID)
 	}
-	return d.makeCopy(ctx, region, original, tags, t)
+	return d.makeCopy(ctx, region, original, t)
 }
 
-func (d Distribution) makeCopy(ctx context.Context, region Region, original Result, tags map[string]string, t Target) (string, error) {
-	own := maps.Clone(tags)
+func (d Distribution) makeCopy(ctx context.Context, region Region, original Result, t Target) (string, error) {
+	own := maps.Clone(original.Tags)
 	own[TagKey] = t.Key
 	// The token is unlike any other: to make the same call again is to ask what it has made.
-	c := Copy{Token: rand.Text(), Region: d.Home, Image: original.Image, Name: original.Name, Description: d.Description, Key: t.Key, Tags: own}
+	c := Copy{Token: rand.Text(), Region: d.Home, Image: original.Image, Name: original.Name, Description: original.Description, Key: t.Key, Tags: own}
 	image, err := region.Copy(ctx, c)
 	if err == nil {
 		d.Log.Info("copying", "image", original.Image, "to", t.Region, "as", image)

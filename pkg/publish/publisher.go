@@ -67,8 +67,9 @@ type Result struct {
 	KeptBlocks int   `json:"keptBlocks"`
 	SentBlocks int   `json:"sentBlocks"`
 	SentBytes  int64 `json:"sentBytes"`
-	// Tags are the image's and its snapshot's.
-	Tags map[string]string `json:"tags"`
+	// Description is the image's, and Tags are those of the image and its snapshot.
+	Description string            `json:"description"`
+	Tags        map[string]string `json:"tags"`
 }
 
 // Publish makes an image of the disk, or finds the one that was made of the same. When it fails, the snapshot and
@@ -81,7 +82,7 @@ func (p *Publisher) Publish(ctx context.Context, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result := Result{Name: r.Name(m), Digest: r.Identity(m), Volume: r.volume(m), DiskBlocks: len(m.Blocks), Tags: r.tags(m)}
+	result := Result{Name: r.Name(m), Digest: r.Identity(m), Volume: r.volume(m), DiskBlocks: len(m.Blocks), Tags: r.tags(m), Description: r.description(m)}
 	p.c.Log.Info("disk read", "bytes", m.Size, "data", m.Bytes(), "digest", m.Digest())
 	lock, j, err := openJournal(p.c.State, result.Name)
 	if err != nil {
@@ -217,7 +218,7 @@ func (w *work) decide(ctx context.Context) error {
 	start := Start{
 		// Unlike any other: a token that was used for a snapshot which is gone would bring that one back.
 		Token: rand.Text(), Volume: volume, Parent: plan.Parent, Key: w.request.Key,
-		Description: w.request.description(w.manifest), Tags: w.request.tags(w.manifest),
+		Description: w.result.Description, Tags: w.result.Tags,
 	}
 	if plan.Parent != "" {
 		start.Key = NoKey // the parent's is taken; to name one with a parent is refused
@@ -273,8 +274,8 @@ func (w *work) complete(ctx context.Context) error {
 func (w *work) register(ctx context.Context) error {
 	w.registering = true
 	image, err := w.c.Images.Register(ctx, Registration{
-		Name: w.result.Name, Description: w.request.description(w.manifest), Architecture: w.request.Architecture,
-		Snapshot: w.journal.done.Snapshot, Volume: w.journal.Plan.Volume, Tags: w.request.tags(w.manifest),
+		Name: w.result.Name, Description: w.result.Description, Architecture: w.request.Architecture,
+		Snapshot: w.journal.done.Snapshot, Volume: w.journal.Plan.Volume, Tags: w.result.Tags,
 	})
 	if errors.Is(err, ErrNameTaken) {
 		return w.overtaken(ctx, err)

@@ -55,8 +55,8 @@ func Ship(ctx context.Context, p *Publisher, regions Regions, j Job, log *slog.L
 	if err != nil {
 		return s, err
 	}
-	d := Distribution{Home: j.Home, At: regions.Region, With: j.With, Description: j.Request.Description, Log: log}
-	if s.Images, err = d.Run(ctx, r, r.Tags, j.Copies); err != nil || j.Channel == "" {
+	d := Distribution{Home: j.Home, At: regions.Region, With: j.With, Log: log}
+	if s.Images, err = d.Run(ctx, r, j.Copies); err != nil || j.Channel == "" {
 		return s, err
 	}
 	s.Promotions, err = PromoteAll(ctx, regions, j.Channel, s.Images)
