@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -300,3 +302,12 @@ Outputs:
   Mapped: {Value: !FindInMap [Numbers, answer, words]}
   Absent: {Value: never, Condition: Shut}
 `
+
+// read is how a call for a parameter ends that is made with a role's credentials.
+func (b *bench) read(t *testing.T, c Credentials, name string) string {
+	t.Helper()
+	_, err := b.ssm.GetParameter(t.Context(), &ssm.GetParameterInput{Name: &name}, func(o *ssm.Options) {
+		o.Credentials = credentials.NewStaticCredentialsProvider(c.AccessKey, c.Secret, c.Token)
+	})
+	return outcome(err)
+}

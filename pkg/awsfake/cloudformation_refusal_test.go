@@ -1,0 +1,232 @@
+package awsfake
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/google/go-cmp/cmp"
+)
+
+const emptyGroup = "  A: {Type: AWS::EC2::SecurityGroup, Properties: {GroupDescription: a, VpcId: vpc-00000000000000001}}\n"
+
+// templateRefusals are templates that CloudFormation refuses before it makes anything.
+var templateRefusals = []struct{ name, body, message string }{
+	{"no YAML", "Resources: [", "Template format error: YAML not well-formed."},
+	{"a list", "- a", "Template format error: unsupported structure."},
+	{"no resources", "Description: x", "Template format error: At least one Resources member must be defined."},
+	{"a section of its own", "Things: {}\nResources:\n" + emptyGroup, "Invalid template property or properties [Things]"},
+	{"another version", "AWSTemplateFormatVersion: \"2020-01-01\"\nResources:\n" + emptyGroup, "Template format error: unsupported value for AWSTemplateFormatVersion."},
+	{"a transform", "Transform: AWS::Serverless-2016-10-31\nResources:\n" + emptyGroup, "Template format error: awsfake does not model the section Transform"},
+	{"a type that is none", "Resources:\n  A: {Type: AWS::EC2::Cupboard}\n", "Template format error: Unrecognized resource types: [AWS::EC2::Cupboard]"},
+	{"no type", "Resources:\n  A: {Properties: {}}\n", "Template format error: [/Resources/A] Every Resources object must contain a Type member."},
+	{"a key twice", "Resources:\n" + emptyGroup + emptyGroup, "Template format error: YAML not well-formed. (line 3, column 3): duplicate key A"},
+	{"null", "Resources:\n  A: {Type: AWS::EC2::SecurityGroup, Properties: {VpcId: null}}\n", "Template format error: [/Resources/A/Properties/VpcId] 'null' values are not allowed in templates"},
+	{"a name with a dash", "Resources:\n  A-B: {Type: AWS::EC2::SecurityGroup}\n", "Template format error: Resource name A-B is non alphanumeric."},
+	{"a name that nothing has", "Resources:\n  A: {Type: AWS::EC2::SecurityGroup, Properties: {VpcId: !Ref B}}\n", "Template format error: Unresolved resource dependencies [B] in the Resources block of the template"},
+	{"an output of nothing", "Resources:\n" + emptyGroup + "Outputs:\n  O: {Value: !Ref B}\n", "Template format error: Unresolved resource dependencies [B] in the Outputs block of the template"},
+	{"an attribute of nothing", "Resources:\n  A: {Type: AWS::EC2::SecurityGroup, Properties: {VpcId: !GetAtt B.Id}}\n", "Template error: instance of Fn::GetAtt references undefined resource B"},
+	{"an attribute that is none", "Resources:\n" + emptyGroup + "Outputs:\n  O: {Value: !GetAtt A.Arn}\n", "Template error: resource A does not support attribute type Arn in Fn::GetAtt"},
+	{"a circle", "Resources:\n  A: {Type: AWS::EC2::SecurityGroup, Properties: {VpcId: !Ref B}}\n  B: {Type: AWS::EC2::SecurityGroup, DependsOn: A}\n", "Circular dependency between resources: [A, B]"},
+	{"a condition that is none", "Resources:\n  A: {Type: AWS::EC2::SecurityGroup, Condition: C}\n", "Template format error: Unresolved condition dependencies [C] in the Resources block of the template"},
+	{"a function that is none", "Resources:\n  A: {Type: AWS::EC2::SecurityGroup, Properties: {VpcId: !Cidr [a, 1]}}\n", "Template error: awsfake does not model the function Fn::Cidr"},
+	{"51,201 bytes", "Resources:\n" + emptyGroup + "#" + strings.Repeat("x", 51_201), "1 validation error detected: Value '...' at 'templateBody' failed to satisfy constraint: Member must have length less than or equal to 51200"},
+	{"an update policy", "Resources:\n  A: {Type: AWS::AutoScaling::AutoScalingGroup, UpdatePolicy: {}}\n", "Template format error: [/Resources/A] Invalid template member UpdatePolicy"},
+}
+
+func TestTemplateRefusals(t *testing.T) {
+	b := stackBench(t, Options{})
+	for _, tt := range templateRefusals {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := b.stacks.ValidateTemplate(t.Context(), &cloudformation.ValidateTemplateInput{TemplateBody: &tt.body})
+			wantBeginning(t, err, tt.message)
+			_, err = b.stacks.CreateChangeSet(t.Context(), &cloudformation.CreateChangeSetInput{
+				StackName: aws.String("demo"), ChangeSetName: aws.String("c"), ChangeSetType: types.ChangeSetTypeCreate, TemplateBody: &tt.body,
+			})
+			wantBeginning(t, err, tt.message)
+		})
+	}
+	if n := len(b.account.CloudFormation().stacks); n != 0 {
+		t.Errorf("%d stacks were begun by calls that were refused", n)
+	}
+}
+
+// wantBeginning checks the beginning of a ValidationError's message: the rest is the YAML library's.
+func wantBeginning(t *testing.T, err error, message string) {
+	t.Helper()
+	var api interface{ ErrorMessage() string }
+	if outcome(err) != "ValidationError" || !errors.As(err, &api) || !strings.HasPrefix(api.ErrorMessage(), message) {
+		t.Errorf("got  %v\nwant %s", err, message)
+	}
+}
+
+func TestChangeSetRefusals(t *testing.T) {
+	b := smallStack(t)
+	ctx := t.Context()
+	call := func(change func(*cloudformation.CreateChangeSetInput)) error {
+		in := &cloudformation.CreateChangeSetInput{
+			StackName: aws.String("demo"), ChangeSetName: aws.String("c"), TemplateBody: aws.String(small), Capabilities: []types.Capability{types.CapabilityCapabilityIam},
+		}
+		change(in)
+		_, err := b.stacks.CreateChangeSet(ctx, in)
+		return err
+	}
+	for _, tt := range []struct {
+		name, code, message string
+		change              func(*cloudformation.CreateChangeSetInput)
+	}{
+		{"an import", "ValidationError", "awsfake does not model change sets of the type IMPORT", func(in *cloudformation.CreateChangeSetInput) { in.ChangeSetType = types.ChangeSetTypeImport }},
+		{"a stack twice", "ValidationError", "Stack [demo] already exists and cannot be created again with the changeSet [c].", func(in *cloudformation.CreateChangeSetInput) { in.ChangeSetType = types.ChangeSetTypeCreate }},
+		{"an update of nothing", "ValidationError", "Stack [other] does not exist", func(in *cloudformation.CreateChangeSetInput) { in.StackName = aws.String("other") }},
+		{"a name with a dot", "ValidationError", "", func(in *cloudformation.CreateChangeSetInput) { in.ChangeSetName = aws.String("a.b") }},
+		{"no template", "ValidationError", "Either Template URL or Template Body must be specified.", func(in *cloudformation.CreateChangeSetInput) { in.TemplateBody = nil }},
+		{"an object that is not there", "ValidationError", "S3 error: The specified key does not exist.", func(in *cloudformation.CreateChangeSetInput) {
+			in.TemplateBody, in.TemplateURL = nil, aws.String("https://bucket.s3.amazonaws.com/t.yaml")
+		}},
+		{"roles without a word", "InsufficientCapabilitiesException", "Requires capabilities : [CAPABILITY_IAM]", func(in *cloudformation.CreateChangeSetInput) { in.Capabilities = nil }},
+		{"named roles without a word", "InsufficientCapabilitiesException", "Requires capabilities : [CAPABILITY_NAMED_IAM]", func(in *cloudformation.CreateChangeSetInput) {
+			in.TemplateBody = aws.String(strings.Replace(small, "AssumeRolePolicyDocument:", "RoleName: me\n      AssumeRolePolicyDocument:", 1))
+		}},
+		{"a parameter of another", "ValidationError", "Parameters: [Colour] do not exist in the template", func(in *cloudformation.CreateChangeSetInput) { in.Parameters = given("Colour", "red") }},
+		{"a parameter too few", "ValidationError", "Parameters: [Text] must have values", func(in *cloudformation.CreateChangeSetInput) {
+			in.TemplateBody = aws.String(strings.Replace(small, "Text: {Type: String, Default: one}", "Text: {Type: String}", 1))
+		}},
+		{"a value that is not allowed", "ValidationError", "Parameter 'Opened' must be one of AllowedValues", func(in *cloudformation.CreateChangeSetInput) { in.Parameters = given("Opened", "maybe") }},
+		{"no number", "ValidationError", "Parameter 'Size' must be a number", func(in *cloudformation.CreateChangeSetInput) { in.Parameters = given("Size", "many") }},
+		{"too large a number", "ValidationError", "Parameter 'Size' is not between MinValue and MaxValue", func(in *cloudformation.CreateChangeSetInput) { in.Parameters = given("Size", "4") }},
+		{"no such image parameter", "ValidationError", "Unable to fetch parameters [/none] from parameter store for this account.", func(in *cloudformation.CreateChangeSetInput) { in.Parameters = given("ImageId", "/none") }},
+		{"a parameter that was not there", "ValidationError", "", func(in *cloudformation.CreateChangeSetInput) {
+			in.TemplateBody = aws.String(strings.Replace(small, "  Size:", "  New: {Type: String}\n  Size:", 1))
+			in.Parameters = []types.Parameter{{ParameterKey: aws.String("New"), UsePreviousValue: aws.Bool(true)}}
+		}},
+		{"nested stacks", "ValidationError", "awsfake does not model the field IncludeNestedStacks of this call", func(in *cloudformation.CreateChangeSetInput) { in.IncludeNestedStacks = aws.Bool(true) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) { wantCode(t, call(tt.change), tt.code, tt.message) })
+	}
+	if err := call(func(*cloudformation.CreateChangeSetInput) {}); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, call(func(*cloudformation.CreateChangeSetInput) {}), "AlreadyExistsException", "ChangeSet c already exists")
+	_, err := b.stacks.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{StackName: aws.String("demo"), ChangeSetName: aws.String("none")})
+	wantCode(t, err, "ChangeSetNotFound", "ChangeSet [none] does not exist")
+	_, err = b.stacks.DescribeStackEvents(ctx, &cloudformation.DescribeStackEventsInput{StackName: aws.String("other")})
+	wantCode(t, err, "ValidationError", "Stack [other] does not exist")
+}
+
+// TestPreviousValues updates with what was there before; the default would be another.
+func TestPreviousValues(t *testing.T) {
+	b := smallStack(t)
+	_, err := b.stacks.CreateChangeSet(t.Context(), &cloudformation.CreateChangeSetInput{
+		StackName: aws.String("demo"), ChangeSetName: aws.String("same"), UsePreviousTemplate: aws.Bool(true), Capabilities: []types.Capability{types.CapabilityCapabilityIam},
+		Parameters: []types.Parameter{{ParameterKey: aws.String("Size"), UsePreviousValue: aws.Bool(true)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.pass(time.Second)
+	out, err := b.stacks.DescribeChangeSet(t.Context(), &cloudformation.DescribeChangeSetInput{StackName: aws.String("demo"), ChangeSetName: aws.String("same")})
+	if err != nil || out.Status != types.ChangeSetStatusFailed {
+		t.Errorf("with previous values the change set is %v, %v", out.Status, err)
+	}
+	body, err := b.stacks.GetTemplate(t.Context(), &cloudformation.GetTemplateInput{StackName: aws.String("demo")})
+	if err != nil || *body.TemplateBody != small {
+		t.Errorf("the template is %v, %v", body, err)
+	}
+}
+
+// TestRolesOfStacks lets a stack's role make calls: what its policies allow, within its boundary, and nothing else.
+func TestRolesOfStacks(t *testing.T) {
+	b := smallStack(t)
+	boundary := b.account.AddManagedPolicy("edge", Policy{{Actions: []string{"ssm:*"}, Resources: []string{"arn:aws:ssm:*:*:parameter/hardtack/stable/*"}}})
+	role := b.account.CloudFormation().stacks[0].resources["Role"].physical
+	issued, err := b.account.Issue(role, "i-00000000000000001", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"/hardtack/stable/image-id", "/hardtack/candidate/image-id"} {
+		if got := b.read(t, issued, name); got != "ok" {
+			t.Errorf("reading %s: %s", name, got)
+		}
+	}
+	if got := b.read(t, issued, "/other"); got != "AccessDeniedException" {
+		t.Errorf("reading /other: %s", got)
+	}
+	bounded := strings.Replace(small, "      Policies:\n", "      PermissionsBoundary: "+boundary+"\n      Policies:\n", 1)
+	wantStatus(t, b, b.deploy(t, types.ChangeSetTypeUpdate, bounded, given("Size", "2")), types.StackStatusUpdateComplete)
+	if got := b.read(t, issued, "/hardtack/stable/image-id"); got != "ok" {
+		t.Errorf("within the boundary: %s", got)
+	}
+	if got := b.read(t, issued, "/hardtack/candidate/image-id"); got != "AccessDeniedException" {
+		t.Errorf("beyond the boundary: %s", got)
+	}
+}
+
+// cfnSchemas are the properties that cfn-lint's copy of CloudFormation's registry has of a type, and those whose
+// change replaces it.
+type cfnSchema struct{ Properties, CreateOnly, Required, ReadOnly []string }
+
+const schemaScript = `
+import importlib, json, os, sys, cfnlint
+types = importlib.import_module("cfnlint.data.schemas.providers.us_west_2").types
+folder = os.path.join(os.path.dirname(cfnlint.__file__), "data", "schemas", "resources")
+short = lambda names: sorted(n.removeprefix("/properties/") for n in names or [])
+for line in sys.stdin:
+    s = json.load(open(os.path.join(folder, types[line.strip()] + ".json")))
+    print(json.dumps({"Properties": sorted(s["properties"]), "CreateOnly": short(s.get("createOnlyProperties")),
+                      "Required": sorted(s.get("required") or []), "ReadOnly": short(s.get("readOnlyProperties"))}))
+`
+
+// TestKindsAgainstSchemas holds each type to AWS's own schema: no property that it does not have, the same ones
+// replace, what it requires is required here, and attributes are those that it answers.
+func TestKindsAgainstSchemas(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	if exec.CommandContext(t.Context(), python, "-c", "import cfnlint.data.schemas.providers.us_west_2").Run() != nil {
+		t.Skip("cfn-lint is not installed (run scripts/setup --judges)")
+	}
+	names := sortedKeys(resourceKinds())
+	cmd := exec.CommandContext(t.Context(), python, "-c", schemaScript)
+	cmd.Stdin = strings.NewReader(strings.Join(names, "\n"))
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("reading cfn-lint's schemas: %v", err)
+	}
+	lines := bufio.NewScanner(strings.NewReader(string(out)))
+	for _, name := range names {
+		if !lines.Scan() {
+			t.Fatalf("cfn-lint says nothing of %s", name)
+		}
+		var schema cfnSchema
+		if err := json.Unmarshal(lines.Bytes(), &schema); err != nil {
+			t.Fatal(err)
+		}
+		facts := resourceKinds()[name].facts()
+		for _, property := range sortedKeys(facts.replace) {
+			if !slices.Contains(schema.Properties, property) {
+				t.Errorf("%s has no property %s", name, property)
+			}
+			if want := slices.Contains(schema.CreateOnly, property); facts.replace[property] != want {
+				t.Errorf("%s: a change of %s replaces: %v, want %v", name, property, facts.replace[property], want)
+			}
+		}
+		var unknown []string
+		for _, attribute := range facts.attributes {
+			if !slices.Contains(schema.ReadOnly, attribute) && !slices.Contains(schema.Properties, attribute) {
+				unknown = append(unknown, attribute)
+			}
+		}
+		if diff := cmp.Diff([]string(nil), unknown); diff != "" {
+			t.Errorf("%s has no such attributes:\n%s", name, diff)
+		}
+	}
+}
