@@ -42,7 +42,7 @@ func Next(s State, only []string) Step {
 	var control, pools []Group
 	for _, g := range s.ordered() {
 		switch {
-		case !g.chosen(only):
+		case !g.Chosen(only):
 		case g.Control():
 			control = append(control, g)
 		default:
@@ -66,7 +66,8 @@ func Next(s State, only []string) Step {
 	return Step{Action: Finished, Reason: "every machine is as wanted"}
 }
 
-func (g Group) chosen(only []string) bool {
+// Chosen reports whether the group is named, by either of its names; none named are all.
+func (g Group) Chosen(only []string) bool {
 	return len(only) == 0 || slices.Contains(only, g.Name) || slices.Contains(only, g.Key)
 }
 

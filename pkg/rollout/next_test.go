@@ -161,6 +161,18 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
+func TestPrevious(t *testing.T) {
+	same := v2
+	same.Number = 3
+	v0 := rollout.Version{Number: 4, Image: "ami-z"}
+	if v, ok := rollout.Previous([]rollout.Version{v2, same, v1, v0}, same); !ok || v != v1 {
+		t.Errorf("before 3: %+v, %v", v, ok)
+	}
+	if v, ok := rollout.Previous([]rollout.Version{v1, v0}, v1); ok {
+		t.Errorf("before the first: %+v", v)
+	}
+}
+
 func TestRefuse(t *testing.T) {
 	lone := rollout.State{Cluster: "demo", Groups: []rollout.Group{group("masters", both, machine("i-m", v1)), group("minions", minions, machine("i-w", v1))}}
 	two := three(v1)

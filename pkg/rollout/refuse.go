@@ -48,7 +48,7 @@ func Refuse(s State, only, lose []string) error {
 	var r Refusal
 	for _, g := range s.ordered() {
 		switch {
-		case !g.chosen(only) || len(g.Stale()) == 0 && len(g.Launches.Differs(g.Wanted)) == 0:
+		case !g.Chosen(only) || len(g.Stale()) == 0 && len(g.Launches.Differs(g.Wanted)) == 0:
 		case !g.Roles.Has(role.Etcd) || g.Durable || len(g.Stale()) == 0 || slices.Contains(lose, g.Key) || slices.Contains(lose, g.Name):
 			r.Safe = append(r.Safe, g.Key)
 		default:

@@ -143,11 +143,13 @@ func (r *Runner) withoutEnded(s State) State {
 // refreshes looks at what became of the refreshes that were watched.
 func (r *Runner) refreshes(s State) error {
 	for _, g := range s.Groups {
-		if g.Control() || !g.chosen(r.Options.Only) || g.Refresh == nil {
+		if g.Control() || !g.Chosen(r.Options.Only) || g.Refresh == nil {
 			continue
 		}
 		id, ours := r.watched[g.Name]
 		switch {
+		case slices.Contains([]string{"RollbackInProgress", "Cancelling"}, g.Refresh.Status) && !ours:
+			// What somebody takes back is waited for, and then it is seen what is left.
 		case g.Refresh.Active() && !ours:
 			if g.Refresh.To != 0 && g.Refresh.To != g.Wanted.Number {
 				return fmt.Errorf("refreshing %s: a refresh to version %d is under way, and version %d is wanted: wait for its end, or aws autoscaling cancel-instance-refresh --auto-scaling-group-name %s",

@@ -309,3 +309,15 @@ func TestRunAdoptsARefresh(t *testing.T) {
 		t.Errorf("%+v, %v, calls %v", done, err, w.calls)
 	}
 }
+
+// A refresh that somebody takes back is waited for.
+func TestRunWaitsForARollback(t *testing.T) {
+	w := newWorld(t, 1, durable())
+	w.find("demo-minions").Refresh = &rollout.Refresh{ID: "x", Status: "RollbackInProgress", To: 7}
+	w.fails = true
+	w.after = func() { w.fails = false }
+	done, err := w.runner(rollout.Options{Only: []string{"minions"}}).Run(t.Context())
+	if err != nil || !slices.Equal(w.calls, []string{"start demo-minions 1>2"}) || !slices.Equal(done.Refreshed, []string{"demo-minions"}) {
+		t.Errorf("%+v, %v, calls %v", done, err, w.calls)
+	}
+}

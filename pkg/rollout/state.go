@@ -34,6 +34,17 @@ func (v Version) Differs(other Version) []string {
 	return what
 }
 
+// Previous is the newest of the versions before latest that makes another machine; false where there is none.
+func Previous(versions []Version, latest Version) (Version, bool) {
+	var best Version
+	for _, v := range versions {
+		if v.Number < latest.Number && v.Number > best.Number && len(v.Differs(latest)) > 0 {
+			best = v
+		}
+	}
+	return best, best.Number > 0
+}
+
 // Machine is one of a group's.
 type Machine struct {
 	ID string `json:"id"`
@@ -81,6 +92,8 @@ type Group struct {
 	Members []string `json:"members,omitempty"`
 	// Desired is how many machines there are to be.
 	Desired int `json:"desired"`
+	// Template is the id of its launch template.
+	Template string `json:"template"`
 	// Launches is what a machine would be made from now, Wanted what all are to be from.
 	Launches Version `json:"launches"`
 	Wanted   Version `json:"wanted"`
