@@ -14,7 +14,7 @@ func stackRenderCommand() *cli.Command {
 		Usage: "print the cluster's CloudFormation template; the same cluster gives the same bytes",
 		Flags: []cli.Flag{
 			clusterFlag(),
-			&cli.StringFlag{Name: "ca", Usage: "the `FILE` of the cluster's public CA in PEM (hardtack pki ca prints it)"},
+			stackCAFlag(),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` instead, whole or not at all"},
 			&cli.BoolFlag{Name: "json", Usage: "write JSON instead of YAML"},
 		},

@@ -5,10 +5,18 @@ type Port struct {
 	// Protocol is "tcp" or "udp".
 	Protocol string
 	Number   int
-	// Program is the one that listens; the kernel itself for VXLAN.
+	// Program is the one that listens; empty is the kernel itself, for VXLAN.
 	Program string
 	// From are the roles whose machines ask there; empty is this machine's own programs, by 127.0.0.1.
 	From Set
+}
+
+// What is the program's name, and for the kernel itself what it listens for.
+func (p Port) What() string {
+	if p.Program == "" {
+		return "VXLAN"
+	}
+	return p.Program
 }
 
 // DefaultAPIPort is where API servers listen, and what minions and clients ask, unless the cluster's document says

@@ -51,10 +51,8 @@ func (b *builder) launchTemplate(g spec.Group) error {
 		disk["KmsKeyId"] = key
 	}
 	var groups []any
-	for _, r := range g.Roles {
-		if b.reached(r) {
-			groups = append(groups, groupID(securityGroup(r)))
-		}
+	for _, r := range b.securityGroupsOf(g) {
+		groups = append(groups, groupID(securityGroup(r)))
 	}
 	id, name := b.ids[g.Name], b.cluster.AutoScaling(g)
 	b.out.Resources["LaunchTemplate"+id] = Resource{Type: "AWS::EC2::LaunchTemplate", Properties: object{
@@ -86,8 +84,8 @@ func (b *builder) scalingGroup(g spec.Group) {
 		"DesiredCapacity":                choose(hasMachines, ref("AWS::NoValue"), "0"),
 		"VPCZoneIdentifier":              b.subnets(g),
 		"HealthCheckType":                "EC2",
-		"LifecycleHookSpecificationList": b.hooks(),
-		"Tags":                           b.groupTags(g),
+		"LifecycleHookSpecificationList": hookList(b.hooks()),
+		"Tags":                           tagList(b.groupTags(g)),
 	}
 	if b.balanced(g) {
 		properties["TargetGroupARNs"] = []any{ref(targetsID)}
@@ -103,44 +101,76 @@ func (b *builder) subnets(g spec.Group) any {
 	return []any{nth(slices.Index(g.Members, g.Member), ParameterMembers)}
 }
 
-func (b *builder) hooks() []any {
-	hooks := []any{hook(DrainHook, "TERMINATING", "CONTINUE", drainTimeout)}
+// Hook is a lifecycle hook of every group.
+type Hook struct {
+	Name string `json:"name"`
+	// Transition is "autoscaling:EC2_INSTANCE_LAUNCHING" or "…TERMINATING", Result what happens when the time is over.
+	Transition string `json:"transition"`
+	Result     string `json:"result"`
+	// Timeout is the heartbeat timeout in seconds.
+	Timeout int `json:"timeout"`
+}
+
+func (b *builder) hooks() []Hook {
+	const transition = "autoscaling:EC2_INSTANCE_"
+	hooks := []Hook{{DrainHook, transition + "TERMINATING", "CONTINUE", drainTimeout}}
 	if name := b.cluster.Machine(b.cluster.Groups[0]).LaunchHook; name != "" {
 		// What never worked is not let into service: a refresh stops at it, and the group tries another.
-		hooks = append(hooks, hook(name, "LAUNCHING", "ABANDON", launchTimeout))
+		hooks = append(hooks, Hook{name, transition + "LAUNCHING", "ABANDON", launchTimeout})
 	}
 	return hooks
 }
 
-func hook(name, transition, result string, timeout int) object {
-	return object{"LifecycleHookName": name, "LifecycleTransition": "autoscaling:EC2_INSTANCE_" + transition,
-		"DefaultResult": result, "HeartbeatTimeout": timeout}
+func hookList(hooks []Hook) []any {
+	var list []any
+	for _, h := range hooks {
+		list = append(list, object{"LifecycleHookName": h.Name, "LifecycleTransition": h.Transition, "DefaultResult": h.Result, "HeartbeatTimeout": h.Timeout})
+	}
+	return list
+}
+
+// Tag is a group's.
+type Tag struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	// Propagate says that machines get it too.
+	Propagate bool `json:"propagate"`
 }
 
 // groupTags are those by which records are made. EtcdMembers is the group's alone.
-func (b *builder) groupTags(g spec.Group) []any {
-	tag := func(key, value string, propagate bool) object {
-		return object{"Key": key, "Value": value, "PropagateAtLaunch": propagate}
-	}
-	tags := []any{
-		tag(fleet.TagCluster, b.cluster.Cluster.Name, true),
-		tag(fleet.TagRole, g.Roles.String(), true),
-		tag("Name", b.cluster.AutoScaling(g), true),
+func (b *builder) groupTags(g spec.Group) []Tag {
+	tags := []Tag{
+		{fleet.TagCluster, b.cluster.Cluster.Name, true},
+		{fleet.TagRole, g.Roles.String(), true},
+		{"Name", b.cluster.AutoScaling(g), true},
 	}
 	if g.Roles.Has(role.Etcd) && len(g.Members) > 0 {
-		tags = append(tags, tag(fleet.TagEtcdMembers, strings.Join(g.Members, " "), false))
+		tags = append(tags, Tag{fleet.TagEtcdMembers, strings.Join(g.Members, " "), false})
 	}
 	if g.Member != "" {
-		tags = append(tags, tag(fleet.TagEtcdMember, g.Member, true))
+		tags = append(tags, Tag{fleet.TagEtcdMember, g.Member, true})
 	}
 	return tags
 }
 
-// names adds the output that the function's stack takes.
-func (b *builder) names() {
+func tagList(tags []Tag) []any {
+	var list []any
+	for _, t := range tags {
+		list = append(list, object{"Key": t.Key, "Value": t.Value, "PropagateAtLaunch": t.Propagate})
+	}
+	return list
+}
+
+// names are the AutoScaling groups'.
+func (b *builder) names() []string {
 	var names []string
 	for _, g := range b.cluster.Groups {
 		names = append(names, b.cluster.AutoScaling(g))
 	}
-	b.out.Outputs[OutputGroups] = Output{Description: "The groups: GroupNames of the function's stack", Value: strings.Join(names, ",")}
+	return names
+}
+
+// nameGroups adds the output that the function's stack takes.
+func (b *builder) nameGroups() {
+	b.out.Outputs[OutputGroups] = Output{Description: "The groups: GroupNames of the function's stack", Value: strings.Join(b.names(), ",")}
 }

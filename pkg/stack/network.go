@@ -19,6 +19,17 @@ func (b *builder) reached(r role.Role) bool {
 	return b.has(r) && (r != role.Etcd || len(b.members()) > 0)
 }
 
+// securityGroupsOf are the roles whose security groups a machine of the group has.
+func (b *builder) securityGroupsOf(g spec.Group) []role.Role {
+	var roles []role.Role
+	for _, r := range g.Roles {
+		if b.reached(r) {
+			roles = append(roles, r)
+		}
+	}
+	return roles
+}
+
 // ports are those on which a role's machines are reached from others in this cluster.
 func (b *builder) ports(r role.Role) []role.Port {
 	var ports []role.Port
@@ -69,11 +80,7 @@ func (b *builder) apiPort() role.Port {
 
 // ingress adds one rule. It is a resource of its own, since two security groups name each other.
 func (b *builder) ingress(id, group string, p role.Port, source object, condition string) {
-	what := p.Program
-	if what == "" {
-		what = "VXLAN"
-	}
-	properties := object{"GroupId": groupID(group), "IpProtocol": p.Protocol, "FromPort": p.Number, "ToPort": p.Number, "Description": what}
+	properties := object{"GroupId": groupID(group), "IpProtocol": p.Protocol, "FromPort": p.Number, "ToPort": p.Number, "Description": p.What()}
 	for key, value := range source {
 		properties[key] = value
 	}

@@ -3,6 +3,7 @@ package stack
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -19,62 +20,77 @@ func here(service string) string {
 	return "arn:${AWS::Partition}:" + service + ":${AWS::Region}:${AWS::AccountId}:"
 }
 
-// statement is one of an IAM policy, with intrinsic functions.
-func statement(sid string, actions, resources []any) object {
-	return object{"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resources}
+// Statement is one of an instance role's policy. Resources have ${AWS::Partition}, ${AWS::Region} and
+// ${AWS::AccountId} in them, or are "*".
+type Statement struct {
+	Sid      string
+	Effect   string
+	Action   []string
+	Resource []string
 }
 
 // policy is what the instance role of a group may do: read its part of the store, finish the launch of its own
 // group's machines, and ask for what has no resource to name. Nobody writes records: that is the function's.
-func (b *builder) policy(g spec.Group) (object, error) {
+func (b *builder) policy(g spec.Group) ([]Statement, error) {
 	statements, err := b.secretsPolicy(g)
 	if err != nil {
 		return nil, err
 	}
-	group := sub(here("autoscaling") + "autoScalingGroup:*:autoScalingGroupName/" + b.cluster.AutoScaling(g))
-	statements = append(statements, statement("FinishItsLaunch",
-		[]any{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"}, []any{group}))
-	describe := []any{"autoscaling:DescribeAutoScalingInstances"}
+	describe := []string{"autoscaling:DescribeAutoScalingInstances"}
 	if g.Roles.Has(role.Masters) {
 		// A node's serving certificate is approved by the names and addresses of its instance.
 		describe = append(describe, "ec2:DescribeInstances")
 	}
-	statements = append(statements, statement("LookAtMachines", describe, []any{"*"}))
-	return object{"Version": "2012-10-17", "Statement": statements}, nil
+	group := here("autoscaling") + "autoScalingGroup:*:autoScalingGroupName/" + b.cluster.AutoScaling(g)
+	return append(statements,
+		Statement{"FinishItsLaunch", "Allow", []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"}, []string{group}},
+		Statement{"LookAtMachines", "Allow", describe, []string{"*"}}), nil
 }
 
-// secretsPolicy is pkg/store's policy, which stands in for the region, the account and the partition that it leaves open.
-func (b *builder) secretsPolicy(g spec.Group) ([]any, error) {
+// secretsPolicy is pkg/store's policy with the region, the account and the partition that it leaves open.
+func (b *builder) secretsPolicy(g spec.Group) ([]Statement, error) {
 	document, err := store.Policy(b.secrets, pki.AccessOfAll(g.Roles))
 	if err != nil {
 		return nil, err
 	}
-	var p struct {
-		Statement []struct{ Action, Resource []string }
-	}
+	var p struct{ Statement []Statement }
 	if err := json.Unmarshal(document, &p); err != nil {
 		return nil, fmt.Errorf("reading the store's policy: %w", err)
 	}
-	var statements []any
-	for _, s := range p.Statement {
-		sid := "ReadSecrets"
-		actions, resources := []any{}, []any{}
+	for i, s := range p.Statement {
+		p.Statement[i].Sid = "ReadSecrets"
+		if slices.Contains(s.Action, "ssm:PutParameter") {
+			p.Statement[i].Sid = "RenewTheToken"
+		}
+		for j, arn := range s.Resource {
+			rest, ok := strings.CutPrefix(arn, anywhere)
+			if !ok {
+				return nil, fmt.Errorf("the store's policy names %s, which is not in Parameter Store", arn)
+			}
+			s.Resource[j] = here("ssm") + rest
+		}
+	}
+	return p.Statement, nil
+}
+
+// policyDocument is the policy with CloudFormation's functions.
+func policyDocument(statements []Statement) object {
+	var list []any
+	for _, s := range statements {
+		var actions, resources []any
 		for _, a := range s.Action {
 			actions = append(actions, a)
-			if a == "ssm:PutParameter" {
-				sid = "RenewTheToken"
-			}
 		}
-		for _, r := range s.Resource {
-			rest, ok := strings.CutPrefix(r, anywhere)
-			if !ok {
-				return nil, fmt.Errorf("the store's policy names %s, which is not in Parameter Store", r)
+		for _, arn := range s.Resource {
+			if strings.Contains(arn, "${") {
+				resources = append(resources, sub(arn))
+				continue
 			}
-			resources = append(resources, sub(here("ssm")+rest))
+			resources = append(resources, arn)
 		}
-		statements = append(statements, statement(sid, actions, resources))
+		list = append(list, object{"Sid": s.Sid, "Effect": s.Effect, "Action": actions, "Resource": resources})
 	}
-	return statements, nil
+	return object{"Version": "2012-10-17", "Statement": list}
 }
 
 // instanceRole adds a group's role and profile.
@@ -89,7 +105,7 @@ func (b *builder) instanceRole(g spec.Group) error {
 		"AssumeRolePolicyDocument": object{"Version": "2012-10-17", "Statement": []any{object{
 			"Effect": "Allow", "Principal": object{"Service": sub("ec2.${AWS::URLSuffix}")}, "Action": "sts:AssumeRole",
 		}}},
-		"Policies":            []any{object{"PolicyName": "machine", "PolicyDocument": policy}},
+		"Policies":            []any{object{"PolicyName": "machine", "PolicyDocument": policyDocument(policy)}},
 		"PermissionsBoundary": optional(hasBoundary, ParameterBoundary),
 		"Tags":                b.tags(b.cluster.AutoScaling(g)),
 	}}

@@ -76,7 +76,7 @@ func Render(c *spec.Complete, ca []byte) (*Template, error) {
 			return nil, fmt.Errorf("group %s: %w", g.Name, err)
 		}
 	}
-	b.names()
+	b.nameGroups()
 	return b.out, nil
 }
 

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/stack"
+)
+
+// defaultPriceRegion is the one that most published prices are of.
+const defaultPriceRegion = "us-east-1"
+
+func stackCostCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "cost",
+		Usage: "print what a cluster's control parts cost a month, with each price's date and source, or that it is not known",
+		Flags: []cli.Flag{
+			clusterFlag(),
+			&cli.StringFlag{Name: "region", Usage: "the `REGION` whose prices are meant", EnvVars: []string{"AWS_REGION", "AWS_DEFAULT_REGION"}, Value: defaultPriceRegion},
+			&cli.StringFlag{Name: "prices", Usage: "a `FILE` of prices in place of those that come with the program"},
+			jsonFlag(),
+		},
+		Action: stackCost,
+	}
+}
+
+func stackCost(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	list, err := readPrices(c.String("prices"))
+	if err != nil {
+		return err
+	}
+	complete, err := readCluster(c)
+	if err != nil {
+		return err
+	}
+	sheet, err := stack.Cost(complete, c.String("region"), list)
+	if err != nil {
+		return fmt.Errorf("reckoning what %s costs: %w", complete.Cluster.Name, err)
+	}
+	if c.Bool("json") {
+		return printJSON(c.App.Writer, sheet)
+	}
+	return printSheet(c.App.Writer, sheet)
+}
+
+func readPrices(file string) ([]stack.Price, error) {
+	if file == "" {
+		return stack.Prices()
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usagef("--prices: %w", err)
+	}
+	list, err := stack.ParsePrices(data)
+	if err != nil {
+		return nil, usagef("--prices %s: %w", file, err)
+	}
+	return list, nil
+}
+
+// unknown is what stands where something is not known.
+const unknown = "unknown"
+
+func printSheet(w io.Writer, s stack.Sheet) error {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "%s in %s, a month\tquantity\tUSD a unit\tUSD\n", s.Cluster, s.Region)
+	var sources []string
+	for _, l := range s.Lines {
+		price := unknown
+		if l.Price != nil {
+			price = fmt.Sprintf("%s [%s]", l.Price.USD, l.Price.Unit)
+			sources = append(sources, fmt.Sprintf("  %s: %s, read %s", l.Part, l.Price.Source, l.Price.Read))
+		}
+		fmt.Fprintf(table, "%s\t%s %s\t%s\t%s\n", l.Part, cmp.Or(l.Quantity, "?"), l.Unit, price, cmp.Or(l.USD, unknown))
+	}
+	fmt.Fprintf(table, "what is known\t\t\t%s\n", s.USD)
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "not in it: %s\nquantities:\n", s.Without)
+	for _, l := range s.Lines {
+		fmt.Fprintf(&b, "  %s: %s\n", l.Part, l.Why)
+	}
+	if len(sources) > 0 {
+		fmt.Fprintf(&b, "prices, without tax and free tiers:\n%s\n", strings.Join(sources, "\n"))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/stack"
+)
+
+func stackTerraformCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "terraform",
+		Usage: "write a Terraform module that makes what the template makes",
+		Flags: []cli.Flag{
+			clusterFlag(),
+			stackCAFlag(),
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "the module's `DIRECTORY`, made where it is not there"},
+		},
+		Action: stackTerraform,
+	}
+}
+
+// stackCAFlag is the public CA of what writes user data into a file.
+func stackCAFlag() cli.Flag {
+	return &cli.StringFlag{Name: "ca", Usage: "the `FILE` of the cluster's public CA in PEM (hardtack pki ca prints it)"}
+}
+
+func stackTerraform(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	dir := c.String("output")
+	if dir == "" {
+		return usagef("--output: name the directory of the module")
+	}
+	ca, err := readCA(c.String("ca"))
+	if err != nil {
+		return err
+	}
+	complete, err := readCluster(c)
+	if err != nil {
+		return err
+	}
+	files, err := stack.Module(complete, ca)
+	if err != nil {
+		return fmt.Errorf("making the module of %s: %w", complete.Cluster.Name, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the module's directory: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := writeWhole(filepath.Join(dir, name), files[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package stack_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"gotest.tools/v3/assert"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/stack"
+)
+
+// writeModule writes the module into a directory of the test's.
+func writeModule(t *testing.T, name string) string {
+	t.Helper()
+	files, err := stack.Module(document(t, name), []byte(ca))
+	assert.NilError(t, err)
+	dir := t.TempDir()
+	for name, data := range files {
+		assert.NilError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	return dir
+}
+
+// The module and the template are two spellings of one thing: what one says of a group, the other says too.
+func TestModuleIsTheTemplate(t *testing.T) {
+	for _, name := range documents {
+		files, err := stack.Module(document(t, name), []byte(ca))
+		assert.NilError(t, err)
+		var data struct {
+			Groups map[string]struct {
+				ConfigHash   string `json:"config_hash"`
+				InstanceType string `json:"instance_type"`
+				UserData     string `json:"user_data"`
+				Tags         []stack.Tag
+				Statements   []stack.Statement
+			}
+			Ingress []struct{ To, From string }
+		}
+		assert.NilError(t, json.Unmarshal(files[stack.ModuleData], &data))
+		c := document(t, name)
+		resources := render(t, c).Resources
+		for _, g := range c.Groups {
+			id, group := groupID(g.Name), data.Groups[c.AutoScaling(g)]
+			template := resources["LaunchTemplate"+id].Properties
+			launch := template["LaunchTemplateData"].(map[string]any)
+			assert.Equal(t, group.UserData, launch["UserData"])
+			assert.Equal(t, group.InstanceType, launch["InstanceType"])
+			assert.Equal(t, group.ConfigHash, template["VersionDescription"])
+			assert.Equal(t, len(group.Tags), len(resources["Group"+id].Properties["Tags"].([]any)))
+			policy := resources["Role"+id].Properties["Policies"].([]any)[0].(map[string]any)["PolicyDocument"].(map[string]any)
+			assert.Equal(t, len(group.Statements), len(policy["Statement"].([]any)))
+		}
+		rules := 0
+		for _, r := range resources {
+			if source, ok := r.Properties["SourceSecurityGroupId"]; ok && r.Type == "AWS::EC2::SecurityGroupIngress" && !strings.Contains(flat(source), "LoadBalancer") {
+				rules++
+			}
+		}
+		assert.Equal(t, len(data.Ingress), rules)
+	}
+}
+
+func flat(v any) string {
+	data, _ := json.Marshal(v)
+	return string(data)
+}
+
+// Every name that the module uses is declared in it, and everything that is declared is used.
+func TestModuleRefersToWhatItHas(t *testing.T) {
+	dir := writeModule(t, "large")
+	files, err := filepath.Glob(filepath.Join(dir, "*.tf"))
+	assert.NilError(t, err)
+	parser := hclparse.NewParser()
+	declared, used := map[string]bool{}, map[string]bool{}
+	for _, file := range files {
+		f, diags := parser.ParseHCLFile(file)
+		assert.Assert(t, !diags.HasErrors(), "%v", diags)
+		body := f.Body.(*hclsyntax.Body)
+		for _, block := range body.Blocks {
+			declare(declared, block)
+		}
+		assert.Assert(t, !hclsyntax.VisitAll(body, func(n hclsyntax.Node) hcl.Diagnostics {
+			if e, ok := n.(*hclsyntax.ScopeTraversalExpr); ok {
+				if name := reference(e.Traversal); name != "" {
+					used[name] = true
+				}
+			}
+			return nil
+		}).HasErrors())
+	}
+	for name := range used {
+		assert.Assert(t, declared[name], "%s is used, and not declared", name)
+	}
+	for name := range declared {
+		if kind, _, _ := strings.Cut(name, "."); kind == "var" || kind == "local" || kind == "data" {
+			assert.Assert(t, used[name], "%s is declared, and not used", name)
+		}
+	}
+}
+
+// declare notes the names by which a block is referred to.
+func declare(names map[string]bool, b *hclsyntax.Block) {
+	switch b.Type {
+	case "variable":
+		names["var."+b.Labels[0]] = true
+	case "resource":
+		names[strings.Join(b.Labels, ".")] = true
+	case "data":
+		names["data."+strings.Join(b.Labels, ".")] = true
+	case "locals":
+		for name := range b.Body.Attributes {
+			names["local."+name] = true
+		}
+	}
+}
+
+// reference is the declared name that a traversal begins with, empty for a loop's own.
+func reference(t hcl.Traversal) string {
+	words := 0
+	switch root := t.RootName(); {
+	case root == "var", root == "local", strings.HasPrefix(root, "aws_"):
+		words = 2
+	case root == "data":
+		words = 3
+	}
+	if len(t) < words {
+		return ""
+	}
+	var name []string
+	for _, step := range t[:words] {
+		switch s := step.(type) {
+		case hcl.TraverseRoot:
+			name = append(name, s.Name)
+		case hcl.TraverseAttr:
+			name = append(name, s.Name)
+		}
+	}
+	return strings.Join(name, ".")
+}
+
+func run(t *testing.T, dir string, command ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "TF_CLI_ARGS=-no-color")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func TestModuleIsFormatted(t *testing.T) {
+	if _, err := exec.LookPath("terraform"); err != nil {
+		t.Skip("terraform is not installed")
+	}
+	if out, err := run(t, writeModule(t, "large"), "terraform", "fmt", "-check", "-diff"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Terraform itself judges the module, where it can have the provider.
+func TestModuleIsValid(t *testing.T) {
+	if _, err := exec.LookPath("terraform"); err != nil {
+		t.Skip("terraform is not installed")
+	}
+	dir := writeModule(t, "large")
+	if out, err := run(t, dir, "terraform", "init", "-backend=false", "-input=false"); err != nil {
+		if strings.Contains(out, "could not connect to registry.terraform.io") {
+			t.Skip("the registry that has Terraform's AWS provider is out of reach")
+		}
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := run(t, dir, "terraform", "validate"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,35 @@
+# A security group a role; a machine has those of all its roles.
+resource "aws_security_group" "role" {
+  for_each    = toset(local.spec.roles)
+  description = "${each.key} of the Hardtack cluster ${local.spec.cluster}"
+  vpc_id      = var.vpc_id
+  tags        = merge(local.tags, { Name = "${local.spec.cluster}-${each.key}" })
+}
+
+resource "aws_vpc_security_group_ingress_rule" "port" {
+  for_each                     = { for rule in local.spec.ingress : "${rule.to} ${rule.protocol} ${rule.port} from ${rule.from}" => rule }
+  security_group_id            = aws_security_group.role[each.value.to].id
+  referenced_security_group_id = aws_security_group.role[each.value.from].id
+  ip_protocol                  = each.value.protocol
+  from_port                    = each.value.port
+  to_port                      = each.value.port
+  description                  = each.value.program
+}
+
+# Everything may go out: machines speak to the AWS APIs, and pods to whatever they are for.
+resource "aws_vpc_security_group_egress_rule" "out" {
+  for_each          = aws_security_group.role
+  security_group_id = each.value.id
+  ip_protocol       = "-1"
+  cidr_ipv4         = "0.0.0.0/0"
+}
+
+resource "aws_vpc_security_group_ingress_rule" "clients" {
+  count             = var.api_cidr != null && local.spec.aws.load_balancer == "none" ? 1 : 0
+  security_group_id = aws_security_group.role["masters"].id
+  ip_protocol       = "tcp"
+  from_port         = local.spec.api_port
+  to_port           = local.spec.api_port
+  cidr_ipv4         = var.api_cidr
+  description       = "kube-apiserver"
+}

@@ -1,0 +1,19 @@
+output "zone_id" {
+  description = "The private zone: ZoneId of the function's stack."
+  value       = local.zone_id
+}
+
+output "group_names" {
+  description = "The groups: GroupNames of the function's stack."
+  value       = join(",", local.spec.names)
+}
+
+output "security_group_ids" {
+  description = "The security group of each role."
+  value       = { for role, group in aws_security_group.role : role => group.id }
+}
+
+output "load_balancer_name" {
+  description = "Where clients reach the API, null without a load balancer."
+  value       = one(aws_lb.api[*].dns_name)
+}
