@@ -12,20 +12,30 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// documentedPorts are what listens on a machine of each role, as the README has it: protocol, the address where it is
-// not all of them, port, program.
-var documentedPorts = map[string][]string{
-	"masters": {"tcp * 443 kube-apiserver", "tcp 127.0.0.1 10257 kube-controller", "tcp 127.0.0.1 10259 kube-scheduler"},
-	"etcd":    {"tcp 127.0.0.1 2379 etcd", "tcp 127.0.0.1 2380 etcd", "tcp 127.0.0.1 2381 etcd"},
-	"minions": {
-		"tcp * 10250 kubelet", "tcp 127.0.0.1 10248 kubelet", "tcp * 10256 kube-proxy", "tcp 127.0.0.1 10249 kube-proxy",
-		"udp * 8472 -", "tcp 127.0.0.1 10010 containerd",
-	},
+// documentedPorts are what listens on a machine that is all roles, as role.Ports and the README have it: protocol, the
+// address where it is not all of them, port, program.
+func documentedPorts() []string {
 	// systemd-resolved's stub and networkd's DHCP client.
-	"every machine": {"tcp 127.0.0.53 53 systemd-resolve", "tcp 127.0.0.54 53 systemd-resolve", "udp 127.0.0.53 53 systemd-resolve", "udp 127.0.0.54 53 systemd-resolve",
-		"udp 10.1.0.10 68 systemd-network"},
+	list := []string{"tcp 127.0.0.53 53 systemd-resolve", "tcp 127.0.0.54 53 systemd-resolve", "udp 127.0.0.53 53 systemd-resolve",
+		"udp 127.0.0.54 53 systemd-resolve", "udp 10.1.0.10 68 systemd-network"}
+	for _, r := range role.All() {
+		for _, p := range r.Ports() {
+			address, program := "*", p.Program
+			if len(p.From) == 0 || r == role.Etcd { // the one member listens for the API server beside it alone
+				address = "127.0.0.1"
+			}
+			if program == "" {
+				program = "-" // the kernel itself
+			}
+			// The kernel keeps 15 bytes of a program's name.
+			list = append(list, fmt.Sprintf("%s %s %d %s", p.Protocol, address, p.Number, program[:min(len(program), 15)]))
+		}
+	}
+	return list
 }
 
 // keep leaves a file for people beside the other figures.
@@ -119,10 +129,7 @@ func (c *cluster) encrypted(ctx context.Context, t *testing.T) {
 // ports compares what listens with what is documented.
 func (c *cluster) ports(ctx context.Context, t *testing.T) {
 	t.Helper()
-	var want []string
-	for _, list := range documentedPorts {
-		want = append(want, list...)
-	}
+	want := documentedPorts()
 	var got []string
 	for line := range strings.Lines(c.shell(ctx, t, "ss -Hlntup")) {
 		if one := listener(line); one != "" {
