@@ -90,7 +90,7 @@ func request(t *testing.T, file string, change ...func(*publish.Request)) publis
 
 // makeDisk makes a sparse disk of that size, with data in these blocks. A block's content follows from its number
 // and from what.
-func makeDisk(t *testing.T, size int64, what string, blocks ...int) string {
+func makeDisk(t testing.TB, size int64, what string, blocks ...int) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "disk.raw")
 	f, err := os.Create(name)
@@ -108,7 +108,7 @@ func makeDisk(t *testing.T, size int64, what string, blocks ...int) string {
 }
 
 // writeBlocks overwrites blocks of a disk; what "" is zeros.
-func writeBlocks(t *testing.T, name, what string, blocks ...int) {
+func writeBlocks(t testing.TB, name, what string, blocks ...int) {
 	t.Helper()
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -142,14 +142,18 @@ func (w *world) holds(t *testing.T, snapshot, file string) {
 		t.Fatal(err)
 	}
 	want, got := request(t, file).Disk, request(t, out.Name()).Disk
-	a, b := make([]byte, publish.BlockSize), make([]byte, publish.BlockSize)
-	for at := int64(0); at < want.Size(); at += int64(len(a)) {
-		n := min(int64(len(a)), want.Size()-at)
-		_, err1 := want.ReadAt(a[:n], at)
-		_, err2 := got.ReadAt(b[:n], at)
-		if err1 != nil || err2 != nil || !bytes.Equal(a[:n], b[:n]) {
-			t.Fatalf("snapshot %s differs from the disk at byte %d: %v, %v", snapshot, at, err1, err2)
-		}
+	a, b := make([]byte, mib), make([]byte, mib)
+	for _, by := range []publish.Disk{want, got} { // what either has
+		eachRange(t, by, func(start, end int64) {
+			for at := start; at < min(end, want.Size()); at += int64(len(a)) {
+				n := min(int64(len(a)), want.Size()-at)
+				_, err1 := want.ReadAt(a[:n], at)
+				_, err2 := got.ReadAt(b[:n], at)
+				if err1 != nil || err2 != nil || !bytes.Equal(a[:n], b[:n]) {
+					t.Fatalf("snapshot %s differs from the disk at byte %d: %v, %v", snapshot, at, err1, err2)
+				}
+			}
+		})
 	}
 	manifest, err := publish.Scan(t.Context(), want, 2, nil)
 	if err != nil {
@@ -161,6 +165,22 @@ func (w *world) holds(t *testing.T, snapshot, file string) {
 	}
 	if kept.Digest() != manifest.Digest() {
 		t.Errorf("the kept manifest is of %d blocks, and the disk has %d", len(kept.Blocks), len(manifest.Blocks))
+	}
+}
+
+// eachRange calls f for what may hold something.
+func eachRange(t *testing.T, d publish.Disk, f func(start, end int64)) {
+	t.Helper()
+	for at := int64(0); ; {
+		start, end, ok, err := d.Data(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return
+		}
+		f(start, end)
+		at = end
 	}
 }
 
