@@ -1,0 +1,134 @@
+package awsfake
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
+	"github.com/google/go-cmp/cmp"
+)
+
+// plain is a stack of what both stand-ins make.
+const plain = `AWSTemplateFormatVersion: "2010-09-09"
+Description: a group and what it launches from
+Parameters:
+  Kind: {Type: String, Default: t3.small, AllowedValues: [t3.small, t3.large]}
+  ImageId: {Type: "AWS::SSM::Parameter::Value<String>", Default: /image}
+Conditions:
+  Large: !Equals [!Ref Kind, t3.large]
+Resources:
+  Template:
+    Type: AWS::EC2::LaunchTemplate
+    Properties:
+      LaunchTemplateName: plain
+      LaunchTemplateData:
+        ImageId: !Ref ImageId
+        InstanceType: !Ref Kind
+        UserData: !Base64 hello
+  Role:
+    Type: AWS::IAM::Role
+    Properties:
+      RoleName: plain
+      AssumeRolePolicyDocument: {Version: "2012-10-17", Statement: [{Effect: Allow, Action: "sts:AssumeRole", Principal: {Service: ec2.amazonaws.com}}]}
+  Profile: {Type: AWS::IAM::InstanceProfile, Properties: {InstanceProfileName: plain, Roles: [!Ref Role]}}
+Outputs:
+  Where: {Value: !Sub "${AWS::Region}-${Kind}"}
+  RoleName: {Value: !Ref Role, Description: the role}
+  Latest: {Value: !GetAtt Template.LatestVersionNumber}
+  Joined: {Value: !Join ["/", [a, !Select [0, !Split [".", !Ref Kind]]]]}
+`
+
+// TestStacksAgainstMoto has both stand-ins tell one story, of what moto gets right. It does not: refuse what a
+// template may not be, say what an update changes, answer a change set's outputs and description, tell a parameter's
+// value from what Parameter Store resolves it to, encode what Fn::Sub has made, replace, roll back, or take time.
+func TestStacksAgainstMoto(t *testing.T) {
+	theirs, ours := moto(t), newBench(t, Options{})
+	if diff := cmp.Diff(theirs.plainStory(t), ours.plainStory(t)); diff != "" {
+		t.Errorf("moto (-) and awsfake (+) differ:\n%s", diff)
+	}
+}
+
+func (b *bench) plainStory(t *testing.T) (lines []string) {
+	t.Helper()
+	ctx := t.Context()
+	b.put(t, "/image", imageA)
+	for _, step := range []struct {
+		kind       types.ChangeSetType
+		name       string
+		parameters []types.Parameter
+	}{{types.ChangeSetTypeCreate, "one", nil}, {types.ChangeSetTypeUpdate, "two", given("Kind", "t3.large")}} {
+		_, err := b.stacks.CreateChangeSet(ctx, &cloudformation.CreateChangeSetInput{
+			StackName: aws.String("plain"), ChangeSetName: &step.name, ChangeSetType: step.kind, TemplateBody: aws.String(plain), Parameters: step.parameters,
+			Capabilities: []types.Capability{types.CapabilityCapabilityNamedIam},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = cloudformation.NewChangeSetCreateCompleteWaiter(b.stacks).Wait(ctx, &cloudformation.DescribeChangeSetInput{StackName: aws.String("plain"), ChangeSetName: &step.name}, time.Minute)
+		lines = append(lines, step.name+" is ready: "+outcome(err))
+		set, err := b.stacks.DescribeChangeSet(ctx, &cloudformation.DescribeChangeSetInput{StackName: aws.String("plain"), ChangeSetName: &step.name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s", *set.StackName, set.Status, set.ExecutionStatus))
+		var changes []string
+		for _, c := range set.Changes {
+			changes = append(changes, fmt.Sprintf("%s %s %s", c.ResourceChange.Action, *c.ResourceChange.LogicalResourceId, *c.ResourceChange.ResourceType))
+		}
+		if slices.Sort(changes); step.kind == types.ChangeSetTypeCreate {
+			lines = append(lines, changes...) // moto's updates are of everything
+		}
+		if _, err := b.stacks.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{StackName: aws.String("plain"), ChangeSetName: &step.name}); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, b.plainNow(t)...)
+	}
+	_, err := b.stacks.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: aws.String("plain")})
+	lines = append(lines, "delete: "+outcome(err))
+	_, err = b.stacks.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: aws.String("plain")})
+	return append(lines, "gone: "+outcome(err))
+}
+
+// plainNow is what describe calls say of the stack.
+func (b *bench) plainNow(t *testing.T) (lines []string) {
+	t.Helper()
+	out, err := b.stacks.DescribeStacks(t.Context(), &cloudformation.DescribeStacksInput{StackName: aws.String("plain")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := out.Stacks[0]
+	lines = append(lines, string(s.StackStatus))
+	for _, p := range s.Parameters {
+		if *p.ParameterKey == "Kind" {
+			lines = append(lines, "Kind is "+*p.ParameterValue)
+		}
+	}
+	resources, err := b.stacks.DescribeStackResources(t.Context(), &cloudformation.DescribeStackResourcesInput{StackName: aws.String("plain")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range resources.StackResources {
+		line := fmt.Sprintf("resource %s %s", *r.LogicalResourceId, *r.ResourceType)
+		if *r.ResourceType != "AWS::EC2::LaunchTemplate" {
+			line += " " + *r.PhysicalResourceId
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	body, err := b.stacks.GetTemplate(t.Context(), &cloudformation.GetTemplateInput{StackName: aws.String("plain")})
+	return append(lines, fmt.Sprint("the template is there: ", err == nil && *body.TemplateBody == plain))
+}
+
+// put makes a parameter by its API.
+func (b *bench) put(t *testing.T, name, value string) {
+	t.Helper()
+	if _, err := b.ssm.PutParameter(t.Context(), &ssm.PutParameterInput{Name: &name, Value: &value, Type: ssmtypes.ParameterTypeString}); err != nil {
+		t.Fatal(err)
+	}
+}
