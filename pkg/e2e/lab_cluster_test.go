@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
@@ -156,7 +160,7 @@ func labReplaces(t *testing.T, r *running, s lab.Status) {
 		t.Errorf("a machine that trusts another cluster has joined: nodes %+v", s.Nodes)
 	}
 	setFault(t, r, lab.Fault{})
-	kill(t, r, stranger.ID)
+	abandon(t, r, stranger)
 	s = r.until(t, "the killed minion is replaced", func(s lab.Status) bool {
 		names(s)
 		return s.Ready && len(serving(s, "minions")) == 2 && !slices.Contains(serving(s, "minions"), victim.Address.String())
@@ -187,6 +191,26 @@ func kill(t *testing.T, r *running, id string) {
 	t.Helper()
 	if out, err := r.run(t.Context(), "lab", "kill", "--name", "e2e", id); err != nil {
 		t.Fatalf("lab kill: %v: %s", err, out)
+	}
+}
+
+// abandon gives a launch up, as an operator does who has read what the machine says: a group does not look at the health
+// of a machine that it still launches, and would wait for it until its hook's time is over.
+func abandon(t *testing.T, r *running, m lab.MachineStatus) {
+	t.Helper()
+	at, err := r.AWS(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := autoscaling.New(autoscaling.Options{
+		Region: at.Region, BaseEndpoint: &at.Endpoint, Credentials: credentials.NewStaticCredentialsProvider(at.AccessKey, at.Secret, ""),
+	})
+	_, err = api.CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{
+		AutoScalingGroupName: aws.String("demo-" + m.Group), LifecycleHookName: aws.String(spec.DefaultLaunchHook), InstanceId: &m.ID,
+		LifecycleActionResult: aws.String("ABANDON"),
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
