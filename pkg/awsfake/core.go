@@ -123,14 +123,8 @@ func (a *Account) Refused() map[string]int {
 }
 
 // do passes one call through the gate and carries it out with fn, which runs with the account locked
-// and is given the time. It is the only way to a service's state from outside.
-func (a *Account) do(ctx context.Context, service, action string, fn func(now time.Time) error) error {
-	_, err := a.pass(ctx, service, action, fn)
-	return err
-}
-
-// pass does the same, and says what befell the call.
-func (a *Account) pass(ctx context.Context, service, action string, fn func(now time.Time) error) (Fault, error) {
+// and is given the time. It is the only way to a service's state from outside. The fault is what befell the call.
+func (a *Account) do(ctx context.Context, service, action string, fn func(now time.Time) error) (Fault, error) {
 	fault := a.enter(service, action)
 	if fault.Delay > 0 {
 		if err := a.clock.Sleep(ctx, fault.Delay); err != nil {

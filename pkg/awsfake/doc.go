@@ -16,5 +16,9 @@
 //
 // An account is also a very small region whose groups keep their size: a program is the hypervisor of its
 // machines by [Hypervisor] and [Account.Run], and hears of events by [Events.Subscribe] or a queue. What each API holds, from which source,
-// and what it leaves out is said beside it: route53_doc.go for Route 53.
+// and what it leaves out is said beside it: route53_doc.go for Route 53, directAPI for snapshots, Images for images.
+//
+// Options.Regions gives the account other regions, each with images, snapshots and parameters of its own; machines,
+// groups, queues and stacks are in the home region. What a published snapshot holds is read back by the API that
+// wrote it, or by [Images.WriteRaw] as the disk that it is.
 package awsfake

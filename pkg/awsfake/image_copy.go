@@ -39,24 +39,9 @@ func (m *Images) copyImage(c *call) (any, error) {
 	case ok && token != "":
 		return answer{made.id}, nil
 	}
-	for _, name := range []string{"SourceImageId", "SourceRegion"} {
-		if p.get(name) == "" {
-			return nil, refuse("MissingParameter", "The request must contain the parameter %s", name)
-		}
-	}
-	if err := m.checkName(p.get("Name")); err != nil {
-		return nil, err
-	}
-	there, err := m.from(p.get("SourceRegion"))
+	there, source, err := m.copySource(p)
 	if err != nil {
 		return nil, err
-	}
-	source, err := there.launchable(p.get("SourceImageId"))
-	if err != nil {
-		return nil, err
-	}
-	if source.Owner != owner {
-		return nil, &Error{Status: 403, Code: "AuthFailure", Message: "Not authorized for image:" + source.ID}
 	}
 	tags, err := tagsOf(p, "image", "snapshot")
 	if err != nil {
@@ -86,6 +71,27 @@ func (m *Images) copyImage(c *call) (any, error) {
 		m.copies[token] = tokened{sameCall(p), i.ID}
 	}
 	return answer{i.ID}, nil
+}
+
+// copySource is the image that a call copies, and the region that it is in. Images of others are not copied: their
+// snapshots would have to be shared.
+func (m *Images) copySource(p params) (there *Images, source Image, err error) {
+	for _, name := range []string{"SourceImageId", "SourceRegion"} {
+		if p.get(name) == "" {
+			return nil, source, refuse("MissingParameter", "The request must contain the parameter %s", name)
+		}
+	}
+	if err := m.checkName(p.get("Name")); err != nil {
+		return nil, source, err
+	}
+	if there, err = m.from(p.get("SourceRegion")); err != nil {
+		return nil, source, err
+	}
+	source, err = there.launchable(p.get("SourceImageId"))
+	if err == nil && source.Owner != owner {
+		err = &Error{Status: 403, Code: "AuthFailure", Message: "Not authorized for image:" + source.ID}
+	}
+	return there, source, err
 }
 
 // copyDisks copies the snapshots of an image; key is that of the call, or empty.

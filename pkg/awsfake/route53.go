@@ -112,7 +112,7 @@ func (a *Account) Route53() *Route53 { return a.route53 }
 // CreateHostedZone creates a zone from its name, comment, caller reference and, for a private zone,
 // one VPC.
 func (r *Route53) CreateHostedZone(ctx context.Context, in HostedZone) (created HostedZone, err error) {
-	err = r.account.do(ctx, "route53", "CreateHostedZone", func(now time.Time) error {
+	_, err = r.account.do(ctx, "route53", "CreateHostedZone", func(now time.Time) error {
 		created, _, err = r.create(in, now)
 		return err
 	})
@@ -189,7 +189,7 @@ func (r *Route53) submitted(now time.Time) ChangeInfo {
 
 // GetChange says whether a change has reached every name server.
 func (r *Route53) GetChange(ctx context.Context, id string) (change ChangeInfo, err error) {
-	err = r.account.do(ctx, "route53", "GetChange", func(now time.Time) error {
+	_, err = r.account.do(ctx, "route53", "GetChange", func(now time.Time) error {
 		change, err = r.change(id, now)
 		return err
 	})

@@ -21,7 +21,7 @@ func PriorRequestNotComplete() *Error {
 
 // ChangeResourceRecordSets carries out every change, in their order, or none.
 func (r *Route53) ChangeResourceRecordSets(ctx context.Context, zoneID string, changes []Change) (info ChangeInfo, err error) {
-	err = r.account.do(ctx, "route53", "ChangeResourceRecordSets", func(now time.Time) error {
+	_, err = r.account.do(ctx, "route53", "ChangeResourceRecordSets", func(now time.Time) error {
 		info, err = r.apply(zoneID, changes, now)
 		return err
 	})

@@ -22,7 +22,7 @@ type Page struct {
 // changes that are PENDING are listed; pages are read each for itself, so a batch between two pages
 // shows in the second only.
 func (r *Route53) ListResourceRecordSets(ctx context.Context, zoneID string, from Start, limit int) (page Page, err error) {
-	err = r.account.do(ctx, "route53", "ListResourceRecordSets", func(time.Time) error {
+	_, err = r.account.do(ctx, "route53", "ListResourceRecordSets", func(time.Time) error {
 		page, err = r.list(zoneID, from, limit)
 		return err
 	})

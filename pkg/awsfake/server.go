@@ -126,7 +126,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 func (a *Account) answer(ctx context.Context, s service, c *call) (answer any, err error) {
-	fault, err := a.pass(ctx, c.Service, c.Action, func(now time.Time) (err error) {
+	fault, err := a.do(ctx, c.Service, c.Action, func(now time.Time) (err error) {
 		c.Now = now
 		if err := a.authorize(ctx, s, c); err != nil {
 			return err

@@ -56,6 +56,15 @@ type Snapshot struct {
 
 // Images are the snapshots and images of one region of the account. Its exported methods may be called by several
 // goroutines; they are no API calls: nothing counts, delays or refuses them.
+//
+// Held of EC2's calls about them (2016-11-15): names that are unique, and their characters; mappings with the sizes,
+// IOPS and throughput of each type of volume; snapshots that must be completed, and that are not deleted as long as
+// an image uses them; what boot modes, architectures, IMDS and TPM go together; tags; launch and volume permissions;
+// copies between regions with their keys; describe calls that lag behind (EC2Options.Lag), their filters and pages;
+// DryRun. Taken for the harder reading: names of copies are unique too, nothing can be made public (as "block public
+// access" has it by default), a copy starts a lineage of its own. Not modelled, and refused: paravirtual and
+// instance-store images, UEFI data, deprecation, disabled images, the recycle bin, Outposts, local zones, locks,
+// CreateImage and CreateSnapshot.
 type Images struct {
 	account *Account
 	region  string
