@@ -20,5 +20,5 @@
 //
 // Options.Regions gives the account other regions, each with images, snapshots and parameters of its own; machines,
 // groups, queues and stacks are in the home region. What a published snapshot holds is read back by the API that
-// wrote it, or by [Images.WriteRaw] as the disk that it is.
+// wrote it, or as the disk that it is by [Images.WriteRaw], or by [Images.WriteImage] from the image's identifier.
 package awsfake

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The quotas of the EBS direct APIs that are held ("Amazon EBS endpoints and quotas"); the rates are those of a
-// region's account, and one's own are set by Options.Rates.
+// The quotas of the EBS direct APIs that are held ("Amazon EBS endpoints and quotas"). The rates, for which
+// Options.Rates has others, are an account's in one region; here all regions share them.
 const (
 	pendingSnapshots = 100
 	snapshotTags     = 50
@@ -39,6 +39,7 @@ const (
 	badTag       = "INVALID_TAG"
 	badParameter = "INVALID_PARAMETER_VALUE"
 	badSize      = "INVALID_VOLUME_SIZE"
+	badEncoding  = "INVALID_CONTENT_ENCODING"
 	unrelated    = "UNRELATED_SNAPSHOTS"
 )
 
@@ -270,6 +271,8 @@ func (d directAPI) putBlock(c *call) (any, error) {
 	text := base64.StdEncoding.EncodeToString(sum[:])
 	progress, err := strconv.Atoi(c.header("x-amz-Progress"))
 	switch {
+	case c.header("Content-Encoding") != "":
+		return nil, invalid(badEncoding, "The content encoding %s is not supported.", c.header("Content-Encoding"))
 	case c.header("x-amz-Data-Length") != strconv.Itoa(BlockSize):
 		return nil, invalid(badParameter, "The data length must be %d, is %q.", BlockSize, c.header("x-amz-Data-Length"))
 	case c.header("x-amz-Checksum-Algorithm") != "SHA256":

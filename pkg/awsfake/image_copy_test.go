@@ -27,21 +27,7 @@ func TestCopyImage(t *testing.T) {
 		Name: aws.String("hardtack"), SourceImageId: &image, SourceRegion: aws.String(homeRegion), ClientToken: aws.String("once"), CopyImageTags: aws.Bool(true),
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSnapshot, Tags: []types.Tag{{Key: aws.String("of"), Value: aws.String("a copy")}}}},
 	}
-	copies := map[string]bool{}
-	for range 2 {
-		out, err := away.ec2.CopyImage(t.Context(), &in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		copies[*out.ImageId] = true
-	}
-	if len(copies) != 1 {
-		t.Errorf("one token made %v", copies)
-	}
-	id := sortedKeys(copies)[0]
-	in.Description = aws.String("another call")
-	_, err := away.ec2.CopyImage(t.Context(), &in)
-	wantCode(t, err, "IdempotentParameterMismatch", "")
+	id := away.copyTwice(t, in)
 	state := func() (types.ImageState, types.SnapshotState, string) {
 		images, err := away.ec2.DescribeImages(t.Context(), &ec2.DescribeImagesInput{ImageIds: []string{id}})
 		if err != nil {
@@ -77,6 +63,26 @@ func TestCopyImage(t *testing.T) {
 	}
 	_, err = s.ebs.ListSnapshotBlocks(t.Context(), &ebs.ListSnapshotBlocksInput{SnapshotId: &copied})
 	wantSaid(t, "reading the copy at home", err, "ResourceNotFoundException SNAPSHOT_NOT_FOUND")
+}
+
+// copyTwice makes a call with a client token twice, which makes one copy, and another one with the same token.
+func (s *shop) copyTwice(t *testing.T, in ec2.CopyImageInput) string {
+	t.Helper()
+	copies := map[string]bool{}
+	for range 2 {
+		out, err := s.ec2.CopyImage(t.Context(), &in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copies[*out.ImageId] = true
+	}
+	if len(copies) != 1 {
+		t.Errorf("one token made %v", copies)
+	}
+	in.Description = aws.String("another call")
+	_, err := s.ec2.CopyImage(t.Context(), &in)
+	wantCode(t, err, "IdempotentParameterMismatch", "")
+	return sortedKeys(copies)[0]
 }
 
 func TestCopyRefusals(t *testing.T) {

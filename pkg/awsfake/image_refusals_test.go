@@ -26,6 +26,13 @@ func codeOf(err error) string {
 	return err.Error()
 }
 
+// registration is a call of RegisterImage, and the code that it is answered with.
+type registration struct {
+	name string
+	in   *ec2.RegisterImageInput
+	want string
+}
+
 func TestRegisterImageRules(t *testing.T) {
 	s := newShop(t, Options{})
 	four := s.publish(t, ebs.StartSnapshotInput{VolumeSize: aws.Int64(4)}, nil)
@@ -45,11 +52,7 @@ func TestRegisterImageRules(t *testing.T) {
 	named := func(name string) *ec2.RegisterImageInput {
 		return with(func(in *ec2.RegisterImageInput) { in.Name = &name })
 	}
-	tests := []struct {
-		name string
-		in   *ec2.RegisterImageInput
-		want string
-	}{
+	tests := []registration{
 		{"as it should be", with(func(*ec2.RegisterImageInput) {}), "ok"},
 		{"every character of a name", named("aZ09()[] ./-'@_"), "ok"},
 		{"a name of 2", named("ab"), "InvalidAMIName.Malformed"},
@@ -58,20 +61,6 @@ func TestRegisterImageRules(t *testing.T) {
 		{"a name with a colon", named("a:b:c"), "InvalidAMIName.Malformed"},
 		{"a name that is taken", named("taken"), "InvalidAMIName.Duplicate"},
 		{"the name of another account's image", named("foreign"), "ok"},
-		{"no snapshot of that name", disk(func(d *types.EbsBlockDevice) { d.SnapshotId = aws.String(absent) }), "InvalidSnapshot.NotFound"},
-		{"no snapshot", disk(func(d *types.EbsBlockDevice) { d.SnapshotId = aws.String("snap-x") }), "InvalidParameterValue"},
-		{"a pending snapshot", disk(func(d *types.EbsBlockDevice) { d.SnapshotId = &pending }), "IncorrectState"},
-		{"a larger disk", disk(func(d *types.EbsBlockDevice) { d.VolumeSize = aws.Int32(5) }), "ok"},
-		{"a smaller disk", disk(func(d *types.EbsBlockDevice) { d.VolumeSize = aws.Int32(3) }), "InvalidBlockDeviceMapping"},
-		{"encrypted, with a snapshot", disk(func(d *types.EbsBlockDevice) { d.Encrypted = aws.Bool(true) }), "InvalidParameterCombination"},
-		{"a key", disk(func(d *types.EbsBlockDevice) { d.KmsKeyId = aws.String("alias/x") }), "InvalidParameter"},
-		{"gp3 with 3000 IOPS and 125 MiB/s", disk(func(d *types.EbsBlockDevice) { d.Iops, d.Throughput = aws.Int32(3000), aws.Int32(125) }), "ok"},
-		{"gp3 with fewer", disk(func(d *types.EbsBlockDevice) { d.Iops = aws.Int32(2999) }), "InvalidParameterValue"},
-		{"gp3 with too much throughput", disk(func(d *types.EbsBlockDevice) { d.Throughput = aws.Int32(2001) }), "InvalidParameterValue"},
-		{"gp2 with IOPS", disk(func(d *types.EbsBlockDevice) { d.VolumeType, d.Iops = types.VolumeTypeGp2, aws.Int32(3000) }), "InvalidParameterCombination"},
-		{"gp2 with throughput", disk(func(d *types.EbsBlockDevice) { d.VolumeType, d.Throughput = types.VolumeTypeGp2, aws.Int32(125) }), "InvalidParameterCombination"},
-		{"io2 without IOPS", disk(func(d *types.EbsBlockDevice) { d.VolumeType = types.VolumeTypeIo2 }), "MissingParameter"},
-		{"a type that is none", disk(func(d *types.EbsBlockDevice) { d.VolumeType = "gp9" }), "InvalidParameterValue"},
 		{"a root that is not mapped", with(func(in *ec2.RegisterImageInput) { in.RootDeviceName = aws.String("/dev/sda1") }), "InvalidBlockDeviceMapping"},
 		{"no root", with(func(in *ec2.RegisterImageInput) { in.RootDeviceName = nil }), "InvalidBlockDeviceMapping"},
 		{"an empty root", disk(func(d *types.EbsBlockDevice) { d.SnapshotId, d.VolumeSize = nil, aws.Int32(1) }), "InvalidBlockDeviceMapping"},
@@ -95,11 +84,31 @@ func TestRegisterImageRules(t *testing.T) {
 		{"only tried", with(func(in *ec2.RegisterImageInput) { in.DryRun = aws.Bool(true) }), "DryRunOperation"},
 		{"what is not modelled", with(func(in *ec2.RegisterImageInput) { in.UefiData = aws.String("AA==") }), "UnknownParameter"},
 	}
-	for _, tt := range tests {
+	for _, tt := range append(tests, diskRegistrations(disk, pending)...) {
 		_, err := s.ec2.RegisterImage(t.Context(), tt.in)
 		if got := codeOf(err); got != tt.want {
 			t.Errorf("%s: %s, want %s (%v)", tt.name, got, tt.want, err)
 		}
+	}
+}
+
+// diskRegistrations are those that differ by their disk.
+func diskRegistrations(disk func(func(*types.EbsBlockDevice)) *ec2.RegisterImageInput, pending string) []registration {
+	return []registration{
+		{"no snapshot of that name", disk(func(d *types.EbsBlockDevice) { d.SnapshotId = aws.String(absent) }), "InvalidSnapshot.NotFound"},
+		{"no snapshot", disk(func(d *types.EbsBlockDevice) { d.SnapshotId = aws.String("snap-x") }), "InvalidParameterValue"},
+		{"a pending snapshot", disk(func(d *types.EbsBlockDevice) { d.SnapshotId = &pending }), "IncorrectState"},
+		{"a larger disk", disk(func(d *types.EbsBlockDevice) { d.VolumeSize = aws.Int32(5) }), "ok"},
+		{"a smaller disk", disk(func(d *types.EbsBlockDevice) { d.VolumeSize = aws.Int32(3) }), "InvalidBlockDeviceMapping"},
+		{"encrypted, with a snapshot", disk(func(d *types.EbsBlockDevice) { d.Encrypted = aws.Bool(true) }), "InvalidParameterCombination"},
+		{"a key", disk(func(d *types.EbsBlockDevice) { d.KmsKeyId = aws.String("alias/x") }), "InvalidParameter"},
+		{"gp3 with 3000 IOPS and 125 MiB/s", disk(func(d *types.EbsBlockDevice) { d.Iops, d.Throughput = aws.Int32(3000), aws.Int32(125) }), "ok"},
+		{"gp3 with fewer", disk(func(d *types.EbsBlockDevice) { d.Iops = aws.Int32(2999) }), "InvalidParameterValue"},
+		{"gp3 with too much throughput", disk(func(d *types.EbsBlockDevice) { d.Throughput = aws.Int32(2001) }), "InvalidParameterValue"},
+		{"gp2 with IOPS", disk(func(d *types.EbsBlockDevice) { d.VolumeType, d.Iops = types.VolumeTypeGp2, aws.Int32(3000) }), "InvalidParameterCombination"},
+		{"gp2 with throughput", disk(func(d *types.EbsBlockDevice) { d.VolumeType, d.Throughput = types.VolumeTypeGp2, aws.Int32(125) }), "InvalidParameterCombination"},
+		{"io2 without IOPS", disk(func(d *types.EbsBlockDevice) { d.VolumeType = types.VolumeTypeIo2 }), "MissingParameter"},
+		{"a type that is none", disk(func(d *types.EbsBlockDevice) { d.VolumeType = "gp9" }), "InvalidParameterValue"},
 	}
 }
 

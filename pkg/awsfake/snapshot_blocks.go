@@ -3,8 +3,8 @@ package awsfake
 import (
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -160,21 +160,56 @@ func (m *Images) WriteRaw(id string, w *os.File) error {
 	if blocks == nil {
 		return fmt.Errorf("writing snapshot %s: %w", id, noSnapshot(id))
 	}
+	if err := m.account.regional.blocks.write(w, size, blocks); err != nil {
+		return fmt.Errorf("writing snapshot %s: %w", id, err)
+	}
+	return nil
+}
+
+// WriteImage writes the disk that an available image's machines boot from, as they get it: with the size of its
+// mapping, which may be larger than its snapshot. w must be empty.
+func (m *Images) WriteImage(id string, w *os.File) error {
+	var size int64
+	var blocks map[int]digest
+	var err error
+	m.account.locked(func() {
+		var image Image
+		if image, err = m.launchable(id); err != nil {
+			return
+		}
+		i := slices.IndexFunc(image.Disks, func(d Disk) bool { return d.Device == image.Root })
+		if i < 0 || m.contents[image.Disks[i].Snapshot] == nil {
+			err = imageUnavailable(id)
+			return
+		}
+		size, blocks = int64(image.Disks[i].Size)<<30, m.hold(image.Disks[i].Snapshot)
+	})
+	if err == nil {
+		err = m.account.regional.blocks.write(w, size, blocks)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the disk of image %s: %w", id, err)
+	}
+	return nil
+}
+
+// write writes blocks that are held as a sparse disk, and releases them.
+func (s *blockStore) write(w *os.File, size int64, blocks map[int]digest) error {
 	defer func() {
 		for _, sum := range blocks {
-			m.account.regional.blocks.release(sum)
+			s.release(sum)
 		}
 	}()
 	if err := w.Truncate(size); err != nil {
-		return fmt.Errorf("writing snapshot %s: %w", id, err)
+		return err
 	}
 	data := make([]byte, BlockSize)
 	for _, index := range sortedKeys(blocks) {
-		if err := m.account.regional.blocks.read(blocks[index], data); err != nil {
-			return fmt.Errorf("writing snapshot %s: %w", id, err)
+		if err := s.read(blocks[index], data); err != nil {
+			return err
 		}
-		if _, err := io.NewOffsetWriter(w, int64(index)*BlockSize).Write(data); err != nil {
-			return fmt.Errorf("writing block %d of snapshot %s: %w", index, id, err)
+		if _, err := w.WriteAt(data, int64(index)*BlockSize); err != nil {
+			return fmt.Errorf("block %d: %w", index, err)
 		}
 	}
 	return nil

@@ -79,16 +79,7 @@ func TestImageParameters(t *testing.T) {
 
 func TestParameterLabels(t *testing.T) {
 	s := newShop(t, Options{})
-	for n := range 3 {
-		in := put("/demo/p", fmt.Sprint("v", n+1), "")
-		if in.Overwrite = aws.Bool(n > 0); n == 0 {
-			in.Type = types.ParameterTypeString
-		}
-		in.Description = aws.String(fmt.Sprint("the ", n+1))
-		if _, err := s.ssm.PutParameter(t.Context(), in); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.putVersions(t, 3)
 	label := func(version int64, labels ...string) ([]string, error) {
 		in := &ssm.LabelParameterVersionInput{Name: aws.String("/demo/p"), Labels: labels}
 		if version > 0 {
@@ -137,6 +128,21 @@ func TestParameterLabels(t *testing.T) {
 	out, err := s.ssm.UnlabelParameterVersion(t.Context(), &ssm.UnlabelParameterVersionInput{Name: aws.String("/demo/p"), ParameterVersion: aws.Int64(3), Labels: []string{"current", "x.y_z-1"}})
 	if err != nil || !slices.Equal(out.RemovedLabels, []string{"current"}) || !slices.Equal(out.InvalidLabels, []string{"x.y_z-1"}) {
 		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// putVersions makes versions of a parameter, from v1 on.
+func (s *shop) putVersions(t *testing.T, n int) {
+	t.Helper()
+	for n := range n {
+		in := put("/demo/p", fmt.Sprint("v", n+1), "")
+		if in.Overwrite = aws.Bool(n > 0); n == 0 {
+			in.Type = types.ParameterTypeString
+		}
+		in.Description = aws.String(fmt.Sprint("the ", n+1))
+		if _, err := s.ssm.PutParameter(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
