@@ -29,7 +29,7 @@ func lambdaDoctorCommand() *cli.Command {
 			&cli.StringFlag{Name: "zip", Usage: "the `FILE` that should be deployed, as make lambda builds it"},
 			&cli.BoolFlag{Name: "policy", Usage: "print the IAM policy that this command needs, for the stack where one is named, and do nothing"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-			&cli.DurationFlag{Name: "timeout", Value: 2 * time.Minute, Usage: "the `TIME` that it may take"},
+			&cli.DurationFlag{Name: "timeout", Value: 2 * time.Minute, Usage: "the `TIME` that it may take; a service that does not answer has a third of what is left"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
@@ -85,8 +85,8 @@ func lambdaChecks(ctx context.Context, c *cli.Context, target deployment.Target)
 	if facts.Settings.Err == nil {
 		more = lambdaRecords(ctx, c, conf, facts)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("looking at what is deployed: %w (give it more with --timeout)", err)
+	if err := c.Err(); err != nil { // Ctrl-C; where the time was too short, the findings say what for
+		return nil, fmt.Errorf("looking at what is deployed: %w", err)
 	}
 	return append(doctor.Judge(facts, wanted), more...), nil
 }

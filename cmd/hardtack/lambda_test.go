@@ -89,15 +89,13 @@ func TestLambdaDoctor(t *testing.T) {
 		t.Skip("-short was asked for: it deploys a stack")
 	}
 	d := deployTemplate(t)
-	d.mu.Lock()
-	clear(d.calls)
-	d.mu.Unlock()
+	d.do(t, set(&d.mu, &d.calls, map[string]int{}))
 	t.Run("healthy", func(t *testing.T) { d.healthy(t, "--stack", deployedStack) })
 	byStack := d.called()
 	t.Run("healthy by the function's name", func(t *testing.T) { d.healthy(t, "--function", d.ids["Function"]) })
 	t.Run("healthy without a stack", func(t *testing.T) {
-		d.untagged = true
-		defer func() { d.untagged = false }()
+		d.do(t, set(&d.mu, &d.untagged, true))
+		defer d.do(t, set(&d.mu, &d.untagged, false))
 		list := d.healthy(t, "--function", d.ids["Function"])
 		if !slices.ContainsFunc(list, func(c check) bool { return c.Name == "stack" && strings.Contains(c.Text, "of no stack") }) {
 			t.Errorf("%+v does not say that there is no stack", list)
@@ -107,11 +105,12 @@ func TestLambdaDoctor(t *testing.T) {
 	for _, action := range byStack {
 		t.Run("without "+action, func(t *testing.T) { d.withoutPermission(t, action) })
 	}
+	t.Run("a service does not answer", func(t *testing.T) { d.withoutAnswer(t) })
 	t.Run("zip", func(t *testing.T) { d.wantZip(t) })
 	t.Run("table", func(t *testing.T) { d.wantTable(t) })
 	for _, f := range d.faults() {
 		t.Run(f.name, func(t *testing.T) {
-			f.do(t)
+			d.do(t, f.do)
 			list, err := d.examine(t, "--stack", deployedStack)
 			if diff := cmp.Diff(f.want, bad(list)); diff != "" {
 				text, _ := json.MarshalIndent(list, "", " ")
@@ -126,10 +125,18 @@ func TestLambdaDoctor(t *testing.T) {
 					t.Errorf("%s (%s) says no next step", c.Name, c.Text)
 				}
 			}
-			f.undo(t)
+			d.do(t, f.undo)
 		})
 	}
 	t.Run("healthy again", func(t *testing.T) { d.healthy(t, "--stack", deployedStack) })
+}
+
+// do does something that has to work.
+func (d *deployedFunction) do(t *testing.T, a act) {
+	t.Helper()
+	if err := a(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // called are the actions of all calls since the last time.
@@ -192,14 +199,8 @@ func (d *deployedFunction) wantPolicy(t *testing.T) {
 // withoutPermission wants a finding that names the action, no error, and the checks that do not need it.
 func (d *deployedFunction) withoutPermission(t *testing.T, action string) {
 	t.Helper()
-	d.mu.Lock()
-	d.denied = action
-	d.mu.Unlock()
-	defer func() {
-		d.mu.Lock()
-		d.denied = ""
-		d.mu.Unlock()
-	}()
+	d.do(t, set(&d.mu, &d.denied, action))
+	defer d.do(t, set(&d.mu, &d.denied, ""))
 	list, err := d.examine(t, "--stack", deployedStack)
 	if err != nil || list.Count(doctor.Error) > 0 {
 		t.Errorf("it ends with %v, and finds %v", err, bad(list))
@@ -230,6 +231,17 @@ func (d *deployedFunction) withoutPermission(t *testing.T, action string) {
 	}
 }
 
+// withoutAnswer wants a finding about the one service, and all about the others.
+func (d *deployedFunction) withoutAnswer(t *testing.T) {
+	t.Helper()
+	d.do(t, set(&d.mu, &d.stalled, "logs:FilterLogEvents"))
+	defer d.do(t, set(&d.mu, &d.stalled, ""))
+	list, err := d.examine(t, "--timeout", "30s", "--stack", deployedStack)
+	if diff := cmp.Diff([]string{"error reconcile"}, bad(list)); diff != "" || err == nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 func (d *deployedFunction) wantZip(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -252,8 +264,9 @@ func (d *deployedFunction) wantZip(t *testing.T) {
 // wantTable looks at what a person sees, and at wrong calls.
 func (d *deployedFunction) wantTable(t *testing.T) {
 	t.Helper()
-	d.alarms.alarm("ErrorsAlarm").StateValue = "ALARM"
-	defer func() { d.alarms.alarm("ErrorsAlarm").StateValue = "OK" }()
+	state := &d.alarms.alarm("ErrorsAlarm").StateValue
+	d.do(t, set(&d.mu, state, "ALARM"))
+	defer d.do(t, set(&d.mu, state, "OK"))
 	stdout, _, err := d.run(t, "--stack", deployedStack)
 	if err == nil || !strings.HasPrefix(err.Error(), "1 of ") {
 		t.Errorf("it ends with %v", err)

@@ -83,15 +83,31 @@ func (r *Reader) Read(ctx context.Context, t Target) doctor.Facts {
 // parts reads what depends on the function, and then what depends on its queue.
 func (r *Reader) parts(ctx context.Context, f *doctor.Facts) {
 	var wait sync.WaitGroup
-	wait.Go(func() { f.Mappings = r.mappings(ctx, f.Function) })
-	wait.Go(func() { f.Queue, f.Dead = r.twoQueues(ctx, f) })
-	wait.Go(func() { f.Logs = r.logsOf(ctx, f.Function) })
-	wait.Go(func() { f.Groups = r.groups(ctx, f.Settings) })
+	part := func(read func(context.Context)) {
+		wait.Go(func() {
+			short, cancel := share(ctx)
+			defer cancel()
+			read(short)
+		})
+	}
+	part(func(ctx context.Context) { f.Mappings = r.mappings(ctx, f.Function) })
+	part(func(ctx context.Context) { f.Queue, f.Dead = r.twoQueues(ctx, f) })
+	part(func(ctx context.Context) { f.Logs = r.logsOf(ctx, f.Function) })
+	part(func(ctx context.Context) { f.Groups = r.groups(ctx, f.Settings) })
 	wait.Wait()
-	wait.Go(func() { f.Rules = r.rulesOf(ctx, f.Stack, f.Queue) })
-	wait.Go(func() { f.Role = r.role(ctx, f) })
-	wait.Go(func() { f.Alarms = r.alarms(ctx, f) })
+	part(func(ctx context.Context) { f.Rules = r.rulesOf(ctx, f.Stack, f.Queue) })
+	part(func(ctx context.Context) { f.Role = r.role(ctx, f) })
+	part(func(ctx context.Context) { f.Alarms = r.alarms(ctx, f) })
 	wait.Wait()
+}
+
+// share is a third of the time that is left: a service that does not answer must not use up the others'.
+func share(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/3)
 }
 
 // known is a part as it was read.

@@ -33,7 +33,7 @@ func ReadZip(file string) (doctor.Zip, error) {
 	if err != nil {
 		return fail(err)
 	}
-	defer program.Close() // it was only read
+	defer func() { _ = program.Close() }() // it was only read
 	unpacked, err := io.ReadAll(io.LimitReader(program, programLimit))
 	if err != nil {
 		return fail(err)

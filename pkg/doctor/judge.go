@@ -39,7 +39,7 @@ func (l *List) stack(k Known[Stack]) {
 	case strings.HasSuffix(s.Status, "_IN_PROGRESS"):
 		l.warn("stack", "wait until it is done, and look again", "%s is %s", s.Name, s.Status)
 	case s.Status == "UPDATE_ROLLBACK_COMPLETE":
-		l.warn("stack", "see why: sam list stack-outputs and the stack's events", "the last update of %s was rolled back%s", s.Name, because(s.Reason))
+		l.warn("stack", "see why: aws cloudformation describe-stack-events --stack-name "+s.Name, "the last update of %s was rolled back%s", s.Name, because(s.Reason))
 	case s.Status != "CREATE_COMPLETE" && s.Status != "UPDATE_COMPLETE" && s.Status != "IMPORT_COMPLETE":
 		l.fail("stack", "see the stack's events, and deploy it again", "%s is %s%s", s.Name, s.Status, because(s.Reason))
 	default:
