@@ -17,18 +17,16 @@ const (
 const launchConfiguration = "hardtack"
 
 type xmlGroup struct {
-	Name        string           `xml:"AutoScalingGroupName"`
-	ARN         string           `xml:"AutoScalingGroupARN"`
-	Template    string           `xml:"LaunchConfigurationName,omitempty"`
-	Min         int              `xml:"MinSize"`
-	Max         int              `xml:"MaxSize"`
-	Desired     int              `xml:"DesiredCapacity"`
-	Cooldown    int              `xml:"DefaultCooldown"`
-	Zones       []string         `xml:"AvailabilityZones>member"`
-	HealthCheck string           `xml:"HealthCheckType"`
-	Created     string           `xml:"CreatedTime"`
-	Instances   []xmlASGInstance `xml:"Instances>member"`
-	Tags        []xmlASGTag      `xml:"Tags>member"`
+	Name      string           `xml:"AutoScalingGroupName"`
+	ARN       string           `xml:"AutoScalingGroupARN"`
+	Template  string           `xml:"LaunchConfigurationName,omitempty"`
+	Min       int              `xml:"MinSize"`
+	Max       int              `xml:"MaxSize"`
+	Desired   int              `xml:"DesiredCapacity"`
+	Zones     []string         `xml:"AvailabilityZones>member"`
+	Created   string           `xml:"CreatedTime"`
+	Instances []xmlASGInstance `xml:"Instances>member"`
+	Tags      []xmlASGTag      `xml:"Tags>member"`
 	xmlSettings
 }
 
@@ -36,6 +34,8 @@ type xmlGroup struct {
 type xmlSettings struct {
 	Launch      *xmlLaunchRef   `xml:"LaunchTemplate"`
 	Subnets     string          `xml:"VPCZoneIdentifier"`
+	Cooldown    int             `xml:"DefaultCooldown"`
+	HealthCheck string          `xml:"HealthCheckType"`
 	Grace       int             `xml:"HealthCheckGracePeriod"`
 	Warmup      *int            `xml:"DefaultInstanceWarmup"`
 	Maintenance *xmlMaintenance `xml:"InstanceMaintenancePolicy"`
@@ -51,7 +51,7 @@ type xmlMaintenance struct {
 
 func (g *group) settingsXML() xmlSettings {
 	set := g.settings
-	x := xmlSettings{Launch: set.Template.xml(), Subnets: g.Subnet, Grace: set.Grace, Protected: set.Protected, Termination: set.Termination, Targets: set.Targets}
+	x := xmlSettings{Launch: set.Template.xml(), Subnets: g.Subnet, Cooldown: set.Cooldown, HealthCheck: set.Health, Grace: set.Grace, Protected: set.Protected, Termination: set.Termination, Targets: set.Targets}
 	if set.Warmup >= 0 {
 		x.Warmup = &set.Warmup
 	}
@@ -146,8 +146,8 @@ func (s *AutoScaling) describeGroups(p params) (any, error) {
 	}{NextToken: token}
 	for _, g := range kept {
 		x := xmlGroup{
-			Name: g.Name, ARN: g.arn, Min: g.Min, Max: g.Max, Desired: g.Desired, Cooldown: g.settings.Cooldown,
-			Zones: g.Zones, HealthCheck: g.settings.Health, Created: stamp(g.created), Tags: g.tagsXML(), xmlSettings: g.settingsXML(),
+			Name: g.Name, ARN: g.arn, Min: g.Min, Max: g.Max, Desired: g.Desired,
+			Zones: g.Zones, Created: stamp(g.created), Tags: g.tagsXML(), xmlSettings: g.settingsXML(),
 		}
 		if x.Launch == nil {
 			x.Template = launchConfiguration

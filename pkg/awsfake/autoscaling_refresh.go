@@ -35,16 +35,16 @@ const (
 
 // refreshPreferences are how a refresh goes about it; the alarms of the API are not modelled.
 type refreshPreferences struct {
-	MinHealthy      *int   `json:"MinHealthyPercentage" xml:"MinHealthyPercentage"`
-	MaxHealthy      *int   `json:"MaxHealthyPercentage" xml:"MaxHealthyPercentage"`
-	Warmup          *int   `json:"InstanceWarmup" xml:"InstanceWarmup"`
-	Checkpoints     []int  `json:"CheckpointPercentages" xml:"CheckpointPercentages>member"`
-	CheckpointDelay *int   `json:"CheckpointDelay" xml:"CheckpointDelay"`
-	SkipMatching    bool   `json:"SkipMatching" xml:"SkipMatching"`
-	AutoRollback    bool   `json:"AutoRollback" xml:"AutoRollback"`
-	Protected       string `json:"ScaleInProtectedInstances" xml:"ScaleInProtectedInstances,omitempty"`
-	Standby         string `json:"StandbyInstances" xml:"StandbyInstances,omitempty"`
-	BakeTime        *int   `json:"BakeTime" xml:"BakeTime"`
+	MinHealthy      *int   `cfn:"MinHealthyPercentage" xml:"MinHealthyPercentage"`
+	MaxHealthy      *int   `cfn:"MaxHealthyPercentage" xml:"MaxHealthyPercentage"`
+	Warmup          *int   `cfn:"InstanceWarmup" xml:"InstanceWarmup"`
+	Checkpoints     []int  `cfn:"CheckpointPercentages" xml:"CheckpointPercentages>member"`
+	CheckpointDelay *int   `cfn:"CheckpointDelay" xml:"CheckpointDelay"`
+	SkipMatching    bool   `cfn:"SkipMatching" xml:"SkipMatching"`
+	AutoRollback    bool   `cfn:"AutoRollback" xml:"AutoRollback"`
+	Protected       string `cfn:"ScaleInProtectedInstances" xml:"ScaleInProtectedInstances,omitempty"`
+	Standby         string `cfn:"StandbyInstances" xml:"StandbyInstances,omitempty"`
+	BakeTime        *int   `cfn:"BakeTime" xml:"BakeTime"`
 }
 
 // refresh is one rolling replacement of a group's instances.
@@ -54,15 +54,25 @@ type refresh struct {
 	// desired is what the group is to launch from once the refresh has succeeded; nil is what it has.
 	desired *LaunchRef
 	// total is how many instances the group had at the start.
-	total          int
-	started, ended time.Time
+	total   int
+	started time.Time
+	refreshWaits
+	refreshEnd
+	rollback *rollback
+}
+
+// refreshWaits are what a refresh waits for.
+type refreshWaits struct {
 	// next is the number of the next checkpoint, until when the last one is waited at.
 	next  int
 	until time.Time
 	// failing is since when launches fail, waiting since when standby instances are waited for.
 	failing, waiting time.Time
-	rollback         *rollback
-	// percent and toUpdate are what the refresh had come to when it ended.
+}
+
+// refreshEnd is what a refresh had come to when it ended.
+type refreshEnd struct {
+	ended             time.Time
 	percent, toUpdate int
 }
 

@@ -72,10 +72,10 @@ func (s *AutoScaling) startRefreshCall(p params) (any, error) {
 	}
 	var desired struct {
 		Template *struct {
-			ID      string `json:"LaunchTemplateId"`
-			Name    string `json:"LaunchTemplateName"`
-			Version string `json:"Version"`
-		} `json:"LaunchTemplate"`
+			ID      string `cfn:"LaunchTemplateId"`
+			Name    string `cfn:"LaunchTemplateName"`
+			Version string `cfn:"Version"`
+		} `cfn:"LaunchTemplate"`
 	}
 	if err := queryShape(p, "DesiredConfiguration", &desired); err != nil {
 		return nil, err
@@ -89,16 +89,16 @@ func (s *AutoScaling) startRefreshCall(p params) (any, error) {
 
 // queryShape reads a structure of a Query call strictly.
 func queryShape(p params, prefix string, into any) error {
-	for _, problem := range decodeShape(p.formTree(prefix), into, "query") {
-		switch {
-		case problem.Unknown:
-			return malformed("awsfake does not model %s.%s", prefix, problem.Path)
-		case problem.Missing:
-			return malformed("%s.%s is required", prefix, problem.Path)
-		}
+	switch problem, wrong := first(decodeShape(p.formTree(prefix), into, "query")); {
+	case !wrong:
+		return nil
+	case problem.Unknown:
+		return malformed("awsfake does not model %s.%s", prefix, problem.Path)
+	case problem.Missing:
+		return malformed("%s.%s is required", prefix, problem.Path)
+	default:
 		return malformed("%s.%s must be of type %s", prefix, problem.Path, problem.Want)
 	}
-	return nil
 }
 
 func refreshAnswer(id string, err error) (any, error) {

@@ -9,9 +9,9 @@ import (
 
 // givenParameter is a parameter's value as its caller gives it.
 type givenParameter struct {
-	Key      string `json:"ParameterKey"`
-	Value    string `json:"ParameterValue"`
-	Previous bool   `json:"UsePreviousValue"`
+	Key      string
+	Value    string
+	Previous bool
 }
 
 // ssmValue is the part of a parameter's type that says what the parameter of Parameter Store holds.

@@ -56,7 +56,7 @@ type kind[P any] struct {
 
 func (k kind[P]) facts() kindFacts {
 	f := kindFacts{attributes: k.attributes, name: k.name, replace: map[string]bool{}}
-	for name, field := range shapeFields(reflect.TypeFor[P](), "json") {
+	for name, field := range shapeFields(reflect.TypeFor[P](), "cfn") {
 		f.replace[name] = field.update == "replace" || k.change == nil
 	}
 	return f
@@ -64,16 +64,16 @@ func (k kind[P]) facts() kindFacts {
 
 func (k kind[P]) decode(properties map[string]any) (*P, error) {
 	var want P
-	for _, problem := range decodeShape(properties, &want, "json") {
-		switch {
-		case problem.Unknown:
-			return nil, malformed("Encountered unsupported property %s", problem.name())
-		case problem.Missing:
-			return nil, malformed("Property %s cannot be empty.", problem.name())
-		}
+	switch problem, wrong := first(decodeShape(properties, &want, "cfn")); {
+	case !wrong:
+		return &want, nil
+	case problem.Unknown:
+		return nil, malformed("Encountered unsupported property %s", problem.name())
+	case problem.Missing:
+		return nil, malformed("Property %s cannot be empty.", problem.name())
+	default:
 		return nil, malformed("Value of property %s must be of type %s", problem.name(), problem.Want)
 	}
-	return &want, nil
 }
 
 func (k kind[P]) create(p *provision) error {

@@ -62,19 +62,19 @@ func (c *CloudFormation) checkTargets(arns []string) error {
 }
 
 type balancerShape struct {
-	Name       string      `json:"Name" update:"replace"`
-	Kind       string      `json:"Type" update:"replace"`
-	Scheme     string      `json:"Scheme" update:"replace"`
-	Subnets    []string    `json:"Subnets,required"`
-	Groups     []string    `json:"SecurityGroups"`
-	Attributes []keyValue  `json:"LoadBalancerAttributes"`
-	Addresses  string      `json:"IpAddressType"`
-	Tags       []LaunchTag `json:"Tags"`
+	Name       string      `cfn:"Name" update:"replace"`
+	Kind       string      `cfn:"Type" update:"replace"`
+	Scheme     string      `cfn:"Scheme" update:"replace"`
+	Subnets    []string    `cfn:"Subnets,required"`
+	Groups     []string    `cfn:"SecurityGroups"`
+	Attributes []keyValue  `cfn:"LoadBalancerAttributes"`
+	Addresses  string      `cfn:"IpAddressType"`
+	Tags       []LaunchTag `cfn:"Tags"`
 }
 
 type keyValue struct {
-	Key   string `json:"Key,required"`
-	Value string `json:"Value,required"`
+	Key   string `cfn:"Key,required"`
+	Value string `cfn:"Value,required"`
 }
 
 func pairs(list []keyValue) map[string]string {
@@ -86,34 +86,34 @@ func pairs(list []keyValue) map[string]string {
 }
 
 type targetShape struct {
-	Name     string `json:"Name" update:"replace"`
-	Protocol string `json:"Protocol,required" update:"replace"`
-	Port     *int   `json:"Port,required" update:"replace"`
-	VPC      string `json:"VpcId,required" update:"replace"`
-	Type     string `json:"TargetType" update:"replace"`
+	Name     string `cfn:"Name" update:"replace"`
+	Protocol string `cfn:"Protocol,required" update:"replace"`
+	Port     *int   `cfn:"Port,required" update:"replace"`
+	VPC      string `cfn:"VpcId,required" update:"replace"`
+	Type     string `cfn:"TargetType" update:"replace"`
 	targetHealth
-	Attributes []keyValue  `json:"TargetGroupAttributes"`
-	Tags       []LaunchTag `json:"Tags"`
+	Attributes []keyValue  `cfn:"TargetGroupAttributes"`
+	Tags       []LaunchTag `cfn:"Tags"`
 }
 
 type targetHealth struct {
-	Protocol2 string `json:"HealthCheckProtocol"`
-	Port2     string `json:"HealthCheckPort"`
-	Path      string `json:"HealthCheckPath"`
-	Interval  *int   `json:"HealthCheckIntervalSeconds"`
-	Timeout   *int   `json:"HealthCheckTimeoutSeconds"`
-	Healthy   *int   `json:"HealthyThresholdCount"`
-	Unhealthy *int   `json:"UnhealthyThresholdCount"`
+	Protocol2 string `cfn:"HealthCheckProtocol"`
+	Port2     string `cfn:"HealthCheckPort"`
+	Path      string `cfn:"HealthCheckPath"`
+	Interval  *int   `cfn:"HealthCheckIntervalSeconds"`
+	Timeout   *int   `cfn:"HealthCheckTimeoutSeconds"`
+	Healthy   *int   `cfn:"HealthyThresholdCount"`
+	Unhealthy *int   `cfn:"UnhealthyThresholdCount"`
 }
 
 type listenerShape struct {
-	Balancer string `json:"LoadBalancerArn,required" update:"replace"`
-	Protocol string `json:"Protocol,required"`
-	Port     *int   `json:"Port,required"`
+	Balancer string `cfn:"LoadBalancerArn,required" update:"replace"`
+	Protocol string `cfn:"Protocol,required"`
+	Port     *int   `cfn:"Port,required"`
 	Actions  []struct {
-		Type   string `json:"Type,required"`
-		Target string `json:"TargetGroupArn,required"`
-	} `json:"DefaultActions,required"`
+		Type   string `cfn:"Type,required"`
+		Target string `cfn:"TargetGroupArn,required"`
+	} `cfn:"DefaultActions,required"`
 }
 
 // balancerARN makes an ARN of Elastic Load Balancing: the last parts are the resource's own.
@@ -289,13 +289,13 @@ func listenerKind() resourceKind {
 }
 
 type parameterShape struct {
-	Name    string `json:"Name" update:"replace"`
-	Type    string `json:"Type,required"`
-	Value   string `json:"Value,required"`
-	Text    string `json:"Description"`
-	Tier    string `json:"Tier"`
-	Pattern string `json:"AllowedPattern"`
-	Tags    any    `json:"Tags"`
+	Name    string `cfn:"Name" update:"replace"`
+	Type    string `cfn:"Type,required"`
+	Value   string `cfn:"Value,required"`
+	Text    string `cfn:"Description"`
+	Tier    string `cfn:"Tier"`
+	Pattern string `cfn:"AllowedPattern"`
+	Tags    any    `cfn:"Tags"`
 }
 
 func parameterKinds() map[string]resourceKind {

@@ -3,15 +3,15 @@ package awsfake
 import "strconv"
 
 type zoneShape struct {
-	Name   string `json:"Name,required" update:"replace"`
+	Name   string `cfn:"Name,required" update:"replace"`
 	Config *struct {
-		Comment string `json:"Comment"`
-	} `json:"HostedZoneConfig"`
+		Comment string `cfn:"Comment"`
+	} `cfn:"HostedZoneConfig"`
 	VPCs []struct {
-		ID     string `json:"VPCId,required"`
-		Region string `json:"VPCRegion,required"`
-	} `json:"VPCs"`
-	Tags []LaunchTag `json:"HostedZoneTags"`
+		ID     string `cfn:"VPCId,required"`
+		Region string `cfn:"VPCRegion,required"`
+	} `cfn:"VPCs"`
+	Tags []LaunchTag `cfn:"HostedZoneTags"`
 }
 
 func (z *zoneShape) vpcs() []VPC {
@@ -30,14 +30,14 @@ func (z *zoneShape) comment() string {
 }
 
 type recordShape struct {
-	Zone    string   `json:"HostedZoneId,required" update:"replace"`
-	Name    string   `json:"Name,required" update:"replace"`
-	Type    string   `json:"Type,required"`
-	TTL     string   `json:"TTL,required"`
-	Records []string `json:"ResourceRecords,required"`
-	Set     string   `json:"SetIdentifier"`
-	Weight  *int     `json:"Weight"`
-	Comment string   `json:"Comment"`
+	Zone    string   `cfn:"HostedZoneId,required" update:"replace"`
+	Name    string   `cfn:"Name,required" update:"replace"`
+	Type    string   `cfn:"Type,required"`
+	TTL     string   `cfn:"TTL,required"`
+	Records []string `cfn:"ResourceRecords,required"`
+	Set     string   `cfn:"SetIdentifier"`
+	Weight  *int     `cfn:"Weight"`
+	Comment string   `cfn:"Comment"`
 }
 
 func (r *recordShape) set() (RecordSet, error) {

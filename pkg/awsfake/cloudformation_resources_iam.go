@@ -7,46 +7,46 @@ import (
 )
 
 type roleShape struct {
-	Name     string      `json:"RoleName" update:"replace"`
-	Path     string      `json:"Path" update:"replace"`
-	Trust    any         `json:"AssumeRolePolicyDocument,required"`
-	Text     string      `json:"Description"`
-	Boundary string      `json:"PermissionsBoundary"`
-	Policies []rolePart  `json:"Policies"`
-	Managed  []string    `json:"ManagedPolicyArns"`
-	Session  *int        `json:"MaxSessionDuration"`
-	Tags     []LaunchTag `json:"Tags"`
+	Name     string      `cfn:"RoleName" update:"replace"`
+	Path     string      `cfn:"Path" update:"replace"`
+	Trust    any         `cfn:"AssumeRolePolicyDocument,required"`
+	Text     string      `cfn:"Description"`
+	Boundary string      `cfn:"PermissionsBoundary"`
+	Policies []rolePart  `cfn:"Policies"`
+	Managed  []string    `cfn:"ManagedPolicyArns"`
+	Session  *int        `cfn:"MaxSessionDuration"`
+	Tags     []LaunchTag `cfn:"Tags"`
 }
 
 type rolePart struct {
-	Name     string `json:"PolicyName,required"`
-	Document any    `json:"PolicyDocument,required"`
+	Name     string `cfn:"PolicyName,required"`
+	Document any    `cfn:"PolicyDocument,required"`
 }
 
 type rolePolicyShape struct {
-	Name     string `json:"PolicyName,required" update:"replace"`
-	Role     string `json:"RoleName,required" update:"replace"`
-	Document any    `json:"PolicyDocument"`
+	Name     string `cfn:"PolicyName,required" update:"replace"`
+	Role     string `cfn:"RoleName,required" update:"replace"`
+	Document any    `cfn:"PolicyDocument"`
 }
 
 type policyShape struct {
-	Name     string   `json:"PolicyName,required"`
-	Document any      `json:"PolicyDocument,required"`
-	Roles    []string `json:"Roles,required"`
+	Name     string   `cfn:"PolicyName,required"`
+	Document any      `cfn:"PolicyDocument,required"`
+	Roles    []string `cfn:"Roles,required"`
 }
 
 type managedShape struct {
-	Name     string   `json:"ManagedPolicyName" update:"replace"`
-	Path     string   `json:"Path" update:"replace"`
-	Text     string   `json:"Description" update:"replace"`
-	Document any      `json:"PolicyDocument,required"`
-	Roles    []string `json:"Roles"`
+	Name     string   `cfn:"ManagedPolicyName" update:"replace"`
+	Path     string   `cfn:"Path" update:"replace"`
+	Text     string   `cfn:"Description" update:"replace"`
+	Document any      `cfn:"PolicyDocument,required"`
+	Roles    []string `cfn:"Roles"`
 }
 
 type profileShape struct {
-	Name  string   `json:"InstanceProfileName" update:"replace"`
-	Path  string   `json:"Path" update:"replace"`
-	Roles []string `json:"Roles,required"`
+	Name  string   `cfn:"InstanceProfileName" update:"replace"`
+	Path  string   `cfn:"Path" update:"replace"`
+	Roles []string `cfn:"Roles,required"`
 }
 
 // document reads a policy of a template as IAM does.

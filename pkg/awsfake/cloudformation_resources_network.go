@@ -6,12 +6,12 @@ import (
 )
 
 type groupRule struct {
-	Protocol    string `json:"IpProtocol,required" update:"replace"`
-	From        *int   `json:"FromPort" update:"replace"`
-	To          *int   `json:"ToPort" update:"replace"`
-	CIDR        string `json:"CidrIp" update:"replace"`
-	CIDR6       string `json:"CidrIpv6" update:"replace"`
-	Description string `json:"Description"`
+	Protocol    string `cfn:"IpProtocol,required" update:"replace"`
+	From        *int   `cfn:"FromPort" update:"replace"`
+	To          *int   `cfn:"ToPort" update:"replace"`
+	CIDR        string `cfn:"CidrIp" update:"replace"`
+	CIDR6       string `cfn:"CidrIpv6" update:"replace"`
+	Description string `cfn:"Description"`
 }
 
 // rule is what EC2 makes of it; a rule of all protocols has no ports.
@@ -28,37 +28,37 @@ func (r groupRule) rule(group, prefix string) SecurityRule {
 
 type ingressRule struct {
 	groupRule
-	Source string `json:"SourceSecurityGroupId" update:"replace"`
-	Prefix string `json:"SourcePrefixListId" update:"replace"`
+	Source string `cfn:"SourceSecurityGroupId" update:"replace"`
+	Prefix string `cfn:"SourcePrefixListId" update:"replace"`
 }
 
 func (r ingressRule) rule() SecurityRule { return r.groupRule.rule(r.Source, r.Prefix) }
 
 type egressRule struct {
 	groupRule
-	Destination string `json:"DestinationSecurityGroupId" update:"replace"`
-	Prefix      string `json:"DestinationPrefixListId" update:"replace"`
+	Destination string `cfn:"DestinationSecurityGroupId" update:"replace"`
+	Prefix      string `cfn:"DestinationPrefixListId" update:"replace"`
 }
 
 func (r egressRule) rule() SecurityRule { return r.groupRule.rule(r.Destination, r.Prefix) }
 
 type ingressShape struct {
 	ingressRule
-	Group string `json:"GroupId,required" update:"replace"`
+	Group string `cfn:"GroupId,required" update:"replace"`
 }
 
 type egressShape struct {
 	egressRule
-	Group string `json:"GroupId,required" update:"replace"`
+	Group string `cfn:"GroupId,required" update:"replace"`
 }
 
 type securityGroupShape struct {
-	Description string        `json:"GroupDescription,required" update:"replace"`
-	Name        string        `json:"GroupName" update:"replace"`
-	VPC         string        `json:"VpcId,required" update:"replace"`
-	Ingress     []ingressRule `json:"SecurityGroupIngress"`
-	Egress      []egressRule  `json:"SecurityGroupEgress"`
-	Tags        []LaunchTag   `json:"Tags"`
+	Description string        `cfn:"GroupDescription,required" update:"replace"`
+	Name        string        `cfn:"GroupName" update:"replace"`
+	VPC         string        `cfn:"VpcId,required" update:"replace"`
+	Ingress     []ingressRule `cfn:"SecurityGroupIngress"`
+	Egress      []egressRule  `cfn:"SecurityGroupEgress"`
+	Tags        []LaunchTag   `cfn:"Tags"`
 }
 
 func networkKinds() map[string]resourceKind {
@@ -177,10 +177,10 @@ func (p *provision) inline(g *SecurityGroup, want, was *securityGroupShape) erro
 }
 
 type templateShape struct {
-	Name        string       `json:"LaunchTemplateName" update:"replace"`
-	Data        *LaunchData  `json:"LaunchTemplateData,required"`
-	Description string       `json:"VersionDescription"`
-	Tags        []LaunchTags `json:"TagSpecifications"`
+	Name        string       `cfn:"LaunchTemplateName" update:"replace"`
+	Data        *LaunchData  `cfn:"LaunchTemplateData,required"`
+	Description string       `cfn:"VersionDescription"`
+	Tags        []LaunchTags `cfn:"TagSpecifications"`
 }
 
 func (t *templateShape) tags() []LaunchTag {

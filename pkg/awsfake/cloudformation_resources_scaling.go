@@ -9,57 +9,57 @@ import (
 )
 
 type groupShape struct {
-	Name string `json:"AutoScalingGroupName" update:"replace"`
+	Name string `cfn:"AutoScalingGroupName" update:"replace"`
 	groupSizes
 	Template *struct {
-		ID      string `json:"LaunchTemplateId"`
-		Name    string `json:"LaunchTemplateName"`
-		Version string `json:"Version,required"`
-	} `json:"LaunchTemplate,required"`
-	Subnets []string    `json:"VPCZoneIdentifier"`
-	Zones   []string    `json:"AvailabilityZones"`
-	Hooks   []hookSpec  `json:"LifecycleHookSpecificationList"`
-	Tags    []groupTag  `json:"Tags"`
-	Targets []string    `json:"TargetGroupARNs"`
-	Policy  *maintained `json:"InstanceMaintenancePolicy"`
+		ID      string `cfn:"LaunchTemplateId"`
+		Name    string `cfn:"LaunchTemplateName"`
+		Version string `cfn:"Version,required"`
+	} `cfn:"LaunchTemplate,required"`
+	Subnets []string    `cfn:"VPCZoneIdentifier"`
+	Zones   []string    `cfn:"AvailabilityZones"`
+	Hooks   []hookSpec  `cfn:"LifecycleHookSpecificationList"`
+	Tags    []groupTag  `cfn:"Tags"`
+	Targets []string    `cfn:"TargetGroupARNs"`
+	Policy  *maintained `cfn:"InstanceMaintenancePolicy"`
 }
 
 // groupSizes are the fields that AutoScaling calls by the same names, but for Cooldown.
 type groupSizes struct {
-	Min         string   `json:"MinSize,required"`
-	Max         string   `json:"MaxSize,required"`
-	Desired     string   `json:"DesiredCapacity"`
-	Health      string   `json:"HealthCheckType"`
-	Grace       string   `json:"HealthCheckGracePeriod"`
-	Cooldown    string   `json:"Cooldown"`
-	Warmup      string   `json:"DefaultInstanceWarmup"`
-	Protected   string   `json:"NewInstancesProtectedFromScaleIn"`
-	Termination []string `json:"TerminationPolicies"`
+	Min         string   `cfn:"MinSize,required"`
+	Max         string   `cfn:"MaxSize,required"`
+	Desired     string   `cfn:"DesiredCapacity"`
+	Health      string   `cfn:"HealthCheckType"`
+	Grace       string   `cfn:"HealthCheckGracePeriod"`
+	Cooldown    string   `cfn:"Cooldown"`
+	Warmup      string   `cfn:"DefaultInstanceWarmup"`
+	Protected   string   `cfn:"NewInstancesProtectedFromScaleIn"`
+	Termination []string `cfn:"TerminationPolicies"`
 }
 
 type maintained struct {
-	Min string `json:"MinHealthyPercentage,required"`
-	Max string `json:"MaxHealthyPercentage,required"`
+	Min string `cfn:"MinHealthyPercentage,required"`
+	Max string `cfn:"MaxHealthyPercentage,required"`
 }
 
 type groupTag struct {
-	Key       string `json:"Key,required"`
-	Value     string `json:"Value,required"`
-	Propagate bool   `json:"PropagateAtLaunch,required"`
+	Key       string `cfn:"Key,required"`
+	Value     string `cfn:"Value,required"`
+	Propagate bool   `cfn:"PropagateAtLaunch,required"`
 }
 
 type hookSpec struct {
-	Name string `json:"LifecycleHookName,required"`
+	Name string `cfn:"LifecycleHookName,required"`
 	hookRest
 }
 
 type hookRest struct {
-	Transition string `json:"LifecycleTransition,required"`
-	Default    string `json:"DefaultResult"`
-	Heartbeat  *int   `json:"HeartbeatTimeout"`
-	Metadata   string `json:"NotificationMetadata"`
-	Target     string `json:"NotificationTargetARN"`
-	Role       string `json:"RoleARN"`
+	Transition string `cfn:"LifecycleTransition,required"`
+	Default    string `cfn:"DefaultResult"`
+	Heartbeat  *int   `cfn:"HeartbeatTimeout"`
+	Metadata   string `cfn:"NotificationMetadata"`
+	Target     string `cfn:"NotificationTargetARN"`
+	Role       string `cfn:"RoleARN"`
 }
 
 func (h hookRest) hook(name string) Hook {
@@ -71,8 +71,8 @@ func (h hookRest) hook(name string) Hook {
 }
 
 type hookShape struct {
-	Name  string `json:"LifecycleHookName" update:"replace"`
-	Group string `json:"AutoScalingGroupName,required" update:"replace"`
+	Name  string `cfn:"LifecycleHookName" update:"replace"`
+	Group string `cfn:"AutoScalingGroupName,required" update:"replace"`
 	hookRest
 }
 

@@ -31,28 +31,28 @@ type cfnTemplate struct {
 
 // cfnParameter is a parameter's declaration.
 type cfnParameter struct {
-	Type          string   `json:"Type,required"`
-	Description   string   `json:"Description"`
-	Default       *string  `json:"Default"`
-	AllowedValues []string `json:"AllowedValues"`
-	Pattern       string   `json:"AllowedPattern"`
-	Constraint    string   `json:"ConstraintDescription"`
-	MinLength     *int     `json:"MinLength"`
-	MaxLength     *int     `json:"MaxLength"`
-	MinValue      *int     `json:"MinValue"`
-	MaxValue      *int     `json:"MaxValue"`
-	NoEcho        bool     `json:"NoEcho"`
+	Type          string   `cfn:"Type,required"`
+	Description   string   `cfn:"Description"`
+	Default       *string  `cfn:"Default"`
+	AllowedValues []string `cfn:"AllowedValues"`
+	Pattern       string   `cfn:"AllowedPattern"`
+	Constraint    string   `cfn:"ConstraintDescription"`
+	MinLength     *int     `cfn:"MinLength"`
+	MaxLength     *int     `cfn:"MaxLength"`
+	MinValue      *int     `cfn:"MinValue"`
+	MaxValue      *int     `cfn:"MaxValue"`
+	NoEcho        bool     `cfn:"NoEcho"`
 }
 
 // cfnResource is a resource's declaration.
 type cfnResource struct {
-	Type          string `json:"Type,required"`
-	Properties    any    `json:"Properties"`
-	DependsOn     any    `json:"DependsOn"`
-	Condition     string `json:"Condition"`
-	Metadata      any    `json:"Metadata"`
-	Deletion      string `json:"DeletionPolicy"`
-	UpdateReplace string `json:"UpdateReplacePolicy"`
+	Type          string `cfn:"Type,required"`
+	Properties    any    `cfn:"Properties"`
+	DependsOn     any    `cfn:"DependsOn"`
+	Condition     string `cfn:"Condition"`
+	Metadata      any    `cfn:"Metadata"`
+	Deletion      string `cfn:"DeletionPolicy"`
+	UpdateReplace string `cfn:"UpdateReplacePolicy"`
 }
 
 // properties are what the resource says, with functions still in it.
@@ -79,9 +79,9 @@ func (r cfnResource) dependsOn() []string {
 }
 
 type cfnOutput struct {
-	Description string `json:"Description"`
-	Value       any    `json:"Value,required"`
-	Condition   string `json:"Condition"`
+	Description string `cfn:"Description"`
+	Value       any    `cfn:"Value,required"`
+	Condition   string `cfn:"Condition"`
 }
 
 // formatError is CloudFormation's word for a template that it cannot read.
@@ -191,16 +191,16 @@ func section[T any](root map[string]any, name string) (map[string]T, error) {
 			return nil, formatError("[/%s/%s] must be an object.", name, key)
 		}
 		var v T
-		for _, p := range decodeShape(member, &v, "json") {
-			switch {
-			case p.Missing:
-				return nil, formatError("[/%s/%s] Every %s object must contain a %s member.", name, key, name, p.name())
-			case p.Unknown:
-				return nil, formatError("[/%s/%s] Invalid template member %s", name, key, p.Path)
-			}
+		switch p, wrong := first(decodeShape(member, &v, "cfn")); {
+		case !wrong:
+			into[key] = v
+		case p.Missing:
+			return nil, formatError("[/%s/%s] Every %s object must contain a %s member.", name, key, name, p.name())
+		case p.Unknown:
+			return nil, formatError("[/%s/%s] Invalid template member %s", name, key, p.Path)
+		default:
 			return nil, formatError("[/%s/%s/%s] must be of type %s.", name, key, p.Path, p.Want)
 		}
-		into[key] = v
 	}
 	return into, nil
 }
@@ -278,204 +278,4 @@ func (t *cfnTemplate) check() error {
 	}
 	_, err := t.order(func(string) bool { return true }, func(id string) []string { return t.dependencies(id, nil) })
 	return err
-}
-
-// reference is what a function names: a parameter or resource, and perhaps an attribute of it.
-type reference struct{ name, attribute string }
-
-// walk calls visit with every function below v; branch may choose between those of an Fn::If.
-func walk(v any, branch func(args []any) []any, visit func(function string, argument any)) {
-	switch v := v.(type) {
-	case []any:
-		for _, item := range v {
-			walk(item, branch, visit)
-		}
-	case map[string]any:
-		if name, argument, ok := functionOf(v); ok {
-			visit(name, argument)
-			if args, isList := argument.([]any); isList && name == "Fn::If" && branch != nil {
-				argument = branch(args)
-			}
-			walk(argument, branch, visit)
-			return
-		}
-		for _, key := range sortedKeys(v) {
-			walk(v[key], branch, visit)
-		}
-	}
-}
-
-// functionOf reports whether a map is the call of a function. A policy's Condition is none.
-func functionOf(m map[string]any) (name string, argument any, ok bool) {
-	if len(m) != 1 {
-		return "", nil, false
-	}
-	for key, value := range m {
-		name, argument = key, value
-	}
-	if _, isText := argument.(string); name == "Condition" && !isText {
-		return "", nil, false
-	}
-	return name, argument, name == "Ref" || name == "Condition" || strings.HasPrefix(name, "Fn::")
-}
-
-// references lists what v refers to, in the order in which it does.
-func references(v any, branch func(args []any) []any) []reference {
-	var list []reference
-	walk(v, branch, func(function string, argument any) {
-		switch text, _ := argument.(string); function {
-		case "Ref":
-			list = append(list, reference{name: text})
-		case "Fn::GetAtt":
-			list = append(list, attributeOf(argument))
-		case "Fn::Sub":
-			names := map[string]any{}
-			if args, ok := argument.([]any); ok && len(args) == 2 {
-				text, _ = args[0].(string)
-				names, _ = args[1].(map[string]any)
-			}
-			for _, name := range subNames(text) {
-				if _, local := names[name]; !local {
-					id, attribute, _ := strings.Cut(name, ".")
-					list = append(list, reference{id, attribute})
-				}
-			}
-		}
-	})
-	return list
-}
-
-func attributeOf(argument any) reference {
-	if text, ok := argument.(string); ok {
-		argument = splitAttribute(text)
-	}
-	args, _ := argument.([]any)
-	if len(args) != 2 {
-		return reference{}
-	}
-	name, _ := args[0].(string)
-	attribute, _ := args[1].(string)
-	return reference{name, attribute}
-}
-
-var subVariable = regexp.MustCompile(`\$\{([^!}][^}]*)\}`)
-
-// subNames are the variables of a text for Fn::Sub.
-func subNames(text string) []string {
-	var names []string
-	for _, match := range subVariable.FindAllStringSubmatch(text, -1) {
-		names = append(names, strings.TrimSpace(match[1]))
-	}
-	return names
-}
-
-// checkReferences finds names that nothing has, whatever the conditions say.
-func (t *cfnTemplate) checkReferences() error {
-	for _, id := range sortedKeys(t.resources) {
-		r := t.resources[id]
-		if err := t.checkNames(r.Properties, "Resources"); err != nil {
-			return err
-		}
-		if r.Condition != "" && t.conditions[r.Condition] == nil {
-			return formatError("Unresolved condition dependencies [%s] in the Resources block of the template", r.Condition)
-		}
-		for _, other := range r.dependsOn() {
-			if _, ok := t.resources[other]; !ok {
-				return formatError("Unresolved resource dependencies [%s] in the Resources block of the template", other)
-			}
-		}
-	}
-	for _, name := range sortedKeys(t.outputs) {
-		if err := t.checkNames(t.outputs[name].Value, "Outputs"); err != nil {
-			return err
-		}
-	}
-	return t.checkConditions()
-}
-
-func (t *cfnTemplate) checkConditions() error {
-	for _, name := range sortedKeys(t.conditions) {
-		if err := t.checkNames(t.conditions[name], "Conditions"); err != nil {
-			return err
-		}
-		for _, r := range references(t.conditions[name], nil) {
-			if _, ok := t.resources[r.name]; ok {
-				return malformed("Template error: Condition %s references resource %s: conditions can only refer to parameters", name, r.name)
-			}
-		}
-	}
-	return nil
-}
-
-func (t *cfnTemplate) checkNames(v any, block string) (err error) {
-	complain := func(e error) {
-		if err == nil {
-			err = e
-		}
-	}
-	walk(v, nil, func(function string, argument any) {
-		args, _ := argument.([]any)
-		text, _ := argument.(string)
-		switch {
-		case !slices.Contains(functions, function):
-			complain(malformed("Template error: awsfake does not model the function %s", function))
-		case function == "Condition" && t.conditions[text] == nil:
-			complain(formatError("Unresolved condition dependency %s in the %s block of the template", text, block))
-		case function == "Fn::If" && len(args) != 3:
-			complain(malformed("Template error: Fn::If requires a list argument with three elements"))
-		case function == "Fn::If" && (args[0] == nil || t.conditions[fmt.Sprint(args[0])] == nil):
-			complain(formatError("Unresolved condition dependency %v in the %s block of the template", args[0], block))
-		}
-	})
-	for _, r := range references(v, nil) {
-		_, isParameter := t.parameters[r.name]
-		resource, isResource := t.resources[r.name]
-		switch {
-		case r.attribute == "" && !isParameter && !isResource && !slices.Contains(pseudoParameters, r.name):
-			complain(formatError("Unresolved resource dependencies [%s] in the %s block of the template", r.name, block))
-		case r.attribute != "" && !isResource:
-			complain(malformed("Template error: instance of Fn::GetAtt references undefined resource %s", r.name))
-		case r.attribute != "" && !slices.Contains(resourceKinds()[resource.Type].facts().attributes, r.attribute):
-			complain(malformed("Template error: resource %s does not support attribute type %s in Fn::GetAtt", r.name, r.attribute))
-		}
-	}
-	return err
-}
-
-// dependencies are the resources that one needs.
-func (t *cfnTemplate) dependencies(id string, branch func(args []any) []any) []string {
-	r := t.resources[id]
-	list := r.dependsOn()
-	for _, ref := range references(r.Properties, branch) {
-		if _, ok := t.resources[ref.name]; ok {
-			list = append(list, ref.name)
-		}
-	}
-	return list
-}
-
-// order lists the resources so that each comes after what it needs, those that could go first in the order of
-// their names.
-func (t *cfnTemplate) order(present func(string) bool, needs func(string) []string) ([]string, error) {
-	var order []string
-	done := map[string]bool{}
-	var left []string
-	for _, id := range sortedKeys(t.resources) {
-		if present(id) {
-			left = append(left, id)
-		}
-	}
-	for len(left) > 0 {
-		ready := func(id string) bool {
-			return !slices.ContainsFunc(needs(id), func(other string) bool { return present(other) && !done[other] })
-		}
-		k := slices.IndexFunc(left, ready)
-		if k < 0 {
-			return nil, malformed("Circular dependency between resources: [%s]", strings.Join(left, ", "))
-		}
-		done[left[k]] = true
-		order = append(order, left[k])
-		left = slices.Delete(left, k, k+1)
-	}
-	return order, nil
 }

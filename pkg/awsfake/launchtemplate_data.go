@@ -14,110 +14,110 @@ const maxUserData = 16 << 10
 // LaunchData is what a version of a launch template says of its machines. Only what is listed is modelled: another
 // field of the API or of CloudFormation is refused.
 type LaunchData struct {
-	Image    string         `json:"ImageId" xml:"imageId,omitempty"`
-	Type     string         `json:"InstanceType" xml:"instanceType,omitempty"`
-	Key      string         `json:"KeyName" xml:"keyName,omitempty"`
-	UserData string         `json:"UserData" xml:"userData,omitempty"` // in base64
-	Profile  *LaunchProfile `json:"IamInstanceProfile" xml:"iamInstanceProfile"`
+	Image    string         `cfn:"ImageId" xml:"imageId,omitempty"`
+	Type     string         `cfn:"InstanceType" xml:"instanceType,omitempty"`
+	Key      string         `cfn:"KeyName" xml:"keyName,omitempty"`
+	UserData string         `cfn:"UserData" xml:"userData,omitempty"` // in base64
+	Profile  *LaunchProfile `cfn:"IamInstanceProfile" xml:"iamInstanceProfile"`
 	// Metadata are the options of the metadata service.
-	Metadata       *MetadataOptions  `json:"MetadataOptions" xml:"metadataOptions"`
-	Disks          []LaunchDisk      `json:"BlockDeviceMappings" query:"BlockDeviceMapping" xml:"blockDeviceMappingSet>item"`
-	SecurityGroups []string          `json:"SecurityGroupIds" query:"SecurityGroupId" xml:"securityGroupIdSet>item"`
-	Interfaces     []LaunchInterface `json:"NetworkInterfaces" query:"NetworkInterface" xml:"networkInterfaceSet>item"`
-	Tags           []LaunchTags      `json:"TagSpecifications" query:"TagSpecification" xml:"tagSpecificationSet>item"`
+	Metadata       *MetadataOptions  `cfn:"MetadataOptions" xml:"metadataOptions"`
+	Disks          []LaunchDisk      `cfn:"BlockDeviceMappings" query:"BlockDeviceMapping" xml:"blockDeviceMappingSet>item"`
+	SecurityGroups []string          `cfn:"SecurityGroupIds" query:"SecurityGroupId" xml:"securityGroupIdSet>item"`
+	Interfaces     []LaunchInterface `cfn:"NetworkInterfaces" query:"NetworkInterface" xml:"networkInterfaceSet>item"`
+	Tags           []LaunchTags      `cfn:"TagSpecifications" query:"TagSpecification" xml:"tagSpecificationSet>item"`
 	LaunchSettings
 }
 
 // LaunchSettings are the fields that change nothing here but what describe calls answer.
 type LaunchSettings struct {
-	Optimized  *bool          `json:"EbsOptimized" xml:"ebsOptimized"`
-	Shutdown   string         `json:"InstanceInitiatedShutdownBehavior" xml:"instanceInitiatedShutdownBehavior,omitempty"`
-	Protected  *bool          `json:"DisableApiTermination" xml:"disableApiTermination"`
-	Monitoring *Monitoring    `json:"Monitoring" xml:"monitoring"`
-	Credit     *LaunchCredit  `json:"CreditSpecification" xml:"creditSpecification"`
-	Names      *LaunchNames   `json:"PrivateDnsNameOptions" xml:"privateDnsNameOptions"`
-	Placement  *LaunchTenancy `json:"Placement" xml:"placement"`
+	Optimized  *bool          `cfn:"EbsOptimized" xml:"ebsOptimized"`
+	Shutdown   string         `cfn:"InstanceInitiatedShutdownBehavior" xml:"instanceInitiatedShutdownBehavior,omitempty"`
+	Protected  *bool          `cfn:"DisableApiTermination" xml:"disableApiTermination"`
+	Monitoring *Monitoring    `cfn:"Monitoring" xml:"monitoring"`
+	Credit     *LaunchCredit  `cfn:"CreditSpecification" xml:"creditSpecification"`
+	Names      *LaunchNames   `cfn:"PrivateDnsNameOptions" xml:"privateDnsNameOptions"`
+	Placement  *LaunchTenancy `cfn:"Placement" xml:"placement"`
 }
 
 // LaunchProfile names an instance profile, one way or the other.
 type LaunchProfile struct {
-	ARN  string `json:"Arn" xml:"arn,omitempty"`
-	Name string `json:"Name" xml:"name,omitempty"`
+	ARN  string `cfn:"Arn" xml:"arn,omitempty"`
+	Name string `cfn:"Name" xml:"name,omitempty"`
 }
 
 // MetadataOptions are those of a machine's metadata service. What is empty is EC2's default.
 type MetadataOptions struct {
-	Tokens   string `json:"HttpTokens" xml:"httpTokens,omitempty"`                 // "required" is IMDSv2 alone, "optional" both
-	HopLimit *int   `json:"HttpPutResponseHopLimit" xml:"httpPutResponseHopLimit"` // 1 to 64
-	Endpoint string `json:"HttpEndpoint" xml:"httpEndpoint,omitempty"`
-	IPv6     string `json:"HttpProtocolIpv6" xml:"httpProtocolIpv6,omitempty"`
-	Tags     string `json:"InstanceMetadataTags" xml:"instanceMetadataTags,omitempty"`
+	Tokens   string `cfn:"HttpTokens" xml:"httpTokens,omitempty"`                 // "required" is IMDSv2 alone, "optional" both
+	HopLimit *int   `cfn:"HttpPutResponseHopLimit" xml:"httpPutResponseHopLimit"` // 1 to 64
+	Endpoint string `cfn:"HttpEndpoint" xml:"httpEndpoint,omitempty"`
+	IPv6     string `cfn:"HttpProtocolIpv6" xml:"httpProtocolIpv6,omitempty"`
+	Tags     string `cfn:"InstanceMetadataTags" xml:"instanceMetadataTags,omitempty"`
 }
 
 // LaunchDisk is one block device mapping.
 type LaunchDisk struct {
-	Device   string        `json:"DeviceName" xml:"deviceName,omitempty"`
-	Virtual  string        `json:"VirtualName" xml:"virtualName,omitempty"`
-	NoDevice string        `json:"NoDevice" xml:"noDevice,omitempty"`
-	EBS      *LaunchVolume `json:"Ebs" xml:"ebs"`
+	Device   string        `cfn:"DeviceName" xml:"deviceName,omitempty"`
+	Virtual  string        `cfn:"VirtualName" xml:"virtualName,omitempty"`
+	NoDevice string        `cfn:"NoDevice" xml:"noDevice,omitempty"`
+	EBS      *LaunchVolume `cfn:"Ebs" xml:"ebs"`
 }
 
 // LaunchVolume is the volume of a mapping; Size is in GiB.
 type LaunchVolume struct {
-	Delete     *bool  `json:"DeleteOnTermination" xml:"deleteOnTermination"`
-	Encrypted  *bool  `json:"Encrypted" xml:"encrypted"`
-	Key        string `json:"KmsKeyId" xml:"kmsKeyId,omitempty"`
-	Snapshot   string `json:"SnapshotId" xml:"snapshotId,omitempty"`
-	Type       string `json:"VolumeType" xml:"volumeType,omitempty"`
-	Size       *int   `json:"VolumeSize" xml:"volumeSize"`
-	IOPS       *int   `json:"Iops" xml:"iops"`
-	Throughput *int   `json:"Throughput" xml:"throughput"` // MiB/s
+	Delete     *bool  `cfn:"DeleteOnTermination" xml:"deleteOnTermination"`
+	Encrypted  *bool  `cfn:"Encrypted" xml:"encrypted"`
+	Key        string `cfn:"KmsKeyId" xml:"kmsKeyId,omitempty"`
+	Snapshot   string `cfn:"SnapshotId" xml:"snapshotId,omitempty"`
+	Type       string `cfn:"VolumeType" xml:"volumeType,omitempty"`
+	Size       *int   `cfn:"VolumeSize" xml:"volumeSize"`
+	IOPS       *int   `cfn:"Iops" xml:"iops"`
+	Throughput *int   `cfn:"Throughput" xml:"throughput"` // MiB/s
 }
 
 // LaunchInterface is one network interface.
 type LaunchInterface struct {
-	Index  *int     `json:"DeviceIndex" xml:"deviceIndex"`
-	Subnet string   `json:"SubnetId" xml:"subnetId,omitempty"`
-	Public *bool    `json:"AssociatePublicIpAddress" xml:"associatePublicIpAddress"`
-	Delete *bool    `json:"DeleteOnTermination" xml:"deleteOnTermination"`
-	IPv6   *int     `json:"Ipv6AddressCount" xml:"ipv6AddressCount"`
-	Text   string   `json:"Description" xml:"description,omitempty"`
-	Groups []string `json:"Groups" query:"SecurityGroupId" xml:"groupSet>groupId"`
+	Index  *int     `cfn:"DeviceIndex" xml:"deviceIndex"`
+	Subnet string   `cfn:"SubnetId" xml:"subnetId,omitempty"`
+	Public *bool    `cfn:"AssociatePublicIpAddress" xml:"associatePublicIpAddress"`
+	Delete *bool    `cfn:"DeleteOnTermination" xml:"deleteOnTermination"`
+	IPv6   *int     `cfn:"Ipv6AddressCount" xml:"ipv6AddressCount"`
+	Text   string   `cfn:"Description" xml:"description,omitempty"`
+	Groups []string `cfn:"Groups" query:"SecurityGroupId" xml:"groupSet>groupId"`
 }
 
 // LaunchTags are the tags of one kind of resource that a machine comes with.
 type LaunchTags struct {
-	Resource string      `json:"ResourceType" xml:"resourceType"`
-	Tags     []LaunchTag `json:"Tags" query:"Tag" xml:"tagSet>item"`
+	Resource string      `cfn:"ResourceType" xml:"resourceType"`
+	Tags     []LaunchTag `cfn:"Tags" query:"Tag" xml:"tagSet>item"`
 }
 
 // LaunchTag is one tag.
 type LaunchTag struct {
-	Key   string `json:"Key,required" query:"Key" xml:"key"`
-	Value string `json:"Value,required" query:"Value" xml:"value"`
+	Key   string `cfn:"Key,required" query:"Key" xml:"key"`
+	Value string `cfn:"Value,required" query:"Value" xml:"value"`
 }
 
 // Monitoring says whether a machine's metrics come every minute.
 type Monitoring struct {
-	Enabled *bool `json:"Enabled" xml:"enabled"`
+	Enabled *bool `cfn:"Enabled" xml:"enabled"`
 }
 
 // LaunchCredit is how burstable machines pay for bursts.
 type LaunchCredit struct {
-	CPU string `json:"CpuCredits" xml:"cpuCredits"`
+	CPU string `cfn:"CpuCredits" xml:"cpuCredits"`
 }
 
 // LaunchNames are the options of a machine's own DNS name.
 type LaunchNames struct {
-	Type string `json:"HostnameType" xml:"hostnameType,omitempty"`
-	A    *bool  `json:"EnableResourceNameDnsARecord" xml:"enableResourceNameDnsARecord"`
-	AAAA *bool  `json:"EnableResourceNameDnsAAAARecord" xml:"enableResourceNameDnsAAAARecord"`
+	Type string `cfn:"HostnameType" xml:"hostnameType,omitempty"`
+	A    *bool  `cfn:"EnableResourceNameDnsARecord" xml:"enableResourceNameDnsARecord"`
+	AAAA *bool  `cfn:"EnableResourceNameDnsAAAARecord" xml:"enableResourceNameDnsAAAARecord"`
 }
 
 // LaunchTenancy is the part of a placement that is modelled.
 type LaunchTenancy struct {
-	Zone    string `json:"AvailabilityZone" xml:"availabilityZone,omitempty"`
-	Tenancy string `json:"Tenancy" xml:"tenancy,omitempty"`
+	Zone    string `cfn:"AvailabilityZone" xml:"availabilityZone,omitempty"`
+	Tenancy string `cfn:"Tenancy" xml:"tenancy,omitempty"`
 }
 
 // launchTypes are the kinds of resources that a launch template may tag (API reference,

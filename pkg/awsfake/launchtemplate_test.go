@@ -62,15 +62,6 @@ func (b *bench) addVersion(t *testing.T, id string, source string, data *types.R
 	}
 }
 
-// TestLaunchTemplatesAgainstMoto has both stand-ins tell one story, of what moto gets right: what it does not is in
-// TestLaunchTemplateRefusals (moto checks none of it) and TestLaunchTemplateVersions.
-func TestLaunchTemplatesAgainstMoto(t *testing.T) {
-	theirs, ours := moto(t), newBench(t, Options{})
-	if diff := cmp.Diff(theirs.templateStory(t), ours.templateStory(t)); diff != "" {
-		t.Errorf("moto (-) and awsfake (+) differ:\n%s", diff)
-	}
-}
-
 func (b *bench) templateStory(t *testing.T) (said []string) {
 	t.Helper()
 	ctx := t.Context()

@@ -47,16 +47,16 @@ func versionXML(t *LaunchTemplate, v LaunchVersion) xmlVersion {
 // launchData reads the version that a call describes.
 func launchData(p params) (LaunchData, error) {
 	var d LaunchData
-	for _, problem := range decodeShape(p.formTree("LaunchTemplateData"), &d, "query") {
-		switch {
-		case problem.Unknown:
-			return d, refuse("UnknownParameter", "The parameter LaunchTemplateData.%s is not recognized", problem.Path)
-		case problem.Missing:
-			return d, refuse("MissingParameter", "The request must contain the parameter LaunchTemplateData.%s", problem.Path)
-		}
+	switch problem, wrong := first(decodeShape(p.formTree("LaunchTemplateData"), &d, "query")); {
+	case !wrong:
+		return d, nil
+	case problem.Unknown:
+		return d, refuse("UnknownParameter", "The parameter LaunchTemplateData.%s is not recognized", problem.Path)
+	case problem.Missing:
+		return d, refuse("MissingParameter", "The request must contain the parameter LaunchTemplateData.%s", problem.Path)
+	default:
 		return d, refuse("InvalidParameterValue", "LaunchTemplateData.%s must be of type %s", problem.Path, problem.Want)
 	}
-	return d, nil
 }
 
 // dry answers a call that only asks whether it might be made.

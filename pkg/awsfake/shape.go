@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// A shape is a struct that says which fields a structure of an API may have: `json` is a field's name in a
-// CloudFormation template, `query` in a request of the Query protocol (the json name where there is none), `xml` in
-// an answer, and `update` what CloudFormation does when it changes (update.go's words; in place where there is none).
-// A required field's `json` tag ends with ",required". Decoding refuses what a shape does not have.
+// A shape is a struct that says which fields a structure of an API may have: `cfn` is a field's name in a
+// CloudFormation template, `query` in a request of the Query protocol (the cfn name where there is none), `xml` in
+// an answer, and `update` what CloudFormation does when it changes ("replace"; in place where there is none).
+// A required field's `cfn` tag ends with ",required". Decoding refuses what a shape does not have.
 
 // shapeProblem is one thing that a shape does not allow.
 type shapeProblem struct {
@@ -79,6 +79,14 @@ func numbered(v any) any {
 	return list
 }
 
+// first is what is wrong first; false: nothing is.
+func first(problems []shapeProblem) (p shapeProblem, wrong bool) {
+	if len(problems) == 0 {
+		return p, false
+	}
+	return problems[0], true
+}
+
 // decodeShape reads a tree of maps, lists and scalars into the struct that into points to, by the names of one
 // tag, and lists all that is wrong with it. Scalars may be texts: "8" is a number and "true" a truth value.
 func decodeShape(tree map[string]any, into any, tag string) []shapeProblem {
@@ -109,15 +117,15 @@ func shapeFields(t reflect.Type, tag string) map[string]shapeField {
 	fields := map[string]shapeField{}
 	for _, f := range reflect.VisibleFields(t) {
 		text, tagged := f.Tag.Lookup(tag)
-		json, isShape := f.Tag.Lookup("json")
+		cfn, isShape := f.Tag.Lookup("cfn")
 		if !tagged {
-			text = json
+			text = cfn
 		}
 		if f.Anonymous || !isShape {
 			continue
 		}
 		name, _, _ := strings.Cut(text, ",")
-		fields[name] = shapeField{name: name, required: strings.HasSuffix(json, ",required"), index: f.Index, update: f.Tag.Get("update")}
+		fields[name] = shapeField{name: name, required: strings.HasSuffix(cfn, ",required"), index: f.Index, update: f.Tag.Get("update")}
 	}
 	return fields
 }
