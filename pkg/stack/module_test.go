@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -180,5 +181,37 @@ func TestModuleIsValid(t *testing.T) {
 	}
 	if out, err := run(t, dir, "terraform", "validate"); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The policies that Terraform makes are those that CloudFormation has made in moto, evaluated by Terraform itself: that
+// needs no provider where what the provider is asked for is put in its place.
+func TestModulePolicies(t *testing.T) {
+	if _, err := exec.LookPath("terraform"); err != nil {
+		t.Skip("terraform is not installed")
+	}
+	d, dir := deployed(t, "three=yes"), writeModule(t, "three")
+	text, err := os.ReadFile(filepath.Join(dir, "main.tf"))
+	assert.NilError(t, err)
+	locals, _, _ := strings.Cut(string(text), "\ndata ")
+	locals = strings.NewReplacer("data.aws_partition.here.partition", `"aws"`, "data.aws_region.here.id", `"`+region+`"`,
+		"data.aws_caller_identity.here.account_id", `"`+accountID+`"`, "aws_route53_zone.this[0].zone_id", `""`, "var.zone_id", `""`).Replace(locals)
+	alone := t.TempDir()
+	assert.NilError(t, os.WriteFile(filepath.Join(alone, "main.tf"), []byte(locals), 0o600))
+	data, err := os.ReadFile(filepath.Join(dir, stack.ModuleData))
+	assert.NilError(t, err)
+	assert.NilError(t, os.WriteFile(filepath.Join(alone, stack.ModuleData), data, 0o600))
+	for name, g := range d.Groups {
+		cmd := exec.CommandContext(t.Context(), "terraform", "console")
+		cmd.Dir, cmd.Stdin = alone, strings.NewReader(`base64encode(local.policies["`+name+`"])`)
+		cmd.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1")
+		out, err := cmd.Output()
+		assert.NilError(t, err)
+		policy, err := base64.StdEncoding.DecodeString(strings.Trim(string(out), "\"\n"))
+		assert.NilError(t, err, "%s", out)
+		var terraform, formation any
+		assert.NilError(t, json.Unmarshal(policy, &terraform))
+		assert.NilError(t, json.Unmarshal(g.Policies[0], &formation))
+		assert.DeepEqual(t, terraform, formation)
 	}
 }
