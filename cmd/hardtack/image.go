@@ -22,7 +22,7 @@ func imageCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "image",
 		Usage: "look at a baked image, and keep machine images made of it on AWS",
-		Subcommands: []*cli.Command{imagePublishCommand(), imageListCommand(), imagePromoteCommand(), imageRollbackCommand(), imageGCCommand(), {
+		Subcommands: []*cli.Command{imagePublishCommand(), imageListCommand(), imagePromoteCommand(), imageRollbackCommand(), imageGCCommand(), imagePolicyCommand(), {
 			Name:      "check",
 			Usage:     fmt.Sprintf("compare what an image was baked from with what this program would bake; exit with %d where they differ", staleExit),
 			ArgsUsage: "IMAGE.JSON",

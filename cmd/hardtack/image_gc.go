@@ -18,6 +18,7 @@ func imageListCommand() *cli.Command {
 		Name:  "list",
 		Usage: "print the published images with what uses them, or a channel's history",
 		Flags: []cli.Flag{
+			lineFlag(),
 			&cli.StringFlag{Name: "channel", Usage: "print what a `CHANNEL` has named instead"},
 			regionsFlag(), jsonFlag(),
 		},
@@ -31,6 +32,7 @@ func imageGCCommand() *cli.Command {
 		Usage: "remove published images that no channel, launch template, group or instance uses, and snapshots that no image has; " +
 			"says what it would do unless --yes is given",
 		Flags: []cli.Flag{
+			lineFlag(),
 			&cli.IntFlag{Name: "keep", Value: 3, Usage: "keep the newest `N` of each line and architecture"},
 			&cli.DurationFlag{Name: "older", Value: 24 * time.Hour, Usage: "keep what is younger, or was launched since"},
 			&cli.BoolFlag{Name: "shared", Usage: "also remove what others may launch; nobody here can see whether they do"},
@@ -39,6 +41,10 @@ func imageGCCommand() *cli.Command {
 		},
 		Action: imageGC,
 	}
+}
+
+func lineFlag() cli.Flag {
+	return &cli.StringFlag{Name: "name", Usage: "only the line of images that was published under this `NAME`; left out, all that Hardtack made"}
 }
 
 // listed is an image as `hardtack image list --json` prints it.
@@ -70,7 +76,7 @@ func imageList(c *cli.Context) error {
 	}
 	all := []listed{}
 	for _, client := range clients {
-		stock, err := client.Stock(c.Context)
+		stock, err := client.Stock(c.Context, c.String("name"))
 		if err != nil {
 			return err
 		}
@@ -164,7 +170,7 @@ func imageGC(c *cli.Context) error {
 	var all []collected
 	var errs []error
 	for _, client := range clients {
-		stock, err := client.Stock(c.Context)
+		stock, err := client.Stock(c.Context, c.String("name"))
 		if err != nil {
 			return err
 		}

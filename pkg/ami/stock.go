@@ -15,11 +15,11 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
 )
 
-// Stock reads what there is in the region. The uses are read after the images: an image that came between is not in
+// Stock reads what there is in the region of one line of images, or of every line where that is empty. The uses are read after the images: an image that came between is not in
 // it, and so is not removed. Any error is one of the whole: what could not be read might be a use.
-func (c *Client) Stock(ctx context.Context) (publish.Stock, error) {
+func (c *Client) Stock(ctx context.Context, line string) (publish.Stock, error) {
 	s := publish.Stock{Shared: map[string][]string{}}
-	hardtacks := map[string]string{publish.TagImage: ""}
+	hardtacks := map[string]string{publish.TagImage: line}
 	var err error
 	if s.Images, err = c.Find(ctx, hardtacks); err != nil {
 		return s, err

@@ -31,6 +31,8 @@ type world struct {
 	url     string
 	state   string
 	options ami.Options
+	// credentials are what calls are signed with.
+	credentials aws.CredentialsProvider
 }
 
 // quick has nobody wait for what the stand-in says at once.
@@ -39,6 +41,10 @@ var quick = ami.Options{Attempt: 10 * time.Second, Pause: 5 * time.Millisecond, 
 func newWorld(t *testing.T, o awsfake.Options) *world {
 	t.Helper()
 	o.EBS.Directory = t.TempDir()
+	if o.Rates == nil {
+		// Three writes a second: what is refused is tried again, which is another test.
+		o.Rates = map[string]float64{"ssm:PutParameter": 0}
+	}
 	account := awsfake.New(o)
 	server := httptest.NewServer(account.Handler())
 	t.Cleanup(func() {
@@ -47,11 +53,11 @@ func newWorld(t *testing.T, o awsfake.Options) *world {
 			t.Error(err)
 		}
 	})
-	return &world{account: account, url: server.URL, state: t.TempDir(), options: quick}
+	return &world{account: account, url: server.URL, state: t.TempDir(), options: quick, credentials: credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", "")}
 }
 
 func (w *world) client(region string) *ami.Client {
-	return ami.New(aws.Config{Region: region, BaseEndpoint: &w.url, Credentials: credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", "")}, w.options)
+	return ami.New(aws.Config{Region: region, BaseEndpoint: &w.url, Credentials: w.credentials}, w.options)
 }
 
 func (w *world) publisher(t *testing.T) *publish.Publisher {
