@@ -21,9 +21,6 @@ var (
 	_ publish.Keeper = (*Client)(nil)
 )
 
-// rootDevice is what the root volume is called. On NVMe the kernel calls it nvme0n1, whatever is said here.
-const rootDevice = "/dev/xvda"
-
 // architectures are AWS's names of Debian's.
 var architectures = map[string]types.ArchitectureValues{"amd64": types.ArchitectureValuesX8664, "arm64": types.ArchitectureValuesArm64}
 
@@ -97,8 +94,8 @@ func (c *Client) Register(ctx context.Context, r publish.Registration) (string, 
 	out, err := c.machine.RegisterImage(ctx, &ec2.RegisterImageInput{
 		Name: &r.Name, Description: &r.Description, Architecture: architectures[r.Architecture],
 		BootMode: types.BootModeValuesUefi, EnaSupport: aws.Bool(true), ImdsSupport: types.ImdsSupportValuesV20,
-		VirtualizationType: aws.String("hvm"), RootDeviceName: aws.String(rootDevice),
-		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String(rootDevice), Ebs: &types.EbsBlockDevice{
+		VirtualizationType: aws.String("hvm"), RootDeviceName: aws.String(publish.RootDevice),
+		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String(publish.RootDevice), Ebs: &types.EbsBlockDevice{
 			SnapshotId: &r.Snapshot, VolumeSize: aws.Int32(int32(r.Volume)), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(true),
 		}}},
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImage, Tags: tags}},

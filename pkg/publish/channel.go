@@ -16,6 +16,10 @@ const (
 	channelSuffix = "/image-id"
 )
 
+// RootDevice is what an image calls its root volume, and what a launch template says to change its size. On NVMe the
+// kernel calls it nvme0n1, whatever is said here.
+const RootDevice = "/dev/xvda"
+
 // Parameter is the name of a channel's parameter.
 func Parameter(channel string) string { return channelPrefix + channel + channelSuffix }
 

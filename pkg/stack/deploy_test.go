@@ -12,6 +12,7 @@ import (
 
 	"gotest.tools/v3/assert"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/stack"
@@ -158,7 +159,7 @@ func checkLaunchTemplate(t *testing.T, c *spec.Complete, g spec.Group, d deploym
 	assert.Equal(t, got.Template.MetadataOptions.HttpPutResponseHopLimit, 1)
 	assert.Equal(t, len(got.Template.BlockDeviceMappings), 1)
 	disk := got.Template.BlockDeviceMappings[0]
-	assert.Equal(t, disk.DeviceName, stack.RootDevice)
+	assert.Equal(t, disk.DeviceName, publish.RootDevice)
 	assert.Assert(t, disk.Ebs.Encrypted && disk.Ebs.DeleteOnTermination && disk.Ebs.VolumeType == "gp3")
 	assert.Equal(t, disk.Ebs.VolumeSize, g.AWS.Volume)
 	assert.Equal(t, disk.Ebs.KmsKeyId, c.Cluster.AWS.Key)

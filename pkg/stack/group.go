@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
@@ -20,9 +21,6 @@ const (
 	launchTimeout = 900
 	drainTimeout  = 300
 )
-
-// RootDevice is the root's name in the image: what the publisher registers, and amazon-ebs takes over from Debian's.
-const RootDevice = "/dev/xvda"
 
 // group adds a group with its launch template and its role.
 func (b *builder) group(g spec.Group) error {
@@ -63,7 +61,7 @@ func (b *builder) launchTemplate(g spec.Group) error {
 			"SecurityGroupIds":   groups,
 			// A pod is one hop further than its machine, and so never reaches the machine's credentials.
 			"MetadataOptions":     object{"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1},
-			"BlockDeviceMappings": []any{object{"DeviceName": RootDevice, "Ebs": disk}},
+			"BlockDeviceMappings": []any{object{"DeviceName": publish.RootDevice, "Ebs": disk}},
 			"TagSpecifications":   []any{object{"ResourceType": "volume", "Tags": b.tags(name)}},
 			"UserData":            base64.StdEncoding.EncodeToString(userData),
 		},

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
@@ -105,7 +106,7 @@ func (b *builder) module() (moduleData, error) {
 	data := moduleData{
 		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Hooks: b.hooks(),
 		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port,
-		AWS: moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, ImageParameter(s.AWS.Channel), RootDevice},
+		AWS: moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, ImageParameter(s.AWS.Channel), publish.RootDevice},
 	}
 	for _, r := range role.All() {
 		if !b.reached(r) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
@@ -40,7 +41,7 @@ const (
 
 // ImageParameter is the name of the parameter in Parameter Store that holds a channel's image, of the data type
 // aws:ec2:image.
-func ImageParameter(channel string) string { return "/hardtack/" + channel + "/image-id" }
+func ImageParameter(channel string) string { return publish.Parameter(channel) }
 
 // The conditions.
 const (
