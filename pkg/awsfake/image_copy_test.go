@@ -61,7 +61,7 @@ func TestCopyImage(t *testing.T) {
 	if _, err := s.ec2.DescribeImages(t.Context(), &ec2.DescribeImagesInput{ImageIds: []string{id}}); codeOf(err) != "InvalidAMIID.NotFound" {
 		t.Errorf("at home the copy is: %v", err)
 	}
-	_, err = s.ebs.ListSnapshotBlocks(t.Context(), &ebs.ListSnapshotBlocksInput{SnapshotId: &copied})
+	_, err := s.ebs.ListSnapshotBlocks(t.Context(), &ebs.ListSnapshotBlocksInput{SnapshotId: &copied})
 	wantSaid(t, "reading the copy at home", err, "ResourceNotFoundException SNAPSHOT_NOT_FOUND")
 }
 
