@@ -94,6 +94,8 @@ type group struct {
 	instances []*instance
 	pool      *WarmPool
 	refreshes []*refresh
+	// activities are those that have ended, the newest last.
+	activities []xmlActivity
 	// seen is what describe calls show, with its past.
 	seen past[[]Instance]
 	// resting is until when launches pause after one has failed.

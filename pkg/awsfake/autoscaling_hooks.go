@@ -144,6 +144,7 @@ func (s *AutoScaling) complete(g *group, i *instance, a *action, result string) 
 func (s *AutoScaling) abandon(g *group, i *instance, a *action) {
 	message := fmt.Sprintf("Instance failed to complete user's Lifecycle Action: Lifecycle Action with token %s was abandoned: Lifecycle Action Completed with ABANDON Result", a.token)
 	s.announce(EventLaunchFailed, g, i, eventStatusFailed, message)
+	s.launchesFail(g, true)
 	s.terminate(g, i)
 	s.settle(g)
 }

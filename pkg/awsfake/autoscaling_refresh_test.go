@@ -318,3 +318,47 @@ func TestRefreshWaitsForStandby(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRefreshStopsAtWhatNeverComesUp has a launch hook that nobody completes: what is launched is abandoned again and
+// again, no other machine is touched, and after an hour the refresh is rolled back.
+func TestRefreshStopsAtWhatNeverComesUp(t *testing.T) {
+	b, id := refreshBench(t, Options{AutoScaling: AutoScalingOptions{Step: step}}, "1")
+	b.hook(t, "m", "ready", transitionLaunching, 900, Abandon)
+	b.start(t, to(id, "2"), &types.RefreshPreferences{MinHealthyPercentage: aws.Int32(75), AutoRollback: aws.Bool(true)})
+	for range 60 {
+		b.pass(time.Minute)
+		if got := b.progress(t); !strings.HasSuffix(got, "serving 3+0") {
+			t.Fatalf("the refresh goes on: %s", got)
+		}
+	}
+	for range 30 {
+		b.pass(time.Minute)
+	}
+	if got := b.refresh(t); got.Status != types.InstanceRefreshStatusRollbackInProgress {
+		t.Errorf("after an hour and a half the refresh is %s", got.Status)
+	}
+	out, err := b.autoscaling.DescribeScalingActivities(t.Context(), &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("m")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for _, a := range out.Activities {
+		if a.StatusCode == types.ScalingActivityStatusCodeFailed && strings.Contains(*a.StatusMessage, "was abandoned") {
+			failed++
+		}
+	}
+	if failed < 4 || out.Activities[0].StatusCode != types.ScalingActivityStatusCodeMidLifecycleAction {
+		t.Errorf("%d activities have failed, and the newest is %s", failed, out.Activities[0].StatusCode)
+	}
+	for _, i := range b.account.AutoScaling().Instances("m") {
+		if i.State == StatePendingWait {
+			if err := b.account.AutoScaling().Complete("m", "ready", i.ID, Continue); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.pass(time.Minute)
+	if got := b.progress(t); got != "RollbackSuccessful 0% left 4, serving 4+0" {
+		t.Errorf("once one comes up: %s", got)
+	}
+}

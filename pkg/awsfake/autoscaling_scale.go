@@ -171,6 +171,7 @@ func (s *AutoScaling) announce(detailType string, g *group, i *instance, status,
 	descriptions := map[string]string{
 		EventLaunch: "Launching a new EC2 instance: " + i.ID, EventTerminate: "Terminating EC2 instance: " + i.ID, EventDetach: "Detaching EC2 instance: " + i.ID,
 	}
+	s.finished(g, i, descriptions[detailType], status, message)
 	resources := []string{g.arn}
 	if i.ID != "" {
 		resources = append(resources, fmt.Sprintf("arn:aws:ec2:%s:%s:instance/%s", homeRegion, owner, i.ID))

@@ -15,7 +15,8 @@ func (s *AutoScaling) actions() actions {
 		"EnterStandby": s.enterStandbyCall, "ExitStandby": s.exitStandbyCall, "DetachInstances": s.detachCall,
 		"TerminateInstanceInAutoScalingGroup": s.terminateInstanceCall,
 		"StartInstanceRefresh":                s.startRefreshCall, "CancelInstanceRefresh": s.cancelRefreshCall, "RollbackInstanceRefresh": s.rollbackRefreshCall, "DescribeInstanceRefreshes": s.describeRefreshes,
-		"PutWarmPool": s.putPoolCall, "DeleteWarmPool": s.deletePool, "DescribeWarmPool": s.describePool,
+		"DescribeScalingActivities": s.describeActivities,
+		"PutWarmPool":               s.putPoolCall, "DeleteWarmPool": s.deletePool, "DescribeWarmPool": s.describePool,
 	}
 }
 
@@ -185,34 +186,6 @@ func (s *AutoScaling) setDesiredCall(p params) (any, error) {
 
 func (s *AutoScaling) setHealthCall(p params) (any, error) {
 	return nil, s.setHealth(p.get("InstanceId"), p.get("HealthStatus"))
-}
-
-type xmlActivity struct {
-	ActivityID string `xml:"ActivityId"`
-	Group      string `xml:"AutoScalingGroupName"`
-	Cause      string `xml:"Cause"`
-	Started    string `xml:"StartTime"`
-	Status     string `xml:"StatusCode"`
-	Progress   int    `xml:"Progress"`
-	// Description names the instance.
-	Description string `xml:"Description"`
-}
-
-type xmlActivities struct {
-	Activities []xmlActivity `xml:"Activities>member"`
-}
-
-// activities describes what was just begun for instances.
-func (s *AutoScaling) activities(group, what string, ids []string) xmlActivities {
-	var out xmlActivities
-	for _, id := range ids {
-		s.serial++
-		out.Activities = append(out.Activities, xmlActivity{
-			ActivityID: uuidOf("activity", s.serial), Group: group, Cause: "user request", Started: stamp(s.now()),
-			Status: eventStatusInProgress, Progress: 50, Description: what + ": " + id,
-		})
-	}
-	return out
 }
 
 func (s *AutoScaling) enterStandbyCall(p params) (any, error) {

@@ -292,3 +292,41 @@ func TestZonesOfStacks(t *testing.T) {
 		t.Errorf("left: %q", left)
 	}
 }
+
+// TestChangeSetValues asks for the properties before and after.
+func TestChangeSetValues(t *testing.T) {
+	b := smallStack(t)
+	set := b.propose(t, types.ChangeSetTypeUpdate, small, given("Size", "3"))
+	if c := set.Changes[0].ResourceChange; c.BeforeContext != nil || c.Details[0].Target.BeforeValue != nil {
+		t.Errorf("values that nobody asked for: %+v", c)
+	}
+	out, err := b.stacks.DescribeChangeSet(t.Context(), &cloudformation.DescribeChangeSetInput{ChangeSetName: set.ChangeSetId, IncludePropertyValues: aws.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := out.Changes[0].ResourceChange.Details[0].Target
+	got := []string{*target.Path, string(target.AttributeChangeType), *target.BeforeValue, *target.AfterValue}
+	if diff := cmp.Diff([]string{"/Properties/DesiredCapacity", "Modify", "2", "3"}, got); diff != "" {
+		t.Errorf("the values (-want +got):\n%s", diff)
+	}
+}
+
+// TestTagsOfStacks gives a stack tags: its resources have them, and their machines.
+func TestTagsOfStacks(t *testing.T) {
+	b := stackBench(t, Options{})
+	_, err := b.stacks.CreateChangeSet(t.Context(), &cloudformation.CreateChangeSetInput{
+		StackName: aws.String("demo"), ChangeSetName: aws.String("c"), ChangeSetType: types.ChangeSetTypeCreate, TemplateBody: aws.String(small),
+		Capabilities: []types.Capability{types.CapabilityCapabilityIam}, Tags: []types.Tag{{Key: aws.String("Team"), Value: aws.String("platform")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.stacks.ExecuteChangeSet(t.Context(), &cloudformation.ExecuteChangeSetInput{StackName: aws.String("demo"), ChangeSetName: aws.String("c")}); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, b, b.end(t), types.StackStatusCreateComplete)
+	machine, group := b.running()[0], b.account.EC2().SecurityGroups()[0]
+	if machine.Tags["Team"] != "platform" || group.Tags["Team"] != "platform" || group.Tags["aws:cloudformation:logical-id"] != "Door" {
+		t.Errorf("the machine has %v, the security group %v", machine.Tags, group.Tags)
+	}
+}

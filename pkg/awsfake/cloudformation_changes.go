@@ -1,6 +1,8 @@
 package awsfake
 
 import (
+	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,7 +18,10 @@ type resourceChange struct {
 	Scope       []string       `xml:"ResourceChange>Scope>member"`
 	Details     []changeDetail `xml:"ResourceChange>Details>member"`
 	Policy      string         `xml:"ResourceChange>PolicyAction,omitempty"`
-	Type        string         `xml:"Type"`
+	// Before and After are the properties, in JSON, where the caller asks for them.
+	Before string `xml:"ResourceChange>BeforeContext,omitempty"`
+	After  string `xml:"ResourceChange>AfterContext,omitempty"`
+	Type   string `xml:"Type"`
 }
 
 // changeDetail is one reason for a change.
@@ -24,9 +29,18 @@ type changeDetail struct {
 	Attribute  string `xml:"Target>Attribute"`
 	Name       string `xml:"Target>Name,omitempty"`
 	Recreation string `xml:"Target>RequiresRecreation"`
+	changeValues
 	Evaluation string `xml:"Evaluation"`
 	Source     string `xml:"ChangeSource"`
 	Cause      string `xml:"CausingEntity,omitempty"`
+}
+
+// changeValues are a property's values before and after; what is no text is JSON.
+type changeValues struct {
+	Path   string `xml:"Target>Path,omitempty"`
+	How    string `xml:"Target>AttributeChangeType,omitempty"`
+	Before string `xml:"Target>BeforeValue,omitempty"`
+	After  string `xml:"Target>AfterValue,omitempty"`
 }
 
 // The words of changes (API reference, ResourceChange and ResourceChangeDetail).
@@ -118,7 +132,7 @@ func (c *CloudFormation) changes(s *cfnStack, next *settled) ([]resourceChange, 
 	}
 	for id, made := range s.resources {
 		if !slices.Contains(order, id) {
-			change := resourceChange{Type: "Resource", Action: actGone, Logical: id, Physical: made.physical, Kind: made.kind}
+			change := resourceChange{Type: "Resource", Action: actGone, Logical: id, Physical: made.physical, Kind: made.kind, Before: contextOf(made.properties)}
 			if made.deletion == retain || made.deletion == retainExceptOnCreate {
 				change.Policy = retain
 			} else {
@@ -150,9 +164,10 @@ func (c *CloudFormation) changeOf(sc *scope, p *preview, next *settled, id strin
 	}
 	made, ok := p.stack.resources[id]
 	if !ok {
-		return &resourceChange{Type: "Resource", Action: actionAdd, Logical: id, Kind: declared.Type}, nil
+		return &resourceChange{Type: "Resource", Action: actionAdd, Logical: id, Kind: declared.Type, After: contextOf(properties)}, nil
 	}
-	change := &resourceChange{Type: "Resource", Action: actionModify, Logical: id, Physical: made.physical, Kind: declared.Type, Replacement: "False"}
+	change := &resourceChange{Type: "Resource", Action: actionModify, Logical: id, Physical: made.physical, Kind: declared.Type, Replacement: "False",
+		Before: contextOf(made.properties), After: contextOf(properties)}
 	if made.kind != declared.Type {
 		return nil, malformed("Update of resource type is not permitted. The new template modifies resource type of the following resources: [%s]", id)
 	}
@@ -197,6 +212,7 @@ func detailsOf(sc *scope, p *preview, declared cfnResource, kind resourceKind, n
 	if name == scopeTags {
 		detail.Attribute, detail.Name = scopeTags, ""
 	}
+	detail.changeValues = valuesOf(name, was, is)
 	var list []changeDetail
 	differs := !reflect.DeepEqual(was, is)
 	explained := false
@@ -221,6 +237,47 @@ func detailsOf(sc *scope, p *preview, declared cfnResource, kind resourceKind, n
 		list = append(list, detail)
 	}
 	return list
+}
+
+// contextOf is a resource's properties as a change set shows them.
+func contextOf(properties map[string]any) string {
+	return jsonText(map[string]any{"Properties": properties})
+}
+
+// jsonText is a value of a template: a text as it is, the rest in JSON.
+func jsonText(v any) string {
+	if text, ok := v.(string); ok {
+		return text
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encoding a value: %v", err)) // they are maps, lists and texts
+	}
+	return string(raw)
+}
+
+func valuesOf(name string, was, is any) changeValues {
+	v := changeValues{Path: "/Properties/" + name, How: actionModify}
+	if was == nil {
+		v.How = actionAdd
+	} else {
+		v.Before = jsonText(was)
+	}
+	if is == nil {
+		v.How = actGone
+	} else {
+		v.After = jsonText(is)
+	}
+	return v
+}
+
+// withoutValues is a change as it is shown to who has not asked for values.
+func (r resourceChange) withoutValues() resourceChange {
+	r.Before, r.After, r.Details = "", "", slices.Clone(r.Details)
+	for i := range r.Details {
+		r.Details[i].changeValues = changeValues{}
+	}
+	return r
 }
 
 // properties are a resource's, with every function evaluated.

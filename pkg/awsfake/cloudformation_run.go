@@ -1,7 +1,6 @@
 package awsfake
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -120,11 +119,7 @@ func (c *CloudFormation) mark(s *cfnStack, op operation, progress, reason string
 	made.status, made.reason, made.updated = op.verb+progress, reason, c.now()
 	e := cfnEvent{logical: made.logical, physical: made.physical, kind: made.kind, status: made.status, reason: reason}
 	if op.verb != verbDelete {
-		properties, err := json.Marshal(made.properties)
-		if err != nil {
-			panic(fmt.Sprintf("encoding properties: %v", err)) // they are maps, lists and texts
-		}
-		e.properties = string(properties)
+		e.properties = jsonText(made.properties)
 	}
 	c.note(s, e)
 }

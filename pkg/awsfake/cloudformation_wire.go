@@ -147,7 +147,11 @@ type xmlChangeSetRest struct {
 }
 
 func (c *CloudFormation) describeChangeSet(p params) (any, error) {
-	if err := only(p, "StackName", "ChangeSetName"); err != nil {
+	if err := only(p, "StackName", "ChangeSetName", "IncludePropertyValues"); err != nil {
+		return nil, err
+	}
+	values, err := p.flag("IncludePropertyValues", false)
+	if err != nil {
 		return nil, err
 	}
 	s, set, err := c.findSet(p.get("StackName"), p.get("ChangeSetName"))
@@ -159,7 +163,13 @@ func (c *CloudFormation) describeChangeSet(p params) (any, error) {
 		return nil, err
 	}
 	x := set.xml(s)
-	x.Changes, x.NextToken = changes, token
+	for _, change := range changes {
+		if !values {
+			change = change.withoutValues()
+		}
+		x.Changes = append(x.Changes, change)
+	}
+	x.NextToken = token
 	return x, nil
 }
 
