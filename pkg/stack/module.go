@@ -108,6 +108,9 @@ func (b *builder) module() (moduleData, error) {
 		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port,
 		AWS: moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, ImageParameter(s.AWS.Channel), publish.RootDevice},
 	}
+	if !b.has(role.Masters) {
+		data.AWS.LoadBalancer = spec.LoadBalancerNone
+	}
 	for _, r := range role.All() {
 		if !b.reached(r) {
 			continue

@@ -60,6 +60,8 @@ func goesWith(key string) string {
 		return "members of a group with the role etcd"
 	case ParameterBalancer:
 		return "aws.loadBalancer"
+	case ParameterClients:
+		return "a group with the role masters"
 	}
 	return "another version of this program"
 }

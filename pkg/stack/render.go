@@ -141,8 +141,6 @@ func (b *builder) parameters() {
 		Description: "The private zone k8s of the VPC, where another cluster has made it; empty makes it."}
 	p[ParameterMachines] = Parameter{Type: "String", Default: text(MachinesNo), AllowedValues: []string{MachinesYes, MachinesNo},
 		Description: "no keeps every group empty: until the zone is prepared and the function that keeps it is there, and before the stack is deleted."}
-	p[ParameterClients] = Parameter{Type: "String", Default: text(""), AllowedPattern: `([0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})?`,
-		Description: "Who else may reach the API servers, as a range of addresses (CIDR); empty is nobody."}
 	p[ParameterBoundary] = Parameter{Type: "String", Default: text(""), AllowedPattern: "(arn:aws[a-z-]*:iam::.*)?",
 		Description: "The ARN of a permissions boundary for the instance roles; empty is none."}
 	if len(b.members()) > 0 {
@@ -150,9 +148,13 @@ func (b *builder) parameters() {
 			Description: "A subnet for each member of etcd, in the order " + strings.Join(b.members(), ", ") + "; one may be named more than once."}
 	}
 	c := b.out.Conditions
+	if b.has(role.Masters) {
+		p[ParameterClients] = Parameter{Type: "String", Default: text(""), AllowedPattern: `([0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})?`,
+			Description: "Who else may reach the API servers, as a range of addresses (CIDR); empty is nobody."}
+		c[hasClients] = not(equals(ParameterClients, ""))
+	}
 	c[makesZone] = equals(ParameterZone, "")
 	c[hasMachines] = equals(ParameterMachines, MachinesYes)
-	c[hasClients] = not(equals(ParameterClients, ""))
 	c[hasBoundary] = not(equals(ParameterBoundary, ""))
 }
 

@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,6 +70,16 @@ func TestTemplateIsLintClean(t *testing.T) {
 	var files []string
 	for _, name := range documents {
 		files = append(files, filepath.Join("testdata", name+".template.yaml"))
+	}
+	for i, document := range []string{
+		"launchHook: none", "aws: {loadBalancer: internet-facing}", "groups: [{name: all, roles: [masters, minions, etcd]}]",
+		"groups: [{name: minions, roles: [minions]}]\naws: {loadBalancer: internal}",
+		"groups: [{name: masters, roles: [masters, etcd], members: [a, b, c]}, {name: minions, roles: [minions], size: 0}]",
+	} {
+		data, err := render(t, complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+document+"\n")).YAML()
+		assert.NilError(t, err)
+		files = append(files, filepath.Join(t.TempDir(), fmt.Sprintf("%d.yaml", i)))
+		assert.NilError(t, os.WriteFile(files[len(files)-1], data, 0o600))
 	}
 	if out, err := exec.CommandContext(t.Context(), "cfn-lint", files...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("cfn-lint: %v\n%s", err, out)

@@ -25,7 +25,7 @@ resource "aws_vpc_security_group_egress_rule" "out" {
 }
 
 resource "aws_vpc_security_group_ingress_rule" "clients" {
-  count             = var.api_cidr != null && local.spec.aws.load_balancer == "none" ? 1 : 0
+  count             = var.api_cidr != null && local.balancer == 0 && contains(local.spec.roles, "masters") ? 1 : 0
   security_group_id = aws_security_group.role["masters"].id
   ip_protocol       = "tcp"
   from_port         = local.spec.api_port
