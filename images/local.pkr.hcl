@@ -3,6 +3,8 @@
 #
 #   sudo packer build images/local.pkr.hcl
 #
+# With -var publish=true a machine image on AWS is made of it (images/publish.pkr.hcl does that alone, without root).
+#
 # It leaves hardtack.qcow2 in var.output, and beside it image.json (what is in the image), sbom.cdx.json
 # and roles.txt (which units each role starts).
 
@@ -87,6 +89,24 @@ variable "kernel_arguments" {
   default     = []
 }
 
+variable "publish" {
+  description = "Whether to make a machine image on AWS of the disk, as images/publish.pkr.hcl does of one that is there."
+  type        = bool
+  default     = false
+}
+
+variable "region" {
+  description = "With publish: where the image is made; null takes the environment's region."
+  type        = string
+  default     = null
+}
+
+variable "channel" {
+  description = "With publish: the channel that names the image in the end; null is none."
+  type        = string
+  default     = null
+}
+
 source "hardtack-disk" "local" {
   suite            = var.suite
   mirror           = var.debian_mirror
@@ -108,5 +128,19 @@ build {
     mirror           = var.mirror
     agent_path       = var.agent_path
     kernel_arguments = var.kernel_arguments
+  }
+
+  # Without publish these are for a source that there is not, and no account is asked for anything.
+  post-processors {
+    post-processor "hardtack-ami" {
+      only    = var.publish ? ["hardtack-disk.local"] : ["nothing.published"]
+      region  = var.region
+      channel = var.channel
+    }
+
+    post-processor "manifest" {
+      only   = var.publish ? ["hardtack-disk.local"] : ["nothing.published"]
+      output = "${var.output}/manifest.json"
+    }
   }
 }

@@ -42,6 +42,7 @@ func TestPackerBuildsTheLocalTemplate(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("the builder needs root")
 	}
+	account := standIn(t)
 	packer := packerTool(t)
 	full, err := bake.LoadLock(images.FS, bake.DefaultLock)
 	if err != nil {
@@ -53,9 +54,13 @@ func TestPackerBuildsTheLocalTemplate(t *testing.T) {
 	for i := range 2 {
 		out := filepath.Join(t.TempDir(), fmt.Sprint("out", i))
 		log, err := packer("build", "-color=false", "-var", "lock="+lock, "-var", "mirror="+mirror, "-var", "source=release",
-			"-var", "agent_path="+filepath.Join(mirror, "agent"), "-var", "output="+out, "../../images/local.pkr.hcl")
+			"-var", "agent_path="+filepath.Join(mirror, "agent"), "-var", "output="+out, "-var", fmt.Sprint("publish=", i == 1), "-var", "channel=testing",
+			"../../images/local.pkr.hcl")
 		if err != nil {
 			t.Fatalf("%v\n%s", err, log)
+		}
+		if calls := account.Calls(); i == 0 && len(calls) > 0 {
+			t.Errorf("a build that publishes nothing has called AWS: %v", calls)
 		}
 		for _, name := range []string{"hardtack.qcow2", "image.json", "sbom.cdx.json", "roles.txt"} {
 			if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
@@ -73,5 +78,12 @@ func TestPackerBuildsTheLocalTemplate(t *testing.T) {
 	}
 	if len(digests) != 1 {
 		t.Errorf("two builds of the same have the digests %v", digests)
+	}
+	images := account.Images().List()
+	if len(images) != 1 || images[0].Tags["hardtack:kubernetes"] != full.Kubernetes() {
+		t.Fatalf("published were %+v", images)
+	}
+	if p, _ := account.SSM().Parameter("/hardtack/testing/image-id"); p.Value != images[0].ID {
+		t.Errorf("the channel names %q", p.Value)
 	}
 }

@@ -65,13 +65,6 @@ func TestRefusedAtEveryStep(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "hardtack image policy") {
 				t.Errorf("it ended with %v", err)
 			}
-			if action == "StartSnapshot" {
-				// Whether a snapshot was started cannot be found out: the journal stays.
-				w.account.SetFaults(nil)
-				r := w.publish(t, file)
-				w.only(t, r.Image)
-				return
-			}
 			w.only(t)
 		})
 	}
@@ -208,6 +201,67 @@ func TestKeep(t *testing.T) {
 	}
 	w.holds(t, r.Snapshot, file)
 	w.only(t, r.Image)
+}
+
+// A parent that AWS refuses is done without, unless it was named.
+func TestParentRefused(t *testing.T) {
+	file := makeDisk(t, 16*mib, "one", 0, 3, 9)
+	for _, named := range []bool{false, true} {
+		t.Run(fmt.Sprint("named=", named), func(t *testing.T) {
+			w := newWorld(t, slow())
+			parent := w.publish(t, file)
+			other := makeDisk(t, 16*mib, "one", 0, 3)
+			w.account.SetFaults(awsfake.FaultFunc(func(c awsfake.Call) awsfake.Fault {
+				if c.Action == "StartSnapshot" && c.Number == 2 {
+					return awsfake.Fault{Refuse: &awsfake.Error{Status: 400, Code: "ValidationException", Message: "The account is enabled for encryption by default."}}
+				}
+				return awsfake.Fault{}
+			}))
+			r, err := w.publisher(t).Publish(t.Context(), request(t, other, func(r *publish.Request) {
+				if named {
+					r.Parent = parent.Image
+				}
+			}))
+			if named {
+				if !errors.Is(err, publish.ErrParent) {
+					t.Errorf("it ended with %v", err)
+				}
+				w.only(t, parent.Image)
+				return
+			}
+			if err != nil || r.Parent != "" || r.SentBlocks != 3 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			w.holds(t, r.Snapshot, other)
+			w.only(t, parent.Image, r.Image)
+		})
+	}
+}
+
+// What cannot be a parent is passed over: it is encrypted otherwise, larger, or its manifest cannot be read. The next
+// older one may do.
+func TestWhatIsNoParent(t *testing.T) {
+	w := newWorld(t, slow())
+	key := w.account.SSM().AddKey("alias/images")
+	file := makeDisk(t, 16*mib, "one", 0, 3, 9)
+	good := w.publish(t, file)
+	writeBlocks(t, file, "two", 3)
+	w.publish(t, file, func(r *publish.Request) { r.Key = key })
+	w.publish(t, file, func(r *publish.Request) { r.Volume = 3 })
+	damaged := w.publish(t, file, func(r *publish.Request) { r.Parent = publish.NoParent })
+	g := w.guard(t, &gate{})
+	g.before = func(r *http.Request, _ int, action string, body []byte) ([]byte, error) {
+		if action == "GetSnapshotBlock" && strings.Contains(r.URL.Path, damaged.Snapshot) {
+			return nil, errGone
+		}
+		return body, nil
+	}
+	writeBlocks(t, file, "three", 3)
+	r := w.publish(t, file)
+	if r.Parent != good.Snapshot || r.SentBlocks != 2 {
+		t.Errorf("%+v", r)
+	}
+	w.holds(t, r.Snapshot, file)
 }
 
 // What AWS has ended in the meantime is begun anew.

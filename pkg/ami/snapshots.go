@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/ebs"
 	"github.com/aws/aws-sdk-go-v2/service/ebs/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
 )
@@ -46,17 +47,26 @@ func (c *Client) Start(ctx context.Context, s publish.Start) (string, error) {
 		in.Tags = append(in.Tags, types.Tag{Key: &key, Value: aws.String(s.Tags[key])})
 	}
 	out, err := c.blocks.StartSnapshot(ctx, in)
-	if err != nil && s.Parent != "" && is(err, "ValidationException", "ResourceNotFoundException") {
-		err = fmt.Errorf("%w: %w", publish.ErrParent, err)
-	}
 	if err != nil {
-		return "", explain("starting a snapshot", err)
+		return "", explain("starting a snapshot", startError(s, err))
 	}
 	if size := aws.ToInt32(out.BlockSize); size != publish.BlockSize {
 		return "", fmt.Errorf("starting a snapshot: %s has blocks of %d bytes, and this version writes %d",
 			aws.ToString(out.SnapshotId), size, publish.BlockSize)
 	}
 	return aws.ToString(out.SnapshotId), nil
+}
+
+// startError tells apart what the publisher decides by.
+func startError(s publish.Start, err error) error {
+	var refusal smithy.APIError
+	switch {
+	case !errors.As(err, &refusal) || refusal.ErrorFault() == smithy.FaultServer:
+		return err
+	case s.Parent != "" && is(err, "ValidationException", "ResourceNotFoundException"):
+		return fmt.Errorf("%w: %w: %w", publish.ErrRefused, publish.ErrParent, err)
+	}
+	return fmt.Errorf("%w: %w", publish.ErrRefused, err)
 }
 
 // Put writes a block.

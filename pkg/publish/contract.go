@@ -14,6 +14,8 @@ var (
 	ErrDamaged = errors.New("the block did not arrive as it was sent")
 	// ErrGone is a snapshot that is not there, or to which nothing can be written any more.
 	ErrGone = errors.New("the snapshot takes no blocks any more")
+	// ErrRefused is a call that was answered with a refusal: nothing has come of it.
+	ErrRefused = errors.New("AWS has refused it")
 	// ErrParent is a snapshot that no other can be started from, or not so.
 	ErrParent = errors.New("the snapshot cannot be a parent")
 )
@@ -40,7 +42,7 @@ type Listed struct {
 // Snapshots are written and read block by block. Calls are tried again inside, as long as that makes sense, each
 // attempt with a deadline of its own; they may be made by several goroutines.
 type Snapshots interface {
-	// Start begins a snapshot; ErrParent is told.
+	// Start begins a snapshot; ErrRefused and ErrParent are told.
 	Start(context.Context, Start) (snapshot string, err error)
 	// Put writes a block. It may be written again; ErrDamaged and ErrGone say what went wrong.
 	Put(ctx context.Context, snapshot string, block int32, content []byte, digest Digest) error

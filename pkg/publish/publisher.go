@@ -234,10 +234,12 @@ func (w *work) send(ctx context.Context) error {
 	if j.done.Snapshot == "" {
 		w.starting = true
 		snapshot, err := w.c.Snapshots.Start(ctx, j.Start)
+		if err == nil || errors.Is(err, ErrRefused) {
+			w.starting = false
+		}
 		if err != nil {
 			return err
 		}
-		w.starting = false
 		if err := j.note(fact{Snapshot: snapshot}); err != nil {
 			return err
 		}
