@@ -92,6 +92,13 @@ func TestLambdaDoctor(t *testing.T) {
 	d.do(t, set(&d.mu, &d.calls, map[string]int{}))
 	t.Run("healthy", func(t *testing.T) { d.healthy(t, "--stack", deployedStack) })
 	byStack := d.called()
+	d.mu.Lock()
+	sum := 0
+	for _, n := range d.calls {
+		sum += n
+	}
+	d.mu.Unlock()
+	t.Logf("it takes %d calls", sum)
 	t.Run("healthy by the function's name", func(t *testing.T) { d.healthy(t, "--function", d.ids["Function"]) })
 	t.Run("healthy without a stack", func(t *testing.T) {
 		d.do(t, set(&d.mu, &d.untagged, true))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,9 @@ func TestExplain(t *testing.T) {
 		if errors.As(got, &refused) != (tt.permission != "") || refused != nil && refused.Permission != tt.permission || errors.Is(got, doctor.ErrNotThere) != tt.gone {
 			t.Errorf("%v is %v", tt.err, got)
 		}
+	}
+	if got := Explain(call("Lambda", "GetFunction", "ExpiredTokenException", "old")); !strings.Contains(got.Error(), "sign in again") {
+		t.Errorf("old credentials are %v", got)
 	}
 	if Explain(nil) != nil {
 		t.Error("no error is one")

@@ -33,6 +33,8 @@ func explain(err error) error {
 	case code == "ResourceNotFoundException", code == "NoSuchEntity", strings.HasSuffix(code, "QueueDoesNotExist"), strings.HasSuffix(code, "NonExistentQueue"),
 		code == "NoSuchHostedZone", code == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist"):
 		return fmt.Errorf("%w: %w", doctor.ErrNotThere, short)
+	case strings.HasPrefix(code, "ExpiredToken"), code == "InvalidClientTokenId", code == "UnrecognizedClientException", code == "AuthFailure", code == "SignatureDoesNotMatch":
+		return fmt.Errorf("%w (AWS does not take these credentials: sign in again, and check the clock)", short)
 	}
 	return err
 }
