@@ -32,17 +32,7 @@ type bakery struct {
 // wrong with a bake does not depend on what is baked.
 func newBakery(t *testing.T) *bakery {
 	t.Helper()
-	needMachines(t)
-	if os.Geteuid() != 0 {
-		t.Fatal("bakes: a disk needs root (sudo --preserve-env make e2e)")
-	}
-	packer := os.Getenv("HARDTACK_PACKER")
-	if packer == "" {
-		var err error
-		if packer, err = exec.LookPath("packer"); err != nil {
-			t.Fatalf("looking for packer: %v (run make e2e, which builds it, or set HARDTACK_PACKER)", err)
-		}
-	}
+	packer := needPacker(t)
 	full, err := bake.LoadLock(images.FS, bake.DefaultLock)
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +43,23 @@ func newBakery(t *testing.T) *bakery {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// needPacker is the real Packer, with which a test bakes.
+func needPacker(t *testing.T) string {
+	t.Helper()
+	needMachines(t)
+	if os.Geteuid() != 0 {
+		t.Fatal("bakes: a disk needs root (sudo --preserve-env make e2e)")
+	}
+	if packer := os.Getenv("HARDTACK_PACKER"); packer != "" {
+		return packer
+	}
+	packer, err := exec.LookPath("packer")
+	if err != nil {
+		t.Fatalf("looking for packer: %v (run make e2e, which builds it, or set HARDTACK_PACKER)", err)
+	}
+	return packer
 }
 
 // work is the directory beside whose one entry, output, the bake works.

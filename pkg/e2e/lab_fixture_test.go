@@ -49,6 +49,15 @@ type running struct {
 // newLab starts a lab with this cluster and leaves its machines to boot; it is down when the test ends.
 func newLab(t *testing.T, name, cluster string) *running {
 	t.Helper()
+	disk, err := filepath.Abs(image(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startLab(t, name, cluster, "--detach", "--image", disk)
+}
+
+func startLab(t *testing.T, name, cluster string, flags ...string) *running {
+	t.Helper()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -63,10 +72,6 @@ func newLab(t *testing.T, name, cluster string) *running {
 	if err := os.WriteFile(file, []byte(cluster), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	disk, err := filepath.Abs(image(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			r.keep(t)
@@ -79,7 +84,7 @@ func newLab(t *testing.T, name, cluster string) *running {
 			gone(t, s)
 		}
 	})
-	if out, err := r.run(t.Context(), "lab", "up", "--detach", "--name", name, "-f", file, "--image", disk); err != nil {
+	if out, err := r.run(t.Context(), append([]string{"lab", "up", "--name", name, "-f", file}, flags...)...); err != nil {
 		t.Fatalf("lab up: %v: %s", err, out)
 	}
 	return r

@@ -79,7 +79,7 @@ func needTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !host.KVM && os.Getenv("HARDTACK_E2E_LONG") != "1" {
-		t.Skip("boots five machines, and this computer has no KVM that works: run make e2e-long, or set HARDTACK_E2E_LONG=1 too")
+		t.Skip("takes long, and this computer has no KVM that works: run make e2e-long, or set HARDTACK_E2E_LONG=1 too")
 	}
 }
 

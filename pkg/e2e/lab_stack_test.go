@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+)
+
+// stackCluster is a cluster of one control plane and so many minions, as a stack makes it.
+func stackCluster(minions int) string {
+	return fmt.Sprintf(`apiVersion: hardtack.dev/v1
+kind: Cluster
+name: demo
+groups:
+- {name: masters, roles: [masters, etcd], size: 1}
+- {name: minions, roles: [minions], size: %d, aws: {max: 2}}
+`+lab.Patience, minions)
+}
+
+// TestStack goes the way of a team on AWS, by the commands that it has: publish the disk, make the authorities, apply the
+// stack, scale out with a newly baked image, refresh what runs to it, roll back, scale in, and delete everything. The
+// region that is called is the one in which the machines run, from the images that were published and with the launch
+// templates, roles and user data of the stack.
+func TestStack(t *testing.T) {
+	needTime(t)
+	s := newStack(t)
+	t.Run("a cluster from nothing", func(t *testing.T) {
+		s.apply(t, 1)
+		s.apply(t, 1, "--machines", "yes")
+		s.runs(t, s.first, 1)
+	})
+	t.Run("scaled out to a newly baked image", func(t *testing.T) {
+		s.second = s.publish(t, newImage(t))
+		if s.second.Found || s.second.Image == s.first.Image || s.second.Parent == "" || s.second.SentBlocks >= s.first.SentBlocks/2 {
+			t.Errorf("a disk with another kernel command line: %+v after %+v", s.second, s.first)
+		}
+		s.apply(t, 2)
+		// The machine that was there is as it was, the new one starts from the new image.
+		s.waits(t, "the second minion is ready", func(now lab.Status) bool { return now.Ready && len(living(now, "minions")) == 2 })
+		if got := imagesOf(mustStatus(t, s.running), "minions"); !slices.Equal(got, []string{s.first.Image, s.second.Image}) {
+			t.Errorf("the minions run from %v, want the first and the second image", got)
+		}
+	})
+	t.Run("refreshed", func(t *testing.T) {
+		s.hardtack(t, "stack", "refresh", "-f", s.document, "--group", "minions", "--min-healthy", "50", "--checkpoints", "100", "--patience", "30m")
+		s.runs(t, s.second, 2)
+	})
+	t.Run("rolled back, and scaled in", func(t *testing.T) {
+		s.hardtack(t, "image", "rollback", "--channel", "stable")
+		s.apply(t, 1)
+		s.waits(t, "one minion is left", func(now lab.Status) bool { return now.Ready && len(living(now, "minions")) == 1 })
+		s.hardtack(t, "stack", "refresh", "-f", s.document, "--group", "minions", "--min-healthy", "0", "--checkpoints", "100", "--patience", "30m")
+		s.runs(t, s.first, 1)
+	})
+	t.Run("an empty account", func(t *testing.T) {
+		s.hardtack(t, "stack", "delete", "-f", s.document, "--yes")
+		s.waits(t, "no machine is left", func(now lab.Status) bool { return len(living(now, "")) == 0 })
+		if now := mustStatus(t, s.running); len(now.Records) > 0 || now.Groups[0].Desired+now.Groups[1].Desired > 0 {
+			t.Errorf("after delete there are %+v and %+v", now.Records, now.Groups)
+		}
+	})
+}
+
+// stacked is a stack in a region of a lab's.
+type stacked struct {
+	*running
+	region        lab.AWS
+	document      string
+	first, second published
+}
+
+// published is what `hardtack image publish --json` says.
+type published struct {
+	Image, Parent          string
+	Found                  bool
+	SentBlocks, DiskBlocks int
+}
+
+// newStack starts an empty region, publishes the baked disk there and makes the cluster's authorities.
+func newStack(t *testing.T) *stacked {
+	t.Helper()
+	s := &stacked{running: startLab(t, "stack", stackCluster(1), "--empty"), document: filepath.Join(t.TempDir(), "cluster.yaml")}
+	var err error
+	if s.region, err = s.AWS(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.first = s.publish(t, image(t))
+	s.hardtack(t, "pki", "create", "--cluster", "demo")
+	return s
+}
+
+// hardtack runs the command as the region's owner.
+func (s *stacked) hardtack(t *testing.T, args ...string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), s.bin, append([]string{"lab", "aws", "--name", "stack", s.bin}, args...)...)
+	cmd.Env, cmd.Stderr = s.env, t.Output()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("hardtack %v: %v: %s", args, err, out)
+	}
+	t.Logf("hardtack %v:\n%s", args, out)
+	return out
+}
+
+// publish publishes a disk and has the channel name its image.
+func (s *stacked) publish(t *testing.T, disk string) published {
+	t.Helper()
+	var p published
+	if err := json.Unmarshal(s.hardtack(t, "image", "publish", "--arch", "amd64", "--channel", "stable", "--json", disk), &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// apply makes the stack what a document with so many minions says.
+func (s *stacked) apply(t *testing.T, minions int, flags ...string) {
+	t.Helper()
+	if err := os.WriteFile(s.document, []byte(stackCluster(minions)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.hardtack(t, append([]string{"stack", "apply", "-f", s.document, "--vpc", s.region.VPC, "--subnets", s.region.Subnets[0]}, flags...)...)
+}
+
+func (s *stacked) waits(t *testing.T, what string, ok func(lab.Status) bool) {
+	t.Helper()
+	s.until(t, what, ok)
+}
+
+// runs waits until so many minions are ready, all of them from the image.
+func (s *stacked) runs(t *testing.T, from published, minions int) {
+	t.Helper()
+	s.waits(t, "the minions are ready", func(now lab.Status) bool { return now.Ready && len(living(now, "minions")) == minions })
+	for _, id := range imagesOf(mustStatus(t, s.running), "minions") {
+		if id != from.Image {
+			t.Errorf("a minion runs from %s, want %s", id, from.Image)
+		}
+	}
+}
+
+// living are a group's machines that have power, or everybody's.
+func living(s lab.Status, group string) []lab.MachineStatus {
+	return slices.DeleteFunc(slices.Clone(s.Machines), func(m lab.MachineStatus) bool {
+		return m.Power == "off" || group != "" && m.Group != group
+	})
+}
+
+// imagesOf are the images of a group's machines, in the order of their launch.
+func imagesOf(s lab.Status, group string) []string {
+	var ids []string
+	for _, m := range living(s, group) {
+		ids = append(ids, m.Image)
+	}
+	return ids
+}
+
+// newImage bakes a disk that differs from the baked one in the kernel's command line.
+func newImage(t *testing.T) string {
+	t.Helper()
+	out := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), needPacker(t), "build", "-color=false", "-force", "-var", "output="+out,
+		"-var", `kernel_arguments=["hardtack.generation=2"]`, "images/local.pkr.hcl")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("baking a second image: %v: %s", err, text)
+	}
+	return filepath.Join(out, "hardtack.qcow2")
+}
