@@ -42,12 +42,16 @@ func (r *region) machinePolicies(g Group) ([]awsfake.Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the policy of group %s: %w", g.Name, err)
 	}
-	own := awsfake.Policy{{
-		Actions:   []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"},
-		Resources: []string{"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/" + g.Scaling},
-	}}
+	own := awsfake.Policy{
+		{
+			Actions:   []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"},
+			Resources: []string{"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/" + g.Scaling},
+		},
+		// A machine that is ready before its group waits for it has to see when it does.
+		{Actions: []string{"autoscaling:DescribeAutoScalingInstances"}, Resources: []string{"*"}},
+	}
 	if g.Roles.Has(role.Masters) {
-		own = append(own, awsfake.Statement{Actions: []string{"ec2:DescribeInstances", "autoscaling:DescribeAutoScalingInstances"}, Resources: []string{"*"}})
+		own = append(own, awsfake.Statement{Actions: []string{"ec2:DescribeInstances"}, Resources: []string{"*"}})
 	}
 	return []awsfake.Policy{secrets, own}, nil
 }
