@@ -62,6 +62,7 @@ type process struct {
 }
 
 func (p *process) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -128,6 +129,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 
 // killAt kills a process in one of its requests, and has another go on.
 func killAt(t *testing.T, first, file string, at step, carried bool) {
+	t.Helper()
 	const blocks = 4 // 9 and 20 are new, 10 is gone, and the manifest
 	w := newWorld(t, slow())
 	parent := w.publish(t, first)

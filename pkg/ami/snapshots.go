@@ -146,7 +146,7 @@ func (c *Client) get(ctx context.Context, snapshot string, block publish.Listed,
 	if err != nil {
 		return err
 	}
-	defer out.BlockData.Close() //nolint:errcheck // it was read, or its error was told
+	defer out.BlockData.Close()
 	if _, err := io.ReadFull(out.BlockData, content[:publish.BlockSize]); err != nil {
 		return fmt.Errorf("%w: %w", publish.ErrDamaged, err)
 	}

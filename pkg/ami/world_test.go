@@ -96,34 +96,34 @@ func request(t *testing.T, file string, change ...func(*publish.Request)) publis
 
 // makeDisk makes a sparse disk of that size, with data in these blocks. A block's content follows from its number
 // and from what.
-func makeDisk(t testing.TB, size int64, what string, blocks ...int) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "disk.raw")
+func makeDisk(tb testing.TB, size int64, what string, blocks ...int) string {
+	tb.Helper()
+	name := filepath.Join(tb.TempDir(), "disk.raw")
 	f, err := os.Create(name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := f.Truncate(size); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	writeBlocks(t, name, what, blocks...)
+	writeBlocks(tb, name, what, blocks...)
 	return name
 }
 
 // writeBlocks overwrites blocks of a disk; what "" is zeros.
-func writeBlocks(t testing.TB, name, what string, blocks ...int) {
-	t.Helper()
+func writeBlocks(tb testing.TB, name, what string, blocks ...int) {
+	tb.Helper()
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer f.Close()
 	for _, b := range blocks {
 		if _, err := f.WriteAt(blockOf(b, what), int64(b)*publish.BlockSize); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 }

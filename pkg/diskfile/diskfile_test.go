@@ -119,6 +119,7 @@ func TestFormats(t *testing.T) {
 
 // readAll compares pieces of odd sizes, beginning at another place for each worker.
 func readAll(t *testing.T, d *diskfile.File, want []byte, worker int64) {
+	t.Helper()
 	buffer := make([]byte, 700<<10+13)
 	for at := worker * 1000; at < int64(len(want)); at += int64(len(buffer)) {
 		n, err := d.ReadAt(buffer, at)
