@@ -55,6 +55,15 @@ func (s *AutoScaling) putHook(name string, h Hook) error {
 	if old, ok := g.hooks[h.Name]; ok && h.Transition == "" {
 		h.Transition = old.Transition
 	}
+	h, err = h.checked()
+	if err == nil {
+		g.hooks[h.Name] = h
+	}
+	return err
+}
+
+// checked is a hook with what it does not say filled in, or what AutoScaling has against it.
+func (h Hook) checked() (Hook, error) {
 	if h.Heartbeat == 0 {
 		h.Heartbeat = defaultHeartbeat
 	}
@@ -63,16 +72,15 @@ func (s *AutoScaling) putHook(name string, h Hook) error {
 	}
 	switch {
 	case h.Name == "":
-		return malformed("LifecycleHookName is required")
+		return h, malformed("LifecycleHookName is required")
 	case h.Transition != transitionLaunching && h.Transition != transitionTerminating:
-		return malformed("Invalid LifecycleTransition: %s", h.Transition)
+		return h, malformed("Invalid LifecycleTransition: %s", h.Transition)
 	case h.Heartbeat < minHeartbeat || h.Heartbeat > maxHeartbeat:
-		return malformed("HeartbeatTimeout must be between %d and %d seconds", int(minHeartbeat.Seconds()), int(maxHeartbeat.Seconds()))
+		return h, malformed("HeartbeatTimeout must be between %d and %d seconds", int(minHeartbeat.Seconds()), int(maxHeartbeat.Seconds()))
 	case h.Default != Continue && h.Default != Abandon:
-		return malformed("Invalid DefaultResult: %s", h.Default)
+		return h, malformed("Invalid DefaultResult: %s", h.Default)
 	}
-	g.hooks[h.Name] = h
-	return nil
+	return h, nil
 }
 
 // hold makes an instance wait for the hooks of a transition, or go on where there is none.

@@ -3,6 +3,7 @@ package awsfake
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -361,4 +362,72 @@ func TestRefreshStopsAtWhatNeverComesUp(t *testing.T) {
 	if got := b.progress(t); got != "RollbackSuccessful 0% left 4, serving 4+0" {
 		t.Errorf("once one comes up: %s", got)
 	}
+}
+
+// TestRefreshKeepsItsBounds refreshes groups of all sizes with all sorts of preferences, and looks at every step: the
+// bounds are worked out from the words of the API reference.
+func TestRefreshKeepsItsBounds(t *testing.T) {
+	for seed := range uint64(150) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		desired, lowest := 1+random.IntN(8), random.IntN(101)
+		p := refreshPreferences{MinHealthy: &lowest, SkipMatching: random.IntN(2) == 0}
+		least, most := (desired*lowest+99)/100, desired
+		if random.IntN(2) == 0 {
+			highest := 100 + random.IntN(lowest+1)
+			p.MaxHealthy = &highest
+			if most = desired * highest / 100; most == desired && least == desired {
+				most++ // "launches a new instance before terminating an old one"
+			}
+		} else {
+			least = min(least, desired-1)
+		}
+		if random.IntN(3) == 0 {
+			p.Checkpoints, p.CheckpointDelay = []int{1 + random.IntN(50), 51 + random.IntN(49), 100}, aws.Int(random.IntN(600))
+		}
+		if random.IntN(3) == 0 {
+			p.Warmup = aws.Int(random.IntN(120))
+		}
+		b := newBench(t, Options{AutoScaling: AutoScalingOptions{Step: time.Duration(random.IntN(20)) * time.Second}})
+		id := b.createTemplate(t, "demo", launchRequest(imageA, "one"))
+		b.templateGroup(t, "m", id, "1", int32(desired))
+		b.pass(time.Minute)
+		b.addVersion(t, id, "1", launchRequest(imageB, "two"))
+		b.account.locked(func() {
+			if _, err := b.account.AutoScaling().startRefresh("m", p, &LaunchRef{ID: id, Version: "2"}); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		})
+		for steps := 0; b.active("m"); steps++ {
+			serving, all := b.account.AutoScaling().sizes("m")
+			if serving < least || all > most {
+				t.Fatalf("seed %d: %d of %d serve and there are %d; the bounds are %d and %d: %+v", seed, serving, desired, all, least, most, p)
+			}
+			if steps > 2000 {
+				t.Fatalf("seed %d never ends: %s", seed, b.progress(t))
+			}
+			b.pass(5 * time.Second)
+		}
+		if got, want := b.progress(t), fmt.Sprintf("Successful 100%% left 0, serving 0+%d", desired); got != want {
+			t.Errorf("seed %d ends with %s, want %s", seed, got, want)
+		}
+	}
+}
+
+// active reports whether a group's refresh goes on.
+func (b *bench) active(name string) (active bool) {
+	b.account.locked(func() { active = b.account.AutoScaling().groups[name].refreshing() != nil })
+	return active
+}
+
+// sizes are how many instances of a group serve, and how many count.
+func (s *AutoScaling) sizes(name string) (serving, all int) {
+	for _, i := range s.Instances(name) {
+		if i.State == StateInService {
+			serving++
+		}
+		if counts(i.State) {
+			all++
+		}
+	}
+	return serving, all
 }

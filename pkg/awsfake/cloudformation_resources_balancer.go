@@ -242,10 +242,13 @@ func targetKind() resourceKind {
 			return nil
 		},
 		change: func(p *provision, want, _ *targetShape) error {
+			if err := want.check(); err != nil {
+				return err
+			}
 			t := p.cf.targets[p.physical]
 			t.Health = want.health()
 			p.cf.targets[p.physical] = t
-			return want.check()
+			return nil
 		},
 		drop: func(p *provision, _ *targetShape) (bool, error) {
 			for _, l := range p.cf.listeners {

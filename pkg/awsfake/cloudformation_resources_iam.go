@@ -136,6 +136,10 @@ func identityKinds() map[string]resourceKind {
 				return p.attach(want.Roles, want.Name, want.Document)
 			},
 			change: func(p *provision, want, was *policyShape) error {
+				// The new one first: what is refused then has changed nothing.
+				if err := p.attach(want.Roles, want.Name, want.Document); err != nil {
+					return err
+				}
 				if err := p.detach(was.Roles, was.Name); err != nil {
 					return err
 				}
@@ -271,10 +275,12 @@ func (p *provision) attach(roles []string, name string, v any) error {
 		return err
 	}
 	for _, one := range roles {
-		r, err := p.identities().role(one)
-		if err != nil {
+		if _, err := p.identities().role(one); err != nil {
 			return err
 		}
+	}
+	for _, one := range roles {
+		r := p.identities().roles["role/"+one]
 		if r.named == nil {
 			r.named = map[string]Policy{"": slices.Concat(r.policies...)}
 		}

@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 )
@@ -71,7 +72,10 @@ func networkKinds() map[string]resourceKind {
 					return err
 				}
 				p.is(g.ID, "GroupId", g.ID, "Id", g.ID, "VpcId", want.VPC)
-				return p.inline(g, want, &securityGroupShape{})
+				if err := p.inline(g, want, &securityGroupShape{}); err != nil {
+					return errors.Join(err, p.cf.account.regional.ec2.dropGroup(g.ID))
+				}
+				return nil
 			},
 			change: func(p *provision, want, was *securityGroupShape) error {
 				g, err := p.network().group(p.physical)
@@ -149,7 +153,14 @@ func (p *provision) revoke(group string, r SecurityRule, side func(*SecurityGrou
 }
 
 // inline makes a group's own rules what the template says. Without rules for the way out, everything may go out.
-func (p *provision) inline(g *SecurityGroup, want, was *securityGroupShape) error {
+func (p *provision) inline(g *SecurityGroup, want, was *securityGroupShape) (err error) {
+	before := *g
+	before.Ingress, before.Egress = slices.Clone(g.Ingress), slices.Clone(g.Egress)
+	defer func() {
+		if err != nil {
+			g.Ingress, g.Egress = before.Ingress, before.Egress
+		}
+	}()
 	for _, r := range was.Ingress {
 		g.Ingress = slices.DeleteFunc(g.Ingress, r.rule().same)
 	}

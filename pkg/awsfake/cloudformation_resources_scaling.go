@@ -108,20 +108,31 @@ func (g *groupShape) form(name string) params {
 	return p
 }
 
-// retag gives a group its tags: the template's, the stack's and CloudFormation's own.
-func (p *provision) retag(g *group, want *groupShape) error {
-	tags, hidden := p.tagged(nil), map[string]bool{}
+// checkGroup refuses what AutoScaling would refuse once the group has been changed in part.
+func (p *provision) checkGroup(want *groupShape) error {
 	for _, tag := range want.Tags {
 		if strings.HasPrefix(tag.Key, "aws:") {
 			return malformed("Tag keys may not begin with aws: %s", tag.Key)
 		}
+	}
+	for _, h := range want.Hooks {
+		if _, err := h.hook(h.Name).checked(); err != nil {
+			return err
+		}
+	}
+	return p.cf.checkTargets(want.Targets)
+}
+
+// retag gives a group its tags: the template's, the stack's and CloudFormation's own.
+func (p *provision) retag(g *group, want *groupShape) {
+	tags, hidden := p.tagged(nil), map[string]bool{}
+	for _, tag := range want.Tags {
 		tags[tag.Key] = tag.Value
 		if !tag.Propagate {
 			hidden[tag.Key] = true
 		}
 	}
 	g.Tags, g.Unpropagated = maps.Clone(tags), hidden
-	return nil
 }
 
 func (p *provision) groups() *AutoScaling { return p.cf.account.regional.autoscaling }
@@ -139,6 +150,9 @@ func (p *provision) rehook(name string, want, was []hookSpec) error {
 		}
 	}
 	for _, hook := range sortedKeys(left) {
+		if _, there := p.groups().groups[name].hooks[hook]; !there {
+			continue
+		}
 		if err := p.unhook(name, hook); err != nil {
 			return err
 		}
@@ -162,15 +176,13 @@ func scalingKinds() map[string]resourceKind {
 				if err != nil {
 					return err
 				}
-				if err := p.cf.checkTargets(want.Targets); err != nil {
+				if err := p.checkGroup(want); err != nil {
 					return err
 				}
 				if _, err := p.groups().updateGroup(want.form(p.physical)); err != nil {
 					return err
 				}
-				if err := p.retag(g, want); err != nil {
-					return err
-				}
+				p.retag(g, want)
 				return p.rehook(p.physical, want.Hooks, was.Hooks)
 			},
 			drop: (*provision).dropGroup,
@@ -192,7 +204,7 @@ func scalingKinds() map[string]resourceKind {
 // makeGroup makes a group with its hooks before it has machines, as the list of hooks in the call does.
 func (p *provision) makeGroup(want *groupShape) error {
 	name := p.or(want.Name)
-	if err := p.cf.checkTargets(want.Targets); err != nil {
+	if err := p.checkGroup(want); err != nil {
 		return err
 	}
 	if _, err := p.groups().createGroup(want.form(name)); err != nil {
@@ -200,14 +212,8 @@ func (p *provision) makeGroup(want *groupShape) error {
 	}
 	g := p.groups().groups[name]
 	p.is(name, "AutoScalingGroupARN", g.arn)
-	err := p.retag(g, want)
-	if err == nil {
-		err = p.rehook(name, want.Hooks, nil)
-	}
-	if err != nil {
-		delete(p.groups().groups, name)
-	}
-	return err
+	p.retag(g, want)
+	return p.rehook(name, want.Hooks, nil)
 }
 
 // dropGroup lets a group's machines go, through their hooks, and then deletes it.

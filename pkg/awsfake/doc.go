@@ -14,6 +14,9 @@
 // then on signatures are checked, sessions end, and IAM policies ([ParsePolicy]) are evaluated for each action,
 // resource and condition, with the refusals of each service.
 //
+// Stacks ([Account.CloudFormation]) make their resources in the account itself: what a role of theirs may do, what a
+// group of theirs launches from and which records their zone has is held to the same rules as all the rest.
+//
 // An account is also a very small region whose groups keep their size: a program is the hypervisor of its
 // machines by [Hypervisor] and [Account.Run], and hears of events by [Events.Subscribe] or a queue. What each API holds, from which source,
 // and what it leaves out is said beside it: route53_doc.go for Route 53, directAPI for snapshots, Images for images.
