@@ -32,9 +32,11 @@ type Step struct {
 	Group   string `json:"group,omitempty"`
 	Machine string `json:"machine,omitempty"`
 	// From and To are versions of the group's launch template. From 0: there is no way back.
-	From   int    `json:"from,omitempty"`
-	To     int    `json:"to,omitempty"`
-	Reason string `json:"reason"`
+	From int `json:"from,omitempty"`
+	To   int `json:"to,omitempty"`
+	// Percent is how far a refresh has come that is watched.
+	Percent int    `json:"percent,omitempty"`
+	Reason  string `json:"reason"`
 }
 
 // Next decides what is to be done next for the groups that are named, by either of their names; none named are all.
@@ -177,7 +179,7 @@ func (m Machine) doing() string {
 // nextPool is the step of a group that AutoScaling refreshes; false where it has none left.
 func nextPool(s State, g Group) (Step, bool) {
 	if g.Refresh.Active() {
-		return Step{Action: Watch, Group: g.Name, To: g.Refresh.To,
+		return Step{Action: Watch, Group: g.Name, To: g.Refresh.To, Percent: g.Refresh.Percent,
 			Reason: strings.TrimSpace(fmt.Sprintf("%s, %d %% %s", g.Refresh.Status, g.Refresh.Percent, g.Refresh.Reason))}, true
 	}
 	if !g.Behind() {

@@ -113,6 +113,7 @@ func TestNext(t *testing.T) {
 		{"a refresh is watched", of(controlDone(old()), "minions", func(g *rollout.Group) {
 			g.Refresh = &rollout.Refresh{ID: "1", Status: "InProgress", Percent: 50, To: 2}
 		}), "", "watch demo-minions, InProgress, 50 %"},
+		{"what leaves needs no refresh", at(fresh("i-w2")(controlDone(old())), "i-w1", state("Terminating:Wait")), "", "finished , every machine"},
 		{"the one before is history", of(controlDone(old()), "minions", func(g *rollout.Group) {
 			g.Refresh = &rollout.Refresh{ID: "1", Status: "Cancelled"}
 		}), "", "start demo-minions, image"},

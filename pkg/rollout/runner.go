@@ -40,6 +40,8 @@ type Options struct {
 	Only, Lose []string
 	// Poll is the time between two readings; 0 is DefaultPoll. Patience is how long nothing may change; 0 is DefaultPatience.
 	Poll, Patience time.Duration
+	// Checkpoint is how long AutoScaling waits at a checkpoint: nothing changes then.
+	Checkpoint time.Duration
 	// CancelOnInterrupt ends AutoScaling's refresh when the context ends; otherwise it goes on.
 	CancelOnInterrupt bool
 }
@@ -120,7 +122,11 @@ func (r *Runner) step(ctx context.Context, s State) error {
 	}
 	step := Next(s, r.Options.Only)
 	if step != r.last {
-		r.last, r.changed = step, r.Clock.Now()
+		// A group that launches one machine after the other, of which none comes up, makes no progress.
+		if step.Action != r.last.Action || step.Group != r.last.Group || step.Machine != r.last.Machine || step.Percent != r.last.Percent {
+			r.changed = r.Clock.Now()
+		}
+		r.last = step
 		if r.Tell != nil {
 			r.Tell(step)
 		}
@@ -132,7 +138,7 @@ func (r *Runner) step(ctx context.Context, s State) error {
 func (r *Runner) withoutEnded(s State) State {
 	for i, g := range s.Groups {
 		for k, m := range g.Machines {
-			if r.ended[m.ID] && !strings.HasPrefix(m.State, "Terminat") {
+			if r.ended[m.ID] && !m.leaves() {
 				s.Groups[i].Machines[k].State = "Terminating"
 			}
 		}
@@ -183,7 +189,7 @@ func (r *Runner) carryOut(ctx context.Context, s State, step Step) error {
 	case Start:
 		if slices.Contains(r.done.Refreshed, step.Group) {
 			// It has succeeded and left machines out: they stand by, or are protected, or the reading is old.
-			return r.wait(s, step)
+			return r.wait(s, step, 0)
 		}
 		id, err := r.Hand.Start(ctx, step)
 		if err != nil {
@@ -191,24 +197,27 @@ func (r *Runner) carryOut(ctx context.Context, s State, step Step) error {
 		}
 		r.watched[step.Group] = id
 	case Wait:
-		return r.wait(s, step)
+		return r.wait(s, step, 0)
 	case Watch:
-		// AutoScaling gives up by itself.
+		return r.wait(s, step, r.Options.Checkpoint)
 	}
 	return nil
 }
 
-// wait is an error once nothing has changed for too long.
-func (r *Runner) wait(s State, step Step) error {
+// wait is an error once nothing has changed for too long, and more than that.
+func (r *Runner) wait(s State, step Step, more time.Duration) error {
 	waited := r.Clock.Now().Sub(r.changed)
-	if waited < cmp.Or(r.Options.Patience, DefaultPatience) {
+	if waited < cmp.Or(r.Options.Patience, DefaultPatience)+more {
 		return nil
 	}
 	next := "hardtack stack status shows every machine"
+	if step.Action == Watch {
+		next = "AutoScaling goes on; " + next
+	}
 	if g, ok := s.group(step.Group); ok {
 		next += fmt.Sprintf("; mend what stands in its way and run this again, or hardtack stack rollback --group %s", g.Key)
 	}
-	return fmt.Errorf("waiting for %s: nothing has changed for %s: %s (%s)", orCluster(step.Group), waited.Round(time.Second), step.Reason, next)
+	return fmt.Errorf("waiting for %s: not every machine has been in service for %s: %s (%s)", orCluster(step.Group), waited.Round(time.Second), step.Reason, next)
 }
 
 func orCluster(group string) string {

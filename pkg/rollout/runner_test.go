@@ -28,6 +28,7 @@ type world struct {
 	broken bool
 	// refresh is how far AutoScaling's has come; fails has it fail half way.
 	fails  bool
+	stalls bool
 	serial int
 	least  int // how few of the control plane served at once
 	calls  []string
@@ -115,6 +116,9 @@ func (w *world) controlServing() int {
 
 func (w *world) refresh(g *rollout.Group) {
 	stale := g.Stale()
+	if w.stalls {
+		return
+	}
 	if len(stale) == 0 {
 		g.Refresh.Status, g.Refresh.Percent, g.Launches = "Successful", 100, g.Wanted
 		return
@@ -275,9 +279,11 @@ func TestRunFails(t *testing.T) {
 		want    []string
 	}{
 		{"a machine that does not come up", func(w *world) { w.broken = true }, "masters",
-			[]string{"waiting for demo-masters: nothing has changed for 35m", "Pending:Wait", "hardtack stack rollback --group masters"}},
+			[]string{"waiting for demo-masters: not every machine has been in service for 35m", "Pending:Wait", "hardtack stack rollback --group masters"}},
 		{"a refresh that is rolled back", func(w *world) { w.fails = true }, "minions",
 			[]string{"refreshing demo-minions: AutoScaling says RollbackSuccessful, launches failed", "0 of 2 machines are as wanted", "hardtack stack rollback --group minions"}},
+		{"a refresh that comes no further", func(w *world) { w.stalls = true }, "minions",
+			[]string{"waiting for demo-minions: not every machine has been in service for 35m", "InProgress, 0 %", "AutoScaling goes on", "hardtack stack rollback --group minions"}},
 		{"another's refresh", func(w *world) {
 			w.find("demo-minions").Refresh = &rollout.Refresh{ID: "x", Status: "InProgress", To: 7}
 		}, "minions", []string{"a refresh to version 7 is under way, and version 2 is wanted"}},

@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -106,11 +107,14 @@ type Group struct {
 // Control reports whether the group's machines are replaced one by one, with an eye on all of the control plane.
 func (g Group) Control() bool { return g.Roles.Has(role.Etcd) || g.Roles.Has(role.Masters) }
 
-// Stale are the machines that are not as wanted.
+// leaves reports whether the machine is on its way out.
+func (m Machine) leaves() bool { return strings.HasPrefix(m.State, "Terminat") }
+
+// Stale are the machines that are not as wanted, and stay.
 func (g Group) Stale() []Machine {
 	var out []Machine
 	for _, m := range g.Machines {
-		if len(m.From.Differs(g.Wanted)) > 0 {
+		if !m.leaves() && len(m.From.Differs(g.Wanted)) > 0 {
 			out = append(out, m)
 		}
 	}
@@ -120,7 +124,7 @@ func (g Group) Stale() []Machine {
 // Why says in which respects machines of the group are not as wanted, each once.
 func (g Group) Why() []string {
 	var why []string
-	for _, m := range g.Machines {
+	for _, m := range g.Stale() {
 		for _, what := range m.From.Differs(g.Wanted) {
 			if !slices.Contains(why, what) {
 				why = append(why, what)
