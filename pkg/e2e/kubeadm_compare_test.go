@@ -103,10 +103,11 @@ func TestCompareKubeadm(t *testing.T) {
 			j := c.join(t, by, round+1)
 			t.Logf("%+v", j)
 			figures.Joins = append(figures.Joins, j)
+			// After each, since a later one may fail.
+			if err := figures.write(out); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if err := figures.write(out); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -299,7 +300,8 @@ func (c *compared) join(t *testing.T, by string, round int) join {
 			return false
 		}
 		m = s.Machines[before]
-		return c.nodes.of(m.Name).ready != time.Time{}
+		c.nodes.expect(m.Name, m.PID)
+		return !c.nodes.of(m.Name).ready.IsZero()
 	})
 	j := c.measure(t, by, m)
 	j.Round = round
@@ -322,7 +324,10 @@ func (c *compared) measure(t *testing.T, by string, m lab.MachineStatus) join {
 	if seen.kubelet != c.version {
 		t.Errorf("%s: the kubelet is of version %q, and kubeadm of %q: what is compared is not of one module", by, seen.kubelet, c.version)
 	}
-	j := join{By: by, Registered: seen.registered.Sub(m.PoweredOn).Seconds(), Ready: seen.ready.Sub(m.PoweredOn).Seconds()}
+	if seen.err != nil {
+		t.Errorf("%s: the machine's processor time: %v", by, seen.err)
+	}
+	j := join{By: by, CPU: seen.cpu.Seconds(), Registered: seen.registered.Sub(m.PoweredOn).Seconds(), Ready: seen.ready.Sub(m.PoweredOn).Seconds()}
 	if j.Tasks, err = strconv.Atoi(strings.TrimPrefix(head, "tasks=")); err != nil {
 		t.Errorf("%s: the number of tasks: %v", by, err)
 	}

@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,12 +22,16 @@ type nodeSeen struct {
 	registered, ready time.Time
 	// kubelet is the kubelet's version.
 	kubelet string
+	// cpu is what the machine's process had used of this computer's processors when the Node became Ready.
+	cpu time.Duration
+	err error
 }
 
 // nodeWatch notes when nodes come and when they are Ready first. It is safe for concurrent use.
 type nodeWatch struct {
 	mu   sync.Mutex
 	seen map[string]nodeSeen
+	pids map[string]int
 }
 
 // watchNodes watches until ctx ends.
@@ -32,7 +40,7 @@ func watchNodes(ctx context.Context, config *rest.Config) (*nodeWatch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing to watch the nodes: %w", err)
 	}
-	w := &nodeWatch{seen: map[string]nodeSeen{}}
+	w := &nodeWatch{seen: map[string]nodeSeen{}, pids: map[string]int{}}
 	nodes := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
 	go func() {
 		for ctx.Err() == nil {
@@ -64,9 +72,39 @@ func (w *nodeWatch) note(node *unstructured.Unstructured) {
 	}
 	if s.ready.IsZero() && isReady(node) {
 		s.ready = time.Now()
+		s.cpu, s.err = processorTime(w.pids[node.GetName()])
 		s.kubelet, _, _ = unstructured.NestedString(node.Object, "status", "nodeInfo", "kubeletVersion")
 	}
 	w.seen[node.GetName()] = s
+}
+
+// expect names the process of the machine that will be the node of that name.
+func (w *nodeWatch) expect(name string, pid int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pids[name] = pid
+}
+
+// ticks is the unit of /proc/PID/stat, 1/USER_HZ, which is the same on every architecture that we have.
+const ticks = time.Second / 100
+
+// processorTime is what a process and its threads have used, in user mode and in the kernel (proc(5), stat).
+func processorTime(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The second field is the program's name in brackets, which may hold anything.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	var total time.Duration
+	for _, i := range []int{14, 15} {
+		n, err := strconv.ParseInt(fields[i-3], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("process %d: field %d of stat: %w", pid, i, err)
+		}
+		total += time.Duration(n) * ticks
+	}
+	return total, nil
 }
 
 // of is what is known of a node.
