@@ -13,7 +13,7 @@ func stackCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "stack",
 		Usage:       "a cluster on AWS: one CloudFormation template, or a Terraform module, and what it costs",
-		Subcommands: []*cli.Command{stackRenderCommand(), stackTerraformCommand(), stackCostCommand()},
+		Subcommands: []*cli.Command{stackRenderCommand(), stackTerraformCommand(), stackCostCommand(), stackDiffCommand(), stackApplyCommand(), stackRefreshCommand(), stackRollbackCommand(), stackStatusCommand(), stackDeleteCommand()},
 	}
 }
 

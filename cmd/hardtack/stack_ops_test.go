@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
+)
+
+// stackAccount is an account with a VPC, in which the machines of whatever group comes up at once complete their launch
+// as hardtack-ready does, and the function sweeps all the time.
+type stackAccount struct {
+	*awsfake.Account
+	url    string
+	api    *autoscaling.Client
+	stacks *cloudformation.Client
+
+	log    func(error)
+	mu     sync.Mutex
+	broken string // an image whose machines never come up
+	// swept counts the function's sweeps.
+	swept int
+}
+
+func newStackAccount(t testing.TB) *stackAccount {
+	t.Helper()
+	a := &stackAccount{log: func(err error) { t.Log(err) }, Account: awsfake.New(awsfake.Options{Rates: map[string]float64{"route53": 0, "ssm:PutParameter": 0}})}
+	server := httptest.NewServer(a.Handler())
+	t.Cleanup(server.Close)
+	a.url = server.URL
+	for _, zone := range []string{"a", "b", "c"} {
+		a.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000" + zone, VPC: "vpc-00000000000000001", Zone: "us-west-2" + zone})
+	}
+	conf := aws.Config{Region: "us-west-2", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("AKIDREGION", "secret", ""), HTTPClient: awshttp.Client(nil)}
+	a.api, a.stacks = autoscaling.NewFromConfig(conf), cloudformation.NewFromConfig(conf)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			a.live(ctx, conf)
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return a
+}
+
+// live is one step of what machines and the function do. What fails is tried again at the next step.
+func (a *stackAccount) live(ctx context.Context, conf aws.Config) {
+	a.Tick()
+	machines := ec2.NewFromConfig(conf)
+	out, err := a.api.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
+	if err != nil {
+		return
+	}
+	a.mu.Lock()
+	broken := a.broken
+	a.mu.Unlock()
+	for _, g := range out.AutoScalingGroups {
+		for _, i := range g.Instances {
+			if m, _ := a.EC2().Machine(*i.InstanceId); string(i.LifecycleState) == awsfake.StatePendingWait && m.Image != broken {
+				_, _ = a.api.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{ // again at the next step
+					AutoScalingGroupName: g.AutoScalingGroupName, InstanceId: i.InstanceId, LifecycleHookName: aws.String("hardtack-ready"), LifecycleActionResult: aws.String("CONTINUE"),
+				})
+			}
+		}
+	}
+	records := route53.NewFromConfig(conf)
+	id, err := zone.FindZone(ctx, records, zone.Query{Name: "k8s"})
+	if err != nil || len(out.AutoScalingGroups) == 0 {
+		return
+	}
+	policy := record.DefaultPolicy()
+	policy.TTL = time.Second // a machine is drained when nobody can have its address any more
+	z, err := zone.NewRoute53(records, id, policy)
+	if err != nil {
+		return
+	}
+	s, err := dnssync.New(dnssync.Config{Zone: z, Policy: policy, Pace: -1, Settle: time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Fleet: &fleet.AWS{Scaling: a.api, Machines: machines}, Hooks: &fleet.Hooks{API: a.api}})
+	if err == nil {
+		_, err = s.Sync(ctx, "demo")
+	}
+	if err != nil && ctx.Err() == nil {
+		a.log(err)
+	}
+	if err == nil {
+		a.mu.Lock()
+		a.swept++
+		a.mu.Unlock()
+	}
+}
+
+// settled reports whether every group has its machines, all of them in service, and nothing else.
+func (a *stackAccount) settled(ctx context.Context) bool {
+	out, err := a.api.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
+	if err != nil {
+		return false
+	}
+	for _, g := range out.AutoScalingGroups {
+		if len(g.Instances) != int(*g.DesiredCapacity) {
+			return false
+		}
+		for _, i := range g.Instances {
+			if string(i.LifecycleState) != awsfake.StateInService {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// TestStackOperations runs the program as who operates a cluster, each script on an account of its own.
+func TestStackOperations(t *testing.T) {
+	accounts := map[string]*stackAccount{}
+	var mu sync.Mutex
+	of := func(ts *testscript.TestScript) *stackAccount {
+		mu.Lock()
+		defer mu.Unlock()
+		return accounts[ts.Getenv("WORK")]
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/stackops", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *updateScripts,
+		Setup: func(env *testscript.Env) error {
+			a := newStackAccount(env.T().(testing.TB))
+			mu.Lock()
+			accounts[env.WorkDir] = a
+			mu.Unlock()
+			for k, v := range map[string]string{"AWS_ENDPOINT_URL": a.url, "AWS_REGION": "us-west-2", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "HOME": env.WorkDir} {
+				env.Setenv(k, v)
+			}
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"json": func(ts *testscript.TestScript, neg bool, args []string) {
+				if got := json.Valid([]byte(ts.ReadFile(args[0]))); got == neg {
+					ts.Fatalf("%s is JSON: %v", args[0], got)
+				}
+			},
+			// channel IMAGE has the channel name the image; broken IMAGE has none of its machines come up.
+			"channel": func(ts *testscript.TestScript, _ bool, args []string) {
+				_, err := of(ts).SSM().Put(awsfake.Parameter{Name: "/hardtack/stable/image-id", Value: args[0]}, true)
+				ts.Check(err)
+			},
+			"broken": func(ts *testscript.TestScript, _ bool, args []string) {
+				a := of(ts)
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				a.broken = args[0]
+			},
+			// settled waits until every machine serves, and the function has seen it.
+			"settled": func(ts *testscript.TestScript, _ bool, _ []string) {
+				a := of(ts)
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				defer cancel()
+				sweeps := func() int {
+					a.mu.Lock()
+					defer a.mu.Unlock()
+					return a.swept
+				}
+				for !a.settled(ctx) {
+					if ctx.Err() != nil {
+						ts.Fatalf("the groups never come to rest: %+v", a.AutoScaling().Instances("demo-minions"))
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				for began := sweeps(); sweeps() < began+2 && ctx.Err() == nil; {
+					time.Sleep(10 * time.Millisecond)
+				}
+			},
+			// stacks NAME=STATUS... fails unless these are the stacks that there are.
+			"stacks": func(ts *testscript.TestScript, _ bool, args []string) {
+				out, err := of(ts).stacks.DescribeStacks(context.Background(), &cloudformation.DescribeStacksInput{})
+				ts.Check(err)
+				var got []string
+				for _, s := range out.Stacks {
+					got = append(got, *s.StackName+"="+string(s.StackStatus))
+				}
+				if !slices.Equal(got, args) {
+					ts.Fatalf("the stacks are %v, want %v", got, args)
+				}
+			},
+		},
+	})
+}
