@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
 )
@@ -178,6 +182,73 @@ func TestStalledConnection(t *testing.T) {
 			w.holds(t, r.Snapshot, file)
 		})
 	}
+}
+
+// An image is shown some time after it was registered. It is taken away, or found, all the same.
+func TestImageIsShownLate(t *testing.T) {
+	file := makeDisk(t, 16*mib, "one", 0, 3)
+	late := awsfake.Options{EC2: awsfake.EC2Options{Lag: 700 * time.Millisecond}}
+	t.Run("interrupted", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, late)
+		w.options.Attempts = 1000 // a snapshot that is missing may only not be shown yet
+		ctx, cancel := context.WithCancel(t.Context())
+		w.guard(t, &gate{after: func(_ int, action string) {
+			if action == "RegisterImage" {
+				cancel()
+			}
+		}})
+		if _, err := w.publisher(t).Publish(ctx, request(t, file)); !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+		w.only(t)
+	})
+	t.Run("answer lost", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, late)
+		w.options.Attempts = 1000
+		w.account.SetFaults(awsfake.FaultFunc(func(c awsfake.Call) awsfake.Fault {
+			return awsfake.Fault{LoseReply: c.Action == "RegisterImage" && c.Number == 1}
+		}))
+		r := w.publish(t, file)
+		if r.Found {
+			t.Errorf("%+v", r)
+		}
+		w.only(t, r.Image)
+	})
+	t.Run("by another", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, late)
+		w.options.Attempts = 1000
+		g := w.guard(t, &gate{})
+		other := &world{account: w.account, url: w.url, state: t.TempDir(), options: w.options, credentials: w.credentials}
+		g.before = func(_ *http.Request, n int, action string, body []byte) ([]byte, error) {
+			if action == "RegisterImage" && n == 1 {
+				other.publish(t, file)
+			}
+			return body, nil
+		}
+		r := w.publish(t, file)
+		if !r.Found {
+			t.Errorf("%+v", r)
+		}
+		w.only(t, r.Image)
+	})
+}
+
+// A name that another image has is not ours to take.
+func TestNameIsTaken(t *testing.T) {
+	file := makeDisk(t, 16*mib, "one", 0, 3)
+	w := newWorld(t, slow())
+	r := w.publish(t, file)
+	// The same image without its tags is another's.
+	if _, err := w.machines().DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{r.Image}, Tags: []types.Tag{{Key: aws.String(publish.TagDigest)}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.publisher(t).Publish(t.Context(), request(t, file)); !errors.Is(err, publish.ErrNameTaken) {
+		t.Errorf("it ended with %v", err)
+	}
+	w.only(t, r.Image)
 }
 
 // With Keep, the next try goes on from where the first one failed; without it, nothing is there to go on from.

@@ -26,6 +26,11 @@ const away, farther = "us-east-1", "eu-central-1"
 func (w *world) Region(name string) (publish.Region, error)     { return w.client(name), nil }
 func (w *world) Channels(name string) (publish.Channels, error) { return w.client(name), nil }
 
+// machines is EC2's own client.
+func (w *world) machines() *ec2.Client {
+	return ec2.New(ec2.Options{Region: home, BaseEndpoint: &w.url, Credentials: w.credentials})
+}
+
 func twoMore() awsfake.Options {
 	o := slow()
 	o.Regions, o.EBS.Copy = []string{away, farther}, 30*time.Millisecond
@@ -260,7 +265,7 @@ func TestUsers(t *testing.T) {
 		r := w.publish(t, makeDisk(t, 4*mib, what, 0), func(r *publish.Request) { r.Parent = publish.NoParent })
 		images = append(images, r.Image)
 	}
-	machines := ec2.New(ec2.Options{Region: home, BaseEndpoint: &w.url, Credentials: credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", "")})
+	machines := w.machines()
 	template := func(name string, versions ...string) {
 		t.Helper()
 		for n, image := range versions {

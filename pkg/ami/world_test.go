@@ -63,7 +63,7 @@ func (w *world) client(region string) *ami.Client {
 func (w *world) publisher(t *testing.T) *publish.Publisher {
 	t.Helper()
 	c := w.client(home)
-	p, err := publish.New(publish.Config{Snapshots: c, Keeper: c, Images: c, State: w.state, Workers: 8, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	p, err := publish.New(publish.Config{Snapshots: c, Keeper: c, Images: c, State: w.state, Workers: 8, Settle: 3 * time.Second, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

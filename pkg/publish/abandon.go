@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // cleaning is how long the removal of what was begun may take.
@@ -42,22 +44,36 @@ func (w *work) discard(ctx context.Context) error {
 	if snapshot == "" {
 		return nil
 	}
-	if w.registering {
-		images, err := w.c.Images.Find(ctx, map[string]string{TagDigest: w.result.Digest.String()})
-		if err != nil {
-			return fmt.Errorf("finding out whether an image was registered of snapshot %s: %w", snapshot, err)
-		}
-		for _, i := range images {
-			if i.Snapshot != snapshot {
-				continue
-			}
-			if err := w.c.Images.Deregister(ctx, i.ID); err != nil {
-				return fmt.Errorf("image %s is left: %w", i.ID, err)
-			}
-		}
+	if !w.registering {
+		return w.delete(ctx, snapshot)
 	}
+	// An image that was just registered may not be shown yet; that its snapshot is in use is known at once.
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		return struct{}{}, errors.Join(w.deregister(ctx, snapshot), w.delete(ctx, snapshot))
+	}, backoff.WithMaxElapsedTime(w.c.Settle))
+	return err
+}
+
+func (w *work) delete(ctx context.Context, snapshot string) error {
 	if err := w.c.Keeper.DeleteSnapshot(ctx, snapshot); err != nil {
 		return fmt.Errorf("snapshot %s is left: %w", snapshot, err)
+	}
+	return nil
+}
+
+// deregister removes the images that are shown to have the snapshot.
+func (w *work) deregister(ctx context.Context, snapshot string) error {
+	images, err := w.c.Images.Find(ctx, map[string]string{TagDigest: w.result.Digest.String()})
+	if err != nil {
+		return fmt.Errorf("finding out whether an image was registered of snapshot %s: %w", snapshot, err)
+	}
+	for _, i := range images {
+		if i.Snapshot != snapshot {
+			continue
+		}
+		if err := w.c.Images.Deregister(ctx, i.ID); err != nil {
+			return fmt.Errorf("image %s is left: %w", i.ID, err)
+		}
 	}
 	return nil
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // Config is what a Publisher works with.
@@ -18,6 +21,8 @@ type Config struct {
 	State string
 	// Workers is how many blocks are sent at once; zero: DefaultWorkers. Each holds one block in memory.
 	Workers int
+	// Settle is how long AWS may take to show what it has just made; zero: DefaultSettle.
+	Settle time.Duration
 	// Progress nil and Log nil: none.
 	Progress Progress
 	Log      *slog.Logger
@@ -26,6 +31,10 @@ type Config struct {
 // DefaultWorkers is how many blocks are on their way at once. At the 100 ms that AWS reckons with for a block
 // ("Optimize performance for EBS direct APIs") that is 320 MB/s, and 32 MiB of memory.
 const DefaultWorkers = 64
+
+// DefaultSettle is for EC2's eventual consistency, of which AWS only says that it may take minutes ("Ensure
+// idempotency and eventual consistency in Amazon EC2 API requests"); what is asked for by tags was seen within seconds.
+const DefaultSettle = 30 * time.Second
 
 // Publisher makes images of disks.
 type Publisher struct{ c Config }
@@ -37,6 +46,9 @@ func New(c Config) (*Publisher, error) {
 	}
 	if c.Workers <= 0 {
 		c.Workers = DefaultWorkers
+	}
+	if c.Settle <= 0 {
+		c.Settle = DefaultSettle
 	}
 	if c.Progress == nil {
 		c.Progress = silent{}
@@ -289,15 +301,27 @@ func (w *work) register(ctx context.Context) error {
 	return w.c.Images.WaitImage(ctx, image)
 }
 
+// errUnseen is an image that must be there and is not shown.
+var errUnseen = errors.New("no image of the same content is shown")
+
 // overtaken is what happens when somebody has registered the same meanwhile, or we did without hearing of it.
 func (w *work) overtaken(ctx context.Context, taken error) error {
 	ours := w.result.Snapshot
-	found, err := w.find(ctx, w.result, nil)
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		found, err := w.find(ctx, w.result, nil)
+		switch {
+		case err != nil:
+			return struct{}{}, backoff.Permanent(err)
+		case !found:
+			return struct{}{}, errUnseen
+		}
+		return struct{}{}, nil
+	}, backoff.WithMaxElapsedTime(w.c.Settle))
 	switch {
+	case errors.Is(err, errUnseen):
+		return fmt.Errorf("image %s: %w, which Hardtack has not published; choose another name, or remove that image", w.result.Name, taken)
 	case err != nil:
 		return err
-	case !found:
-		return fmt.Errorf("image %s: %w, which Hardtack has not published; choose another name, or remove that image", w.result.Name, taken)
 	case w.result.Snapshot == ours:
 		w.result.Found = false
 		return nil
