@@ -99,6 +99,8 @@ type cfnMade struct {
 	needs      []string
 	deletion   string
 	updated    time.Time
+	// tries is how often its deletion was refused since something else needs it.
+	tries int
 }
 
 type stackOutput struct{ Key, Value, Description string }

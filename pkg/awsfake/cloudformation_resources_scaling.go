@@ -237,5 +237,10 @@ func (p *provision) dropGroup(*groupShape) (bool, error) {
 			return false, nil
 		}
 	}
+	for _, m := range p.groups().ec2().visible() {
+		if m.Tags["aws:autoscaling:groupName"] == p.physical && m.State != MachineTerminated {
+			return false, nil
+		}
+	}
 	return true, p.groups().remove(p.physical, false)
 }

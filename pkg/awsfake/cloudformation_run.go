@@ -85,7 +85,7 @@ func (c *CloudFormation) try(s *cfnStack, j *job, op operation, err error) {
 	if err == nil {
 		done, err = op.do()
 	}
-	if err != nil && refusal(err).Code == "PriorRequestNotComplete" {
+	if err != nil && op.made().patient(refusal(err).Code) {
 		done, err = false, nil
 	}
 	if !done {
@@ -101,6 +101,19 @@ func (c *CloudFormation) try(s *cfnStack, j *job, op operation, err error) {
 		j.broken(op.logical)
 	}
 	c.next(s, j)
+}
+
+// dependencyTries is how often CloudFormation tries to delete what something else still needs; with the pause
+// between them, five minutes.
+const dependencyTries = 20
+
+// patient reports whether an operation that was refused with this code is tried again.
+func (m *cfnMade) patient(code string) bool {
+	if code == "DependencyViolation" {
+		m.tries++
+		return m.tries < dependencyTries
+	}
+	return code == "PriorRequestNotComplete"
 }
 
 // cancel ends what a job has under way, since something else has failed.

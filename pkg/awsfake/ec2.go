@@ -78,6 +78,8 @@ type launching struct {
 	templates []*LaunchTemplate
 	network   network
 	serial    int
+	// tokens are the answers to calls with a client token.
+	tokens map[string]tokenAnswer
 }
 
 func newEC2(a *Account, options EC2Options) *EC2 {

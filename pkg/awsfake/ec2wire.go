@@ -24,7 +24,7 @@ func (e *EC2) actions() actions {
 		"DescribeSecurityGroups": e.describeSecurityGroups,
 		"DescribeSubnets":        e.describeSubnets,
 
-		"CreateLaunchTemplate": e.createTemplateCall, "CreateLaunchTemplateVersion": e.createVersionCall,
+		"CreateLaunchTemplate": e.once(e.createTemplateCall), "CreateLaunchTemplateVersion": e.once(e.createVersionCall),
 		"ModifyLaunchTemplate": e.modifyTemplateCall, "DeleteLaunchTemplate": e.deleteTemplateCall,
 		"DeleteLaunchTemplateVersions": e.deleteVersionsCall, "DescribeLaunchTemplates": e.describeTemplates,
 		"DescribeLaunchTemplateVersions": e.describeVersions,

@@ -291,3 +291,22 @@ func TestGroupsRefuseTemplates(t *testing.T) {
 	_, err := b.autoscaling.CreateAutoScalingGroup(t.Context(), &autoscaling.CreateAutoScalingGroupInput{AutoScalingGroupName: aws.String("m"), MinSize: aws.Int32(0), MaxSize: aws.Int32(1)})
 	wantCode(t, err, "ValidationError", "Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
 }
+
+// TestLaunchTemplateTokens loses an answer: the client asks again with its token, and there is still one version.
+func TestLaunchTemplateTokens(t *testing.T) {
+	faults := &Script{}
+	b := newBench(t, Options{Faults: faults})
+	id := b.createTemplate(t, "demo", launchRequest(imageA, "one"))
+	faults.Add("CreateLaunchTemplateVersion", Fault{LoseReply: true})
+	in := &ec2.CreateLaunchTemplateVersionInput{LaunchTemplateId: &id, LaunchTemplateData: launchRequest(imageB, "two"), ClientToken: aws.String("once")}
+	if _, err := b.ec2.CreateLaunchTemplateVersion(t.Context(), in); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	out, err := b.ec2.CreateLaunchTemplateVersion(t.Context(), in)
+	if err != nil || *out.LaunchTemplateVersion.VersionNumber != 2 || len(b.account.EC2().LaunchTemplates()[0].Versions) != 2 {
+		t.Errorf("asking again: %+v, %v", out, err)
+	}
+	in.LaunchTemplateData = launchRequest(imageB, "three")
+	_, err = b.ec2.CreateLaunchTemplateVersion(t.Context(), in)
+	wantCode(t, err, "IdempotentParameterMismatch", "")
+}

@@ -67,6 +67,34 @@ func dry(p params) error {
 	return &Error{Status: 412, Code: "DryRunOperation", Message: "Request would have succeeded, but DryRun flag is set."}
 }
 
+// tokenAnswer is what a call with a client token was, and what was answered.
+type tokenAnswer struct {
+	call   string
+	answer any
+}
+
+// once carries out a call once for each client token: a caller that has lost the answer gets it when it asks again.
+func (e *EC2) once(do func(params) (any, error)) func(params) (any, error) {
+	return func(p params) (any, error) {
+		token := p.get("ClientToken")
+		if token == "" {
+			return do(p)
+		}
+		made, known := e.tokens[token]
+		if known && made.call != sameCall(p) {
+			return nil, refuse("IdempotentParameterMismatch", "The client token %s was used with other parameters.", token)
+		}
+		if known {
+			return made.answer, nil
+		}
+		answer, err := do(p)
+		if err == nil {
+			e.tokens = with(e.tokens, token, tokenAnswer{sameCall(p), answer})
+		}
+		return answer, err
+	}
+}
+
 func (e *EC2) createTemplateCall(p params) (any, error) {
 	data, err := launchData(p)
 	if err != nil {
