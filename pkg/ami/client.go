@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ebs"
+	"github.com/aws/aws-sdk-go-v2/service/ebs/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go"
@@ -100,8 +101,12 @@ func retryer(o Options) aws.Retryer {
 
 // again knows what the SDK does not: which of these services' own errors pass.
 func again(err error) aws.Ternary {
-	switch code(err) {
-	case "ConcurrentLimitExceededException", "InternalServerException":
+	var invalid *types.ValidationException
+	switch {
+	case is(err, "ConcurrentLimitExceededException", "InternalServerException"):
+		return aws.TrueTernary
+	case errors.As(err, &invalid) && invalid.Reason == types.ValidationExceptionReasonConflictingBlockUpdate:
+		// An attempt that was given up is still being carried out.
 		return aws.TrueTernary
 	}
 	return aws.UnknownTernary

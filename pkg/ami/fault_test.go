@@ -84,6 +84,7 @@ func TestTroubleThatPasses(t *testing.T) {
 	}{
 		"throttled":        {slow(), every(2, awsfake.Fault{Refuse: awsfake.Throttled()})},
 		"too many at once": {slow(), every(3, awsfake.Fault{Refuse: &awsfake.Error{Status: 400, Code: "ConcurrentLimitExceededException", Message: "Too many."}})},
+		"still written":    {slow(), every(3, awsfake.Fault{Refuse: &awsfake.Error{Status: 400, Code: "ValidationException", Reason: "CONFLICTING_BLOCK_UPDATE", Message: "Conflict."}}, "PutSnapshotBlock")},
 		"unavailable":      {slow(), every(3, awsfake.Fault{Refuse: awsfake.Unavailable()})},
 		"answers lost":     {slow(), every(3, awsfake.Fault{LoseReply: true})},
 		"not known yet":    {awsfake.Options{EBS: awsfake.EBSOptions{Known: 100 * time.Millisecond, Seal: time.Millisecond}}, nil},
@@ -107,10 +108,10 @@ func TestTroubleThatPasses(t *testing.T) {
 	}
 }
 
-// every has a fault befall every n-th call of each action.
-func every(n int, f awsfake.Fault) func(awsfake.Call) awsfake.Fault {
+// every has a fault befall every n-th call of each action, or of these.
+func every(n int, f awsfake.Fault, actions ...string) func(awsfake.Call) awsfake.Fault {
 	return func(c awsfake.Call) awsfake.Fault {
-		if c.Number%n == 1 {
+		if c.Number%n == 1 && (len(actions) == 0 || slices.Contains(actions, c.Action)) {
 			return f
 		}
 		return awsfake.Fault{}

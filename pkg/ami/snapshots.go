@@ -85,7 +85,10 @@ func (c *Client) Complete(ctx context.Context, snapshot string, blocks int, chec
 		ChecksumAlgorithm:         types.ChecksumAlgorithmChecksumAlgorithmSha256,
 		ChecksumAggregationMethod: types.ChecksumAggregationMethodChecksumAggregationLinear,
 	}, c.waitForSnapshot)
-	return explain("completing snapshot "+snapshot, writeError(err))
+	if err = writeError(err); errors.Is(err, publish.ErrDamaged) {
+		err = fmt.Errorf("what AWS has is not what was sent: %w", err)
+	}
+	return explain("completing snapshot "+snapshot, err)
 }
 
 // waitForSnapshot has a call made again that says of a snapshot which was just started that there is none.
@@ -93,8 +96,8 @@ func (c *Client) waitForSnapshot(o *ebs.Options) {
 	o.Retryer = retry.AddWithErrorCodes(o.Retryer, "ResourceNotFoundException")
 }
 
-// writeError tells apart what the publisher decides by. A message is all that tells a damaged block from one that is
-// not one of the snapshot's: both have the reason INVALID_BLOCK.
+// writeError tells apart what the publisher decides by. Which reason a checksum has that does not agree is not
+// documented: either of these may be it, and to send a block again that is wrong for good does no harm.
 func writeError(err error) error {
 	var invalid *types.ValidationException
 	var missing *types.ResourceNotFoundException
@@ -103,7 +106,7 @@ func writeError(err error) error {
 		return fmt.Errorf("%w: %w", publish.ErrGone, err)
 	case !errors.As(err, &invalid):
 		return err
-	case invalid.Reason == types.ValidationExceptionReasonInvalidBlock:
+	case invalid.Reason == types.ValidationExceptionReasonInvalidBlock, invalid.Reason == types.ValidationExceptionReasonInvalidParameterValue:
 		return fmt.Errorf("%w: %w", publish.ErrDamaged, err)
 	case invalid.Reason == types.ValidationExceptionReasonInvalidSnapshotId,
 		invalid.Reason == types.ValidationExceptionReasonWriteRequestTimeout:
