@@ -200,7 +200,7 @@ func (m *Images) describeImage(c *call) (any, error) {
 	switch attribute := p.get("Attribute"); attribute {
 	case "launchPermission":
 		for _, p := range i.Shared {
-			out.Permissions = append(out.Permissions, xmlLaunchPermission{p.Account, p.Organisation, p.Unit})
+			out.Permissions = append(out.Permissions, xmlLaunchPermission(p))
 		}
 	case "description":
 		out.Description = &xmlValue{i.Description}

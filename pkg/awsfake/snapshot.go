@@ -206,8 +206,8 @@ func (m *Images) drop(id string) {
 
 // expire ends a snapshot that nobody has written to for its timeout; otherwise it looks again.
 func (m *Images) expire(id string) {
-	c, s := m.contents[id], Snapshot{}
-	if s, _ = m.snapshots.get(id); s.State != SnapshotPending || c.sealed {
+	c := m.contents[id]
+	if s, _ := m.snapshots.get(id); s.State != SnapshotPending || c.sealed {
 		return
 	}
 	if left := c.touched.Add(c.timeout).Sub(m.now()); left > 0 {
