@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -81,6 +82,9 @@ func (t *stackTarget) apply(c *cli.Context) (*applied, error) {
 	if err := formation.Gate(d.Changes, c.StringSlice("allow-replacement")); err != nil {
 		return nil, errors.Join(err, t.stacks.Discard(c.Context, plan))
 	}
+	if err := t.atRest(c, d.Changes); err != nil {
+		return nil, errors.Join(err, t.stacks.Discard(c.Context, plan))
+	}
 	out := &applied{Stack: t.name, Changed: !plan.Empty(), Changes: d.Changes, Groups: t.groups(), Next: []string{}}
 	now, err := t.stacks.Execute(c.Context, plan)
 	if err != nil {
@@ -115,6 +119,31 @@ func (t *stackTarget) mayEnd(c *cli.Context, now *formation.Stack) error {
 	return nil
 }
 
+// groupType is the type of a stack's groups.
+const groupType = "AWS::AutoScaling::AutoScalingGroup"
+
+// atRest refuses changes of a group that AutoScaling is refreshing: it would refuse them too, in the middle of the
+// operation.
+func (t *stackTarget) atRest(c *cli.Context, changes []formation.Change) error {
+	fleet, err := t.fleet(c, "")
+	if err != nil {
+		return err
+	}
+	s, err := fleet.Read(c.Context)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, g := range s.Groups {
+		changed := slices.ContainsFunc(changes, func(c formation.Change) bool { return c.Type == groupType && c.ID == g.Name })
+		if changed && g.Refresh.Active() {
+			errs = append(errs, fmt.Errorf("changing %s: AutoScaling is refreshing it, %s, %d %%: wait for its end (hardtack stack refresh --group %s watches it), or take it back (hardtack stack rollback --group %s)",
+				g.Name, g.Refresh.Status, g.Refresh.Percent, g.Key, g.Key))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // prepareZone does what CloudFormation cannot: it lowers the SOA minimum, and gives a cluster its placeholders in a zone
 // that another one has made.
 func (t *stackTarget) prepareZone(ctx context.Context, id string) (*zoneReport, error) {
@@ -126,19 +155,21 @@ func (t *stackTarget) prepareZone(ctx context.Context, id string) (*zoneReport, 
 	return r, d.prepare(ctx, r)
 }
 
-// next are the commands that follow.
+// next are the commands that follow. The function reads the groups that it was told of, and no others.
 func (t *stackTarget) next(now *formation.Stack, a *applied) []string {
-	if now.Parameters[stack.ParameterMachines] != stack.MachinesYes {
-		return []string{
-			fmt.Sprintf("sam deploy --stack-name hardtack-dns-%s --resolve-s3 --capabilities CAPABILITY_IAM --parameter-overrides ClusterName=%s ZoneId=%s ZoneName=k8s GroupNames=%s",
-				t.cluster, t.cluster, a.ZoneID, strings.Join(a.Groups, ",")),
-			"hardtack stack apply --machines yes",
-		}
+	out := []string{}
+	empty := now.Parameters[stack.ParameterMachines] != stack.MachinesYes
+	if empty || slices.ContainsFunc(a.Changes, func(c formation.Change) bool { return c.Type == groupType && c.Action != formation.Modify }) {
+		out = append(out, fmt.Sprintf("sam deploy --stack-name hardtack-dns-%s --resolve-s3 --capabilities CAPABILITY_IAM --parameter-overrides ClusterName=%s ZoneId=%s ZoneName=k8s GroupNames=%s",
+			t.cluster, t.cluster, a.ZoneID, strings.Join(a.Groups, ",")))
+	}
+	if empty {
+		return append(out, "hardtack stack apply --machines yes")
 	}
 	if len(a.Refresh) > 0 {
-		return []string{"hardtack stack refresh"}
+		out = append(out, "hardtack stack refresh")
 	}
-	return []string{}
+	return out
 }
 
 func (a *applied) print(w io.Writer) error {

@@ -173,10 +173,10 @@ func reasons(c formation.Change) []string {
 	var out []string
 	for _, p := range c.Properties {
 		text := p.Name
-		switch {
-		case p.Recreates == "Always":
+		switch p.Recreates {
+		case "Always":
 			text += " replaces it"
-		case p.Recreates == "Conditionally":
+		case "Conditionally":
 			text += " may replace it"
 		}
 		if p.Cause != "" {

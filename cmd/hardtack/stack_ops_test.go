@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http/httptest"
@@ -42,11 +43,13 @@ type stackAccount struct {
 	swept int
 }
 
-func newStackAccount(t testing.TB) *stackAccount {
-	t.Helper()
-	a := &stackAccount{log: func(err error) { t.Log(err) }, Account: awsfake.New(awsfake.Options{Rates: map[string]float64{"route53": 0, "ssm:PutParameter": 0}})}
+// newStackAccount is one whose stacks take step for each resource.
+func newStackAccount(tb testing.TB, step time.Duration) *stackAccount {
+	tb.Helper()
+	a := &stackAccount{log: func(err error) { tb.Log(err) }, Account: awsfake.New(awsfake.Options{Rates: map[string]float64{"route53": 0, "ssm:PutParameter": 0},
+		CloudFormation: awsfake.CloudFormationOptions{Step: step}})}
 	server := httptest.NewServer(a.Handler())
-	t.Cleanup(server.Close)
+	tb.Cleanup(server.Close)
 	a.url = server.URL
 	for _, zone := range []string{"a", "b", "c"} {
 		a.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000" + zone, VPC: "vpc-00000000000000001", Zone: "us-west-2" + zone})
@@ -65,7 +68,7 @@ func newStackAccount(t testing.TB) *stackAccount {
 			}
 		}
 	}()
-	t.Cleanup(func() { cancel(); <-ended })
+	tb.Cleanup(func() { cancel(); <-ended })
 	return a
 }
 
@@ -134,6 +137,29 @@ func (a *stackAccount) settled(ctx context.Context) bool {
 	return true
 }
 
+// settle waits until every machine serves, and the function has seen it.
+func (a *stackAccount) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	sweeps := func() int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.swept
+	}
+	began, rested := 0, false
+	for !rested || sweeps() < began+2 {
+		if !rested && a.settled(ctx) {
+			began, rested = sweeps(), true
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("the groups never come to rest")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
 // TestStackOperations runs the program as who operates a cluster, each script on an account of its own.
 func TestStackOperations(t *testing.T) {
 	accounts := map[string]*stackAccount{}
@@ -146,7 +172,7 @@ func TestStackOperations(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/stackops", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *updateScripts,
 		Setup: func(env *testscript.Env) error {
-			a := newStackAccount(env.T().(testing.TB))
+			a := newStackAccount(env.T().(testing.TB), 0)
 			mu.Lock()
 			accounts[env.WorkDir] = a
 			mu.Unlock()
@@ -172,25 +198,20 @@ func TestStackOperations(t *testing.T) {
 				defer a.mu.Unlock()
 				a.broken = args[0]
 			},
+			// group NAME is somebody else's group of the name, nogroup NAME removes it.
+			"group": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(of(ts).AutoScaling().Create(awsfake.Group{Name: args[0], Zones: []string{"us-west-2a"}}))
+			},
+			"nogroup": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(of(ts).AutoScaling().Delete(args[0]))
+			},
+			// upload URL FILE makes an object in S3.
+			"upload": func(ts *testscript.TestScript, _ bool, args []string) {
+				of(ts).CloudFormation().AddObject(args[0], ts.ReadFile(args[1]))
+			},
 			// settled waits until every machine serves, and the function has seen it.
 			"settled": func(ts *testscript.TestScript, _ bool, _ []string) {
-				a := of(ts)
-				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-				defer cancel()
-				sweeps := func() int {
-					a.mu.Lock()
-					defer a.mu.Unlock()
-					return a.swept
-				}
-				for !a.settled(ctx) {
-					if ctx.Err() != nil {
-						ts.Fatalf("the groups never come to rest: %+v", a.AutoScaling().Instances("demo-minions"))
-					}
-					time.Sleep(10 * time.Millisecond)
-				}
-				for began := sweeps(); sweeps() < began+2 && ctx.Err() == nil; {
-					time.Sleep(10 * time.Millisecond)
-				}
+				ts.Check(of(ts).settle(context.Background()))
 			},
 			// stacks NAME=STATUS... fails unless these are the stacks that there are.
 			"stacks": func(ts *testscript.TestScript, _ bool, args []string) {

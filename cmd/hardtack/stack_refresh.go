@@ -139,6 +139,9 @@ func (t *stackTarget) rollers(c *cli.Context) (*scaling.Cluster, error) {
 	fleet.Preferences = wants
 	if name := c.String("kubeconfig"); name != "" {
 		file := kube.NewFile(name)
+		if _, err := file.Client(); err != nil {
+			return nil, usagef("--kubeconfig: %w", err)
+		}
 		fleet.Ready = func(ctx context.Context) error {
 			api, err := file.Client()
 			if err != nil {
