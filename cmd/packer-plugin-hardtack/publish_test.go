@@ -1,12 +1,14 @@
 package main_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/packer-plugin-sdk/packer"
 	"github.com/hashicorp/packer-plugin-sdk/packer/registry/image"
@@ -130,6 +132,31 @@ func TestPostProcessorOverRPC(t *testing.T) {
 	}
 	if images, snapshots := account.Images().List(), account.Images().Snapshots(); len(images)+len(snapshots) != 0 {
 		t.Errorf("after Destroy there are %v and %v", images, snapshots)
+	}
+}
+
+// Ctrl-C in Packer while AWS does not answer: the call returns, and nothing is left.
+func TestPostProcessorCancelled(t *testing.T) {
+	account := standIn(t)
+	disk := bakedDisk(t)
+	client, _ := start(t, "post-processor", "ami")
+	p := client.PostProcessor()
+	if err := p.Configure(map[string]any{"disk": disk}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	account.SetFaults(awsfake.FaultFunc(func(c awsfake.Call) awsfake.Fault {
+		if c.Action == "CompleteSnapshot" {
+			cancel()
+			return awsfake.Fault{Delay: time.Hour}
+		}
+		return awsfake.Fault{}
+	}))
+	if _, _, _, err := p.PostProcess(ctx, &packer.MockUi{}, &packer.MockArtifact{}); err == nil {
+		t.Error("a cancelled publication ended well")
+	}
+	if images, snapshots := account.Images().List(), account.Images().Snapshots(); len(images)+len(snapshots) != 0 {
+		t.Errorf("there are %v and %v", images, snapshots)
 	}
 }
 
