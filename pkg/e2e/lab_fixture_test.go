@@ -137,7 +137,11 @@ func (r *running) run(ctx context.Context, args ...string) (string, error) {
 // until waits for a state of the lab. Progress decides and not time: it gives up when nothing changes any more.
 func (r *running) until(t *testing.T, what string, ok func(lab.Status) bool) lab.Status {
 	t.Helper()
-	s, err := r.Status(t.Context())
+	// Ctrl-C ends the wait, and so the test, whose clean-up ends the lab.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	defer context.AfterFunc(interrupted, cancel)()
+	s, err := r.Status(ctx)
 	began, moved, words := time.Now(), time.Now(), ""
 	for err == nil && !ok(s) {
 		if now := said(s); now != words {
@@ -147,7 +151,7 @@ func (r *running) until(t *testing.T, what string, ok func(lab.Status) bool) lab
 			t.Fatalf("waiting until %s: in vain for %s, the last %s of them without any change; machines: %+v",
 				what, time.Since(began).Round(time.Second), time.Since(moved).Round(time.Second), s.Machines)
 		}
-		s, err = r.Next(t.Context(), s.Revision)
+		s, err = r.Next(ctx, s.Revision)
 	}
 	if err != nil {
 		t.Fatalf("waiting until %s: %v", what, err)
