@@ -161,7 +161,8 @@ func (c *compared) lastWords(t *testing.T) {
 	t.Helper()
 	s, err := c.Status(context.Background())
 	if err != nil || len(s.Machines) == 0 {
-		t.Logf("asking for the machines: %v", err)
+		said, reading := os.ReadFile(c.home.Log())
+		t.Logf("asking for the machines: %v; the lab's log ends with (%v):\n%s", err, reading, tail(string(said), consoleTail))
 		return
 	}
 	m := s.Machines[len(s.Machines)-1]
