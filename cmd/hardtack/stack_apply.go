@@ -147,6 +147,9 @@ func (t *stackTarget) atRest(c *cli.Context, changes []formation.Change) error {
 // prepareZone does what CloudFormation cannot: it lowers the SOA minimum, and gives a cluster its placeholders in a zone
 // that another one has made.
 func (t *stackTarget) prepareZone(ctx context.Context, id string) (*zoneReport, error) {
+	if id == "" {
+		return nil, fmt.Errorf("preparing the zone: stack %s has no output %s (was it made by hardtack stack apply?)", t.name, stack.OutputZone)
+	}
 	d, err := t.zone(id)
 	if err != nil {
 		return nil, err

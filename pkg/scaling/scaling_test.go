@@ -33,6 +33,7 @@ func (w *world) want(fleet string) {
 
 // A new image is rolled out through the whole cluster: stack, groups, hooks, function and DNS are those of production.
 func TestRefresh(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "three")
 	w.want(allOld)
 	w.publish(imageB)
@@ -69,6 +70,7 @@ func TestRefresh(t *testing.T) {
 // What cannot be launched stops the refresh at its first machines, and AutoScaling takes it back to what the machines
 // were before, although the stack has moved on. The stack's own version stays wanted, until something is done about it.
 func TestRefreshIsTakenBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "three")
 	w.publish(imageB)
 	w.deploy("three")
@@ -95,6 +97,7 @@ func TestRefreshIsTakenBack(t *testing.T) {
 
 // A bad image, whose machines never come up, stops at the first minions.
 func TestBadImage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "three")
 	w.publish(imageB)
 	w.deploy("three")
@@ -118,6 +121,7 @@ func TestBadImage(t *testing.T) {
 
 // A master that does not come up stops everything, and the way back begins with it.
 func TestBadMaster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "three")
 	w.publish(imageB)
 	w.deploy("three")
@@ -148,6 +152,7 @@ func TestBadMaster(t *testing.T) {
 
 // What was cut off anywhere goes on, without a machine more than needed.
 func TestRefreshIsResumable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "three")
 	w.publish(imageB)
 	w.deploy("three")
@@ -183,6 +188,7 @@ func TestRefreshIsResumable(t *testing.T) {
 
 // A refresh is cancelled, or taken back, and what is gone already is no error.
 func TestCancelAndTakeBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "three")
 	w.publish(imageB)
 	w.deploy("three")
@@ -229,6 +235,7 @@ func TestCancelAndTakeBack(t *testing.T) {
 
 // A document's other change, another configuration, is seen by its hash.
 func TestDefaultCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "default")
 	w.want("masters 1: a; minions 1: a a")
 	w.publish(imageB)
