@@ -23,20 +23,7 @@ func stackApplyCommand() *cli.Command {
 			&cli.BoolFlag{Name: "protect", Usage: "set the stack's termination protection; --protect=false takes it away"},
 			&cli.BoolFlag{Name: "yes", Usage: "with --machines no: end every machine of the cluster"},
 		),
-		Action: func(c *cli.Context) error {
-			t, err := newStackTarget(c)
-			if err != nil {
-				return err
-			}
-			a, err := t.apply(c)
-			if err != nil {
-				return interruption(c, err)
-			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, a)
-			}
-			return a.print(c.App.Writer)
-		},
+		Action: onStack((*stackTarget).apply),
 	}
 }
 

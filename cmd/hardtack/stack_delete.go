@@ -30,23 +30,10 @@ const deleteTries = 3
 
 func stackDeleteCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "delete",
-		Usage: "end the cluster: its machines, then its records, then the stack; say what stays",
-		Flags: stackFlags(&cli.BoolFlag{Name: "yes", Usage: "do it; without it, say what would be ended"}),
-		Action: func(c *cli.Context) error {
-			t, err := newStackTarget(c)
-			if err != nil {
-				return err
-			}
-			d, err := t.delete(c)
-			if err != nil {
-				return interruption(c, err)
-			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, d)
-			}
-			return d.print(c.App.Writer)
-		},
+		Name:   "delete",
+		Usage:  "end the cluster: its machines, then its records, then the stack; say what stays",
+		Flags:  stackFlags(&cli.BoolFlag{Name: "yes", Usage: "do it; without it, say what would be ended"}),
+		Action: onStack((*stackTarget).delete),
 	}
 }
 

@@ -15,23 +15,10 @@ import (
 
 func stackStatusCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "status",
-		Usage: "print the stack's state and every machine of its groups: from which version, and whether DNS names it",
-		Flags: stackFlags(),
-		Action: func(c *cli.Context) error {
-			t, err := newStackTarget(c)
-			if err != nil {
-				return err
-			}
-			s, err := t.status(c)
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, s)
-			}
-			return s.print(c.App.Writer)
-		},
+		Name:   "status",
+		Usage:  "print the stack's state and every machine of its groups: from which version, and whether DNS names it",
+		Flags:  stackFlags(),
+		Action: onStack((*stackTarget).status),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -242,4 +243,27 @@ func (t *stackTarget) groups() []string {
 		names = append(names, t.complete.AutoScaling(g))
 	}
 	return slices.Clip(names)
+}
+
+// printed is an answer for people.
+type printed interface {
+	print(w io.Writer) error
+}
+
+// onStack is the action of a command about a stack, whose answer it prints.
+func onStack[A printed](do func(t *stackTarget, c *cli.Context) (A, error)) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		t, err := newStackTarget(c)
+		if err != nil {
+			return err
+		}
+		answer, err := do(t, c)
+		if err != nil {
+			return interruption(c, err)
+		}
+		if c.Bool("json") {
+			return printJSON(c.App.Writer, answer)
+		}
+		return answer.print(c.App.Writer)
+	}
 }
