@@ -169,8 +169,15 @@ func labKillCommand() *cli.Command {
 			if c.Bool("json") {
 				return printJSON(c.App.Writer, m)
 			}
-			_, err := fmt.Fprintf(c.App.Writer, "%s of group %s has no power any more\n", m.ID, m.Group)
-			return err
+			if _, err := fmt.Fprintf(c.App.Writer, "%s of group %s has no power any more\n", m.ID, m.Group); err != nil {
+				return err
+			}
+			if strings.HasPrefix(m.Lifecycle, "Pending") {
+				// AutoScaling looks at the health of machines in service only.
+				logger(c).Warn("its group is still launching it, and replaces it once the launch is given up (autoscaling complete-lifecycle-action --lifecycle-action-result ABANDON, by hardtack lab aws) or its hook's time is over",
+					"machine", m.ID, "lifecycle", m.Lifecycle)
+			}
+			return nil
 		}),
 	}
 }
