@@ -52,7 +52,7 @@ func Gather(ctx context.Context, s Source) (Facts, error) {
 	s.defaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Deadline, fmt.Errorf("not within %v", s.Deadline))
 	defer cancel()
-	f := Facts{Roles: s.Roles, CPUs: runtime.NumCPU(), Hostname: s.hostname(), Hardware: s.Hardware}
+	f := Facts{Roles: s.Roles, CPUs: runtime.NumCPU(), Hardware: s.Hardware}
 	var err error
 	if f.Memory, err = s.memory(); err != nil {
 		return Facts{}, err
@@ -71,6 +71,7 @@ func Gather(ctx context.Context, s Source) (Facts, error) {
 	if f.Link, err = s.link(ctx); err != nil {
 		return Facts{}, err
 	}
+	f.Hostname = s.hostname() // by now there is a lease, where there is one at all
 	if s.Metadata == nil {
 		return f, nil
 	}
@@ -118,12 +119,25 @@ func (s *Source) read(name string) ([]byte, error) {
 	return data, reason.With(reason.Config, err)
 }
 
+// unnamed is what systemd calls a host that nobody has named.
+const unnamed = "localhost"
+
+// hostname is the kernel's, or where that is no name what DHCP gave. networkd would set that one itself, by way of
+// hostnamed, but lacks the right to without polkit, which the image does not have.
 func (s *Source) hostname() string {
 	text, err := os.ReadFile(s.path("/proc/sys/kernel/hostname"))
-	if err != nil {
-		return "" // a name by hostname is then refused, with the reason
+	name := strings.TrimSpace(string(text))
+	if err == nil && name != "" && name != unnamed {
+		return name
 	}
-	return strings.TrimSpace(string(text))
+	leases, _ := filepath.Glob(s.path("/run/systemd/netif/leases/*")) // the pattern is a good one
+	for _, file := range leases {
+		lease, err := os.ReadFile(file)
+		if given := Variable(string(lease), "HOSTNAME"); err == nil && given != "" {
+			return given
+		}
+	}
+	return name // which is then refused, with the reason
 }
 
 func (s *Source) memory() (int64, error) {

@@ -114,6 +114,30 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// TestGatherHostname takes what DHCP gave where nobody has named the host, and nothing in its place.
+func TestGatherHostname(t *testing.T) {
+	const kernel, lease = "/proc/sys/kernel/hostname", "/run/systemd/netif/leases/2"
+	const dhcp = "# This is private data. Do not parse.\nADDRESS=10.1.0.12\nHOSTNAME=node-7\nDNS=10.1.0.2\n"
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"the kernel's":         {map[string]string{kernel: "vm\n", lease: dhcp}, "vm"},
+		"the lease's":          {map[string]string{kernel: "localhost\n", lease: dhcp}, "node-7"},
+		"a lease without":      {map[string]string{kernel: "localhost\n", lease: "ADDRESS=10.1.0.12\n"}, "localhost"},
+		"the other link's":     {map[string]string{kernel: "localhost\n", lease: "ADDRESS=10.1.0.12\n", lease + "1": dhcp}, "node-7"},
+		"no lease":             {map[string]string{kernel: "localhost\n"}, "localhost"},
+		"no kernel's, a lease": {map[string]string{kernel: "", lease: dhcp}, "node-7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := node.Gather(t.Context(), node.Source{Root: minion(t, tt.files), Roles: role.Set{role.Minions}, Link: links})
+			if err != nil || got.Hostname != tt.want {
+				t.Errorf("host name %q, %v, want %q", got.Hostname, err, tt.want)
+			}
+		})
+	}
+}
+
 // TestGatherFails names what is missing; nothing is made up in its place.
 func TestGatherFails(t *testing.T) {
 	refusing := func(t *testing.T) node.Metadata {

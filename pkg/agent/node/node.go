@@ -160,7 +160,7 @@ func nameOf(naming string, f Facts) (string, error) {
 	}
 	// The kubelet makes its own name small, and so must everything that has to find its node.
 	name = strings.ToLower(strings.TrimSpace(name))
-	if !nodeForm.MatchString(name) || len(name) > maxHostname || name == "localhost" {
+	if !nodeForm.MatchString(name) || len(name) > maxHostname || name == unnamed {
 		return "", reason.Errorf(reason.Config, "%q (by %s) cannot be a node's name: it must be a DNS name of at most %d bytes, and not localhost", name, naming, maxHostname)
 	}
 	return name, nil
