@@ -78,6 +78,7 @@ func dnsZonePrepareCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			t.patient()
 			r := &zoneReport{DryRun: c.Bool("dry-run")}
 			if err := t.prepare(ctx, r); err != nil {
 				return err
@@ -140,6 +141,7 @@ func createZone(ctx context.Context, c *cli.Context) (*zoneReport, error) {
 	if err := t.keepIn(api, r.ZoneID); err != nil {
 		return nil, err
 	}
+	t.patient()
 	if r.Created {
 		r.Lowered, r.NegativeBefore = true, seconds(newZoneNegative)
 	}

@@ -233,7 +233,11 @@ func (t *stackTarget) fleet(c *cli.Context, zoneID string) (*scaling.Cluster, er
 // zone is the cluster's, as the dns commands have it.
 func (t *stackTarget) zone(id string) (*dnsTarget, error) {
 	d := &dnsTarget{cluster: t.cluster, policy: record.DefaultPolicy()}
-	return d, d.keepIn(route53.NewFromConfig(t.conf), id)
+	if err := d.keepIn(route53.NewFromConfig(t.conf), id); err != nil {
+		return nil, err
+	}
+	d.patient()
+	return d, nil
 }
 
 // groups are the names of AutoScaling's groups, in the document's order.

@@ -30,14 +30,19 @@ groups:
 func TestStack(t *testing.T) {
 	needTime(t)
 	s := newStack(t)
-	t.Run("a cluster from nothing", func(t *testing.T) {
+	part := func(name string, do func(t *testing.T)) {
+		if !t.Failed() { // each builds on the one before
+			t.Run(name, do)
+		}
+	}
+	part("a cluster from nothing", func(t *testing.T) {
 		s.apply(t, 1)
 		s.apply(t, 1, "--machines", "yes")
 		s.runs(t, s.first, 1)
 	})
-	t.Run("scaled out to a newly baked image", func(t *testing.T) {
+	part("scaled out to a newly baked image", func(t *testing.T) {
 		s.second = s.publish(t, newImage(t))
-		if s.second.Found || s.second.Image == s.first.Image || s.second.Parent == "" || s.second.SentBlocks >= s.first.SentBlocks/2 {
+		if s.second.Found || s.second.Image == s.first.Image || s.second.Parent == "" || s.second.KeptBlocks == 0 {
 			t.Errorf("a disk with another kernel command line: %+v after %+v", s.second, s.first)
 		}
 		s.apply(t, 2)
@@ -47,18 +52,18 @@ func TestStack(t *testing.T) {
 			t.Errorf("the minions run from %v, want the first and the second image", got)
 		}
 	})
-	t.Run("refreshed", func(t *testing.T) {
+	part("refreshed", func(t *testing.T) {
 		s.hardtack(t, "stack", "refresh", "-f", s.document, "--group", "minions", "--min-healthy", "50", "--checkpoints", "100", "--patience", "30m")
 		s.runs(t, s.second, 2)
 	})
-	t.Run("rolled back, and scaled in", func(t *testing.T) {
+	part("rolled back, and scaled in", func(t *testing.T) {
 		s.hardtack(t, "image", "rollback", "--channel", "stable")
 		s.apply(t, 1)
 		s.waits(t, "one minion is left", func(now lab.Status) bool { return now.Ready && len(living(now, "minions")) == 1 })
 		s.hardtack(t, "stack", "refresh", "-f", s.document, "--group", "minions", "--min-healthy", "0", "--checkpoints", "100", "--patience", "30m")
 		s.runs(t, s.first, 1)
 	})
-	t.Run("an empty account", func(t *testing.T) {
+	part("an empty account", func(t *testing.T) {
 		s.hardtack(t, "stack", "delete", "-f", s.document, "--yes")
 		s.waits(t, "no machine is left", func(now lab.Status) bool { return len(living(now, "")) == 0 })
 		if now := mustStatus(t, s.running); len(now.Records) > 0 || now.Groups[0].Desired+now.Groups[1].Desired > 0 {
@@ -77,9 +82,9 @@ type stacked struct {
 
 // published is what `hardtack image publish --json` says.
 type published struct {
-	Image, Parent          string
-	Found                  bool
-	SentBlocks, DiskBlocks int
+	Image, Parent string
+	Found         bool
+	KeptBlocks    int
 }
 
 // newStack starts an empty region, publishes the baked disk there and makes the cluster's authorities.
