@@ -19,7 +19,7 @@ kind: Cluster
 name: demo
 groups:
 - {name: masters, roles: [masters, etcd], size: 1}
-- {name: minions, roles: [minions], size: %d, aws: {max: 2}}
+- {name: minions, roles: [minions], size: %d}
 `+lab.Patience, minions)
 }
 
