@@ -77,7 +77,7 @@ verify: generate lint ## Check that nothing generated is stale
 	git diff --exit-code
 
 e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in every role and as clusters (build/hardtack.qcow2; baked if missing)
-	$(E2E) -timeout 75m ./pkg/e2e/... ./pkg/agent/node ./pkg/fetch/... ./pkg/record/... ./pkg/dnssync/... ./pkg/spec/... ./pkg/systemd/... ./cmd/packer-plugin-hardtack/...
+	$(E2E) -timeout 75m ./pkg/e2e/... ./pkg/agent/node ./pkg/ami ./pkg/diskfile ./pkg/fetch/... ./pkg/record/... ./pkg/dnssync/... ./pkg/spec/... ./pkg/systemd/... ./cmd/packer-plugin-hardtack/...
 
 e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) ## What takes CI past its hour: an etcd of three that loses machines, and the way from image publish to stack delete
 	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run 'TestLabEtcd|TestStack' ./pkg/e2e
