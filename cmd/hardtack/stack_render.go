@@ -26,11 +26,7 @@ func stackRender(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
 	}
-	ca, err := readCA(c.String("ca"))
-	if err != nil {
-		return err
-	}
-	complete, err := readCluster(c)
+	complete, ca, err := readTrusted(c)
 	if err != nil {
 		return err
 	}

@@ -38,11 +38,7 @@ func stackTerraform(c *cli.Context) error {
 	if dir == "" {
 		return usagef("--output: name the directory of the module")
 	}
-	ca, err := readCA(c.String("ca"))
-	if err != nil {
-		return err
-	}
-	complete, err := readCluster(c)
+	complete, ca, err := readTrusted(c)
 	if err != nil {
 		return err
 	}

@@ -30,11 +30,7 @@ func userdataCommand() *cli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			ca, err := readCA(c.String("ca"))
-			if err != nil {
-				return err
-			}
-			complete, err := readCluster(c)
+			complete, ca, err := readTrusted(c)
 			if err != nil {
 				return err
 			}
@@ -53,6 +49,16 @@ func userdataCommand() *cli.Command {
 			return err
 		},
 	}
+}
+
+// readTrusted reads the cluster and the public CA that its machines are told to trust.
+func readTrusted(c *cli.Context) (*spec.Complete, []byte, error) {
+	ca, err := readCA(c.String("ca"))
+	if err != nil {
+		return nil, nil, err
+	}
+	complete, err := readCluster(c)
+	return complete, ca, err
 }
 
 // readCA reads the public CA, and refuses what has anything but certificates in it.
