@@ -53,16 +53,21 @@ func (c *cluster) pods(ctx context.Context, t *testing.T) {
 		return len(answered) == 2, fmt.Sprint(len(answered), " have answered")
 	})
 	t.Run("resolve", func(t *testing.T) {
-		out, err := c.exec(ctx, "asks", "/hello", "resolve", "kubernetes.default", "masters."+clusterName+".k8s")
-		if err != nil || !strings.Contains(out, "kubernetes.default 10.96.0.1\n") || !strings.Contains(out, " "+c.addr.String()) {
-			t.Errorf("resolved %q, %v", out, err)
+		var out string
+		c.await(ctx, t, "the pod's resolver", func() (ok bool, state string) {
+			var err error
+			out, err = c.exec(ctx, "asks", "/hello", "resolve", "kubernetes.default", "masters."+clusterName+".k8s")
+			return err == nil, fmt.Sprint(err)
+		})
+		if !strings.Contains(out, "kubernetes.default 10.96.0.1\n") || !strings.Contains(out, " "+c.addr.String()) {
+			t.Errorf("resolved %q", out)
 		}
 	})
 	t.Run("logs", func(t *testing.T) {
 		for name := range answered {
-			code, body, err := c.get(ctx, c.admin, "/api/v1/namespaces/default/pods/"+name+"/log")
-			if err != nil || code != http.StatusOK || !strings.Contains(body, "GET / from ") {
-				t.Errorf("the log of %s: %d %q %v", name, code, body, err)
+			code, body := c.answer(ctx, t, c.admin, http.MethodGet, "/api/v1/namespaces/default/pods/"+name+"/log", "", "")
+			if code != http.StatusOK || !strings.Contains(body, "GET / from ") {
+				t.Errorf("the log of %s: %d %q", name, code, body)
 			}
 		}
 	})
@@ -126,6 +131,8 @@ func (c *cluster) exec(ctx context.Context, pod string, command ...string) (stri
 		return "", err
 	}
 	var out, stderr bytes.Buffer
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
 	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &stderr})
 	if err != nil {
 		return out.String(), fmt.Errorf("%w: %s", err, stderr.String())
@@ -169,9 +176,9 @@ func (c *cluster) forward(ctx context.Context, t *testing.T, pod string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, body, err := c.get(ctx, &rest.Config{Host: fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local)}, "/")
-	if err != nil || code != http.StatusOK || !strings.Contains(body, "hello from "+pod) {
-		t.Errorf("through the forwarded port: %d %q %v", code, body, err)
+	code, body := c.answer(ctx, t, &rest.Config{Host: fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local)}, http.MethodGet, "/", "", "")
+	if code != http.StatusOK || !strings.Contains(body, "hello from "+pod) {
+		t.Errorf("through the forwarded port: %d %q", code, body)
 	}
 }
 
