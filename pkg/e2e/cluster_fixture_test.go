@@ -240,6 +240,7 @@ func (c *cluster) shell(ctx context.Context, t *testing.T, script string) string
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }() // all of it has been read
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	var out bytes.Buffer
 	// The script is decoded first, so that no program in it eats the rest of it.
 	fmt.Fprintf(conn, "exec bash -c \"$(echo %s | base64 -d)\" 2>&1 </dev/null\n", base64.StdEncoding.EncodeToString([]byte(script)))

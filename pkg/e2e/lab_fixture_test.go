@@ -181,6 +181,10 @@ func (r *running) ask(t *testing.T, id, command string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = line.Close() }()
+	// A machine that hangs ends the test and not its whole package; so does Ctrl-C.
+	ctx, cancel := context.WithTimeout(interrupted, labStill)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = line.Close() })()
 	// What is typed is echoed; what the shell computes from it is not in the echo.
 	if _, err := fmt.Fprintf(line, "\necho @@$((6*7))begin; %s; echo @@$((6*7))end\n", command); err != nil {
 		t.Fatal(err)
@@ -190,7 +194,7 @@ func (r *running) ask(t *testing.T, id, command string) string {
 	for !bytes.Contains(got, []byte("@@42end")) {
 		n, err := line.Read(buf)
 		if err != nil {
-			t.Fatalf("asking %s: %v after %q", id, err, got)
+			t.Fatalf("asking %s: %v (%v) after %q", id, err, ctx.Err(), got)
 		}
 		got = append(got, buf[:n]...)
 	}
