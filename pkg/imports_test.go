@@ -17,7 +17,7 @@ var layers = []struct {
 	why      string
 	packages []string
 }{
-	{"leaf", "every package may use a leaf, so a leaf uses none of ours", []string{"pkg/role", "pkg/problem", "pkg/run", "pkg/version", "pkg/awshttp", "pkg/awsconfig"}},
+	{"leaf", "every package may use a leaf, so a leaf uses none of ours", []string{"pkg/role", "pkg/problem", "pkg/run", "pkg/version", "pkg/awshttp", "pkg/awsconfig", "pkg/moto"}},
 	{"pure", "values to values: tested as tables, without a machine", []string{"pkg/component", "pkg/unit", "pkg/userdata", "pkg/rootfs", "pkg/record", "pkg/machine", "pkg/spec", "pkg/pki", "pkg/doctor"}},
 	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/bake", "pkg/agent", "pkg/dnssync", "pkg/authority", "pkg/publish", "pkg/rollout"}},
 	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{"pkg/fetch", "pkg/imds", "pkg/debian", "pkg/chroot", "pkg/disk", "pkg/qemu", "pkg/kube", "pkg/fleet", "pkg/zone", "pkg/awsfake", "pkg/vnet", "pkg/probe", "pkg/systemd", "pkg/lifecycle", "pkg/store", "pkg/deployment", "pkg/diskfile", "pkg/ami", "pkg/formation", "pkg/scaling"}},

@@ -2,58 +2,12 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
-
-// startMoto starts moto's server on a free port and returns its address once it answers.
-func startMoto(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "moto_server", "-H", "127.0.0.1", "-p", port)
-	var output strings.Builder
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			if err := conn.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return "http://" + address
-		}
-		select {
-		case err := <-ended:
-			t.Fatalf("moto ended: %v\n%s", err, output.String())
-		case <-ctx.Done():
-			t.Fatalf("moto does not listen: %v", err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
 
 // translated is lambda/template.yaml as SAM translates it, as text and as far as the tests look into it.
 func translated(t *testing.T, parameters map[string]string) (template string, resources map[string]map[string]any) {

@@ -33,6 +33,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/function"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
 )
 
@@ -87,7 +88,7 @@ func deployTemplate(t *testing.T) *deployedFunction {
 	if err := exec.Command("python3", "-c", "import samtranslator, moto.server").Run(); err != nil {
 		t.Skip("python3 has no samtranslator or moto: run scripts/setup --judges")
 	}
-	motoURL := startMoto(t)
+	motoURL := moto.Start(t)
 	target, err := url.Parse(motoURL)
 	if err != nil {
 		t.Fatal(err)

@@ -3,13 +3,9 @@ package awsfake
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -18,45 +14,16 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
 )
 
-// moto starts moto's server, a stand-in that we did not write.
-func moto(t *testing.T) *bench {
+// motoBench has moto, a stand-in that we did not write, where ours is otherwise.
+func motoBench(t *testing.T) *bench {
 	t.Helper()
-	path, err := exec.LookPath("moto_server")
-	if err != nil {
-		t.Skip("moto_server is not installed (run scripts/setup --judges)")
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
-	_, port, _ := net.SplitHostPort(address)
-	cmd := exec.CommandContext(t.Context(), path, "-H", "127.0.0.1", "-p", port)
-	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("starting moto_server: %v", err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it ends by our signal
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/moto-api/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err == nil {
-			_ = answer.Body.Close()
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("moto_server does not answer: %v", err)
-		}
-	}
 	b := &bench{}
-	b.dial("http://" + address)
-	_, err = b.autoscaling.CreateLaunchConfiguration(t.Context(), &autoscaling.CreateLaunchConfigurationInput{
+	b.dial(moto.Start(t))
+	_, err := b.autoscaling.CreateLaunchConfiguration(t.Context(), &autoscaling.CreateLaunchConfigurationInput{
 		LaunchConfigurationName: aws.String("hardtack"), ImageId: aws.String("ami-12c6146b"), InstanceType: aws.String("t3.medium"),
 	})
 	if err != nil {
@@ -69,7 +36,7 @@ func moto(t *testing.T) *bench {
 // their filters, pages, DescribeInstances. What moto does not hold is not here: hooks,
 // the states of standby, and errors of groups (it answers an unknown one with 500).
 func TestGroupsAgainstMoto(t *testing.T) {
-	theirs := moto(t)
+	theirs := motoBench(t)
 	ours := newBench(t, Options{})
 	if diff := cmp.Diff(theirs.story(t), ours.story(t)); diff != "" {
 		t.Errorf("moto (-) and awsfake (+) differ:\n%s", diff)

@@ -49,7 +49,7 @@ Outputs:
 // say what an update changes, answer a change set's outputs and description, tell a parameter's value from what
 // Parameter Store resolves it to, encode what Fn::Sub has made, replace, roll back, or take time.
 func TestTemplatesAgainstMoto(t *testing.T) {
-	theirs, ours := moto(t), newBench(t, Options{})
+	theirs, ours := motoBench(t), newBench(t, Options{})
 	for name, story := range map[string]func(*bench, *testing.T) []string{"launch templates": (*bench).templateStory, "stacks": (*bench).plainStory} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(story(theirs, t), story(ours, t)); diff != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
 )
 
 const annasPolicy = `{"Version": "2012-10-17", "Statement": [
@@ -27,7 +28,7 @@ const annasPolicy = `{"Version": "2012-10-17", "Statement": [
 // (it fails), resources and conditions.
 func TestIdentityAgainstMoto(t *testing.T) {
 	t.Setenv("INITIAL_NO_AUTH_ACTION_COUNT", "3") // what it takes to make anna; moto checks every call after them
-	theirs := startMoto(t)
+	theirs := moto.Start(t)
 	anna := annaOfMoto(t, theirs)
 	a := awsfake.New(awsfake.Options{Rates: unlimited})
 	server := httptest.NewServer(a.Handler())

@@ -23,7 +23,7 @@ import (
 // hold is not here: checksums and counts, parents, lists and tokens of blocks, timeouts, sizes; what RegisterImage is given beside name
 // and description; names that are taken; snapshots that images use; the state of snapshots that are written to.
 func TestImagesAgainstMoto(t *testing.T) {
-	b := moto(t)
+	b := motoBench(t)
 	theirs := (&shop{bench: b, url: *b.ec2.Options().BaseEndpoint}).in(homeRegion, anyone())
 	ours := newShop(t, Options{})
 	for name, script := range map[string]func(*shop, *testing.T) []string{"snapshots": (*shop).sayBlocks, "images": (*shop).sayImages, "labels": (*shop).sayLabels} {

@@ -1,15 +1,11 @@
 package awsfake_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
@@ -18,54 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
 )
-
-// startMoto starts moto's server on a free port and returns its address once it answers.
-func startMoto(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("moto_server")
-	if err != nil {
-		t.Skipf("moto is not installed (pip install 'moto[server]'): %v", err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program, "-H", "127.0.0.1", "-p", port)
-	var output strings.Builder
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			if err := conn.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return "http://" + address
-		}
-		select {
-		case err := <-ended:
-			t.Fatalf("moto ended: %v\n%s", err, output.String())
-		case <-ctx.Done():
-			t.Fatalf("moto does not listen: %v", err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
 
 // outcome is what a client sees of a list of batches: each one's error code, and the sets at the end.
 type outcome struct {
@@ -177,7 +127,7 @@ func motoErrs() []motoCase {
 }
 
 func TestAgainstMoto(t *testing.T) {
-	moto := client(startMoto(t), "AKIDEXAMPLE", 1)
+	moto := client(moto.Start(t), "AKIDEXAMPLE", 1)
 	both := func(t *testing.T, tt motoCase) (ours, theirs outcome) {
 		t.Helper()
 		_, fake := serve(t, awsfake.Options{Rates: unlimited})

@@ -16,7 +16,7 @@ import (
 // does not hold is not here: sizes and tiers, types that change, versions that do not exist (it answers
 // ParameterNotFound), names with spaces, short pages, throughput.
 func TestParametersAgainstMoto(t *testing.T) {
-	theirs := moto(t)
+	theirs := motoBench(t)
 	ours := newBench(t, Options{Rates: freely})
 	if diff := cmp.Diff(theirs.parameters(t), ours.parameters(t)); diff != "" {
 		t.Errorf("moto (-) and awsfake (+) differ:\n%s", diff)

@@ -20,7 +20,6 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/client-go/rest"
 
-	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/addons"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/kube"
@@ -29,7 +28,6 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/vnet"
-	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 const (
@@ -158,25 +156,13 @@ func (c *cluster) userData(ctx context.Context, t *testing.T) (data, packedStore
 	if err != nil {
 		t.Fatal(err)
 	}
-	return complete(t, document, pki.EncodeCertificate(c.ca.Certificate)), archive.Bytes()
+	return userDataOfAll(t, document, pki.EncodeCertificate(c.ca.Certificate)), archive.Bytes()
 }
 
-// complete makes the user data of the group "all".
-func complete(t *testing.T, document, ca []byte) []byte {
+// userDataOfAll makes the user data of the group "all".
+func userDataOfAll(t *testing.T, document, ca []byte) []byte {
 	t.Helper()
-	baked, err := spec.ReadImage(units.FS, images.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	minimal, problems := spec.Parse("cluster.yaml", document)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	whole, problems := minimal.Complete(baked)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	data, err := whole.UserData("all", ca)
+	data, err := completed(t, string(document)).UserData("all", ca)
 	if err != nil {
 		t.Fatal(err)
 	}

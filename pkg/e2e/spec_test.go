@@ -3,10 +3,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-
-	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
-	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 // awkward is a value with everything in it that systemd takes for something else: in a file of variables, or
@@ -57,23 +53,7 @@ hooks:
 func TestUnitsOfUserData(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
-	image, err := spec.ReadImage(units.FS, images.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, problems := spec.Parse("hooked", []byte(hooked))
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	complete, problems := cluster.Complete(image)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	data, err := complete.UserData("all", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := boot(t, Asked{UserData: string(data)})
+	b := boot(t, Asked{UserData: string(userDataOfAll(t, []byte(hooked), nil))})
 	b.noCycle(t)
 	for _, want := range []string{
 		"told: before, containerd is inactive",

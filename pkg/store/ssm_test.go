@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
@@ -64,7 +63,7 @@ func TestSSM(t *testing.T) {
 
 // TestSSMAgainstMoto runs the suite on another stand-in. moto lets everybody in.
 func TestSSMAgainstMoto(t *testing.T) {
-	url := startMoto(t)
+	url := moto.Start(t)
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
 		t.Helper()
 		emptyMoto(t, url)
@@ -225,44 +224,4 @@ func TestSkew(t *testing.T) {
 			t.Errorf("the service is %v ahead, and it says %v", ahead, s.Skew())
 		}
 	}
-}
-
-// startMoto starts moto's server, and returns its address once it answers.
-func startMoto(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("moto_server")
-	if err != nil {
-		t.Skipf("moto is not installed (scripts/setup --judges): %v", err)
-	}
-	url := closed(t)
-	host, port, _ := net.SplitHostPort(strings.TrimPrefix(url, "http://"))
-	var output strings.Builder
-	cmd := exec.CommandContext(t.Context(), program, "-H", host, "-p", port)
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
-		if err := <-ended; err != nil {
-			t.Logf("moto: %v", err)
-		}
-	})
-	for range 600 {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", net.JoinHostPort(host, port))
-		if err == nil {
-			_ = conn.Close()
-			return url
-		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("moto ended: %v\n%s", err, output.String())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	t.Fatal("moto does not listen")
-	return ""
 }

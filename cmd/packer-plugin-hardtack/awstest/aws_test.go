@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
 )
 
 func TestAWS(t *testing.T) {
@@ -25,7 +26,7 @@ func TestAWS(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for the change of root that stands for the instance: run make e2e as root")
 	}
-	moto := findMoto(t)
+	moto.Find(t) // before what takes minutes
 	tools := buildTools(t)
 	base := debianBase(t)
 	lock := makeFixture(t)
@@ -33,7 +34,7 @@ func TestAWS(t *testing.T) {
 	start := func(t *testing.T) (*cloud, *machine) {
 		t.Helper()
 		m := startMachine(t, base)
-		return startCloud(t, moto, m.authorize), m
+		return startCloud(t, m.authorize), m
 	}
 	t.Run("validate", func(t *testing.T) {
 		for _, arch := range []string{"amd64", "arm64"} {

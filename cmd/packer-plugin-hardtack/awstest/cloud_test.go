@@ -5,21 +5,17 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
 )
 
 const (
@@ -40,28 +36,10 @@ type cloud struct {
 	before map[string]bool
 }
 
-// findMoto looks where scripts/setup --judges puts it.
-func findMoto(t *testing.T) string {
-	t.Helper()
-	if path, err := exec.LookPath("moto_server"); err == nil {
-		return path
-	}
-	data := os.Getenv("XDG_DATA_HOME")
-	if data == "" {
-		data = filepath.Join(os.Getenv("HOME"), ".local/share")
-	}
-	path := filepath.Join(data, "hardtack/judges/bin/moto_server")
-	if _, err := os.Stat(path); err != nil {
-		t.Skip("moto_server, the stand-in for AWS, is not here: run scripts/setup --judges")
-	}
-	return path
-}
-
 // startCloud starts moto with Debian's image in its catalogue; launched is told the key pair of
 // each instance, as an instance learns it from its metadata.
-func startCloud(t *testing.T, moto string, launched func(name, publicKey string)) *cloud {
+func startCloud(t *testing.T, launched func(name, publicKey string)) *cloud {
 	t.Helper()
-	port := freePort(t)
 	catalogue := filepath.Join(t.TempDir(), "amis.json")
 	writeJSON(t, catalogue, []map[string]any{
 		debianImage(debianID, debianAMI, debianOwner, "2026-06-01T00:00:00.000Z"),
@@ -69,20 +47,7 @@ func startCloud(t *testing.T, moto string, launched func(name, publicKey string)
 		debianImage("ami-0deb1a130000000aa", "debian-13-amd64-20260501-2400", debianOwner, "2026-05-01T00:00:00.000Z"),
 		debianImage("ami-0bad0000000000000", "debian-13-amd64-29991231-9999", "666666666666", "2026-11-01T00:00:00.000Z"),
 	})
-	log := create(t, filepath.Join(t.TempDir(), "moto.log"))
-	startProcess(t, run.Command{
-		Name: moto, Args: []string{"-H", "127.0.0.1", "-p", strconv.Itoa(port)},
-		Env: append(os.Environ(), "MOTO_AMIS_PATH="+catalogue), Stdout: log, Stderr: log,
-	})
-
-	c := &cloud{moto: "http://127.0.0.1:" + strconv.Itoa(port), before: map[string]bool{}}
-	waitFor(t, "moto", log.Name(), func() bool {
-		conn, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(port), time.Second)
-		if err != nil {
-			return false
-		}
-		return conn.Close() == nil
-	})
+	c := &cloud{moto: moto.Start(t, "MOTO_AMIS_PATH="+catalogue), before: map[string]bool{}}
 	target, err := url.Parse(c.moto)
 	if err != nil {
 		t.Fatal(err)
