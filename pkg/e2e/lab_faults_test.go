@@ -29,6 +29,7 @@ groups:
 - {name: masters, roles: [masters, etcd], size: 0}
 - {name: minions, roles: [minions], size: 0}
 - {name: slow, roles: [minions], size: 0}
+- {name: refused, roles: [minions], size: 0}
 fileAssets:
 - {path: /etc/hardtack/noise, base64: %s, roles: [minions]}
 - path: /etc/systemd/system/hardtack-ready.service.d/stall.conf
@@ -53,18 +54,25 @@ type faulty struct {
 func TestLabFaults(t *testing.T) {
 	needMachines(t)
 	r := newLab(t, "faults", faultsCluster())
-	// It waits for a token, which is no failure before nothing has moved for minutes: in which the others have their turn.
-	slow := faulty{"metadata service that is slow, and user data of nearly 16 KiB", "slow", lab.Fault{Metadata: []ec2.Fault{{Delay: 3 * time.Second}}}, []reason.Reason{reason.Token}, true}
-	waiting := r.launch(t, slow)
+	// These two fail once nothing has moved for minutes, in which the others have their turn.
+	late := []faulty{
+		{"metadata service that refuses", "refused", lab.Fault{Metadata: []ec2.Fault{{Status: http.StatusServiceUnavailable}}}, []reason.Reason{reason.UserData, reason.Metadata}, false},
+		{"metadata service that is slow, and user data of nearly 16 KiB", "slow", lab.Fault{Metadata: []ec2.Fault{{Delay: 3 * time.Second}}}, []reason.Reason{reason.Token}, true},
+	}
+	var places []int
+	for _, c := range late {
+		places = append(places, r.launch(t, c))
+	}
 	for _, c := range []faulty{
 		{"corrupt user data", "minions", lab.Fault{UserData: []byte("#cloud-config\nwrite_files: [{path: /etc/sysconfig/kubernetes-minions\n")}, []reason.Reason{reason.UserData}, false},
 		{"user data of no role", "minions", lab.Fault{UserData: []byte("#cloud-config\n{}\n")}, []reason.Reason{reason.UserData}, false},
-		{"metadata service that refuses", "minions", lab.Fault{Metadata: []ec2.Fault{{Status: http.StatusServiceUnavailable}}}, []reason.Reason{reason.UserData, reason.Metadata}, false},
 		{"clock a day behind", "masters", lab.Fault{Skew: -24 * time.Hour}, []reason.Reason{reason.Clock}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) { r.tells(t, c, r.launch(t, c)) })
 	}
-	t.Run(slow.name, func(t *testing.T) { r.tells(t, slow, waiting) })
+	for i, c := range late {
+		t.Run(c.name, func(t *testing.T) { r.tells(t, c, places[i]) })
+	}
 }
 
 // launch launches the machine of a group that has none, and returns its place among the lab's machines.
