@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -106,13 +107,14 @@ func (c Composer) describe(l Layout) error {
 		return fmt.Errorf("describing the disk: %w", err)
 	}
 	defer func() { _ = root.Close() }() // a handle on a directory
-	err = errors.Join(
-		root.WriteFile("etc/fstab", []byte(l.fstab()), 0o644),
-		root.MkdirAll("etc/repart.d", 0o755),
-		root.WriteFile("etc/repart.d/50-root.conf", []byte(growth), 0o644),
-	)
-	if err != nil {
-		return fmt.Errorf("describing the disk: %w", err)
+	for _, f := range []struct{ name, text string }{
+		{"etc/fstab", l.fstab()},
+		{"etc/repart.d/50-root.conf", growth},
+		{"etc/systemd/system/systemd-repart.service.d/10-hardtack.conf", growthOrder},
+	} {
+		if err := errors.Join(root.MkdirAll(path.Dir(f.name), 0o755), root.WriteFile(f.name, []byte(f.text), 0o644)); err != nil {
+			return fmt.Errorf("describing the disk: %w", err)
+		}
 	}
 	return nil
 }

@@ -109,6 +109,10 @@ func (l Layout) fstab() string {
 // growth has systemd-repart grow the root partition where the disk is larger than the image was.
 const growth = "[Partition]\nType=root\n"
 
+// growthOrder has it do so once the root file system is mounted for writing. Nothing else orders the two: a table that is
+// being written has mount not find the partition that fstab names, and the machine stays read-only without a role.
+const growthOrder = "[Unit]\nAfter=systemd-remount-fs.service\n"
+
 // kernelArguments is the whole line. Of the consoles the last one is /dev/console, where systemd writes.
 // rootwait is needed: disks are found at their own pace, and without an initrd nobody else waits. A kernel that
 // panics tries again after 10 s instead of standing still until somebody looks.

@@ -52,7 +52,8 @@ func boot(t *testing.T, a Asked) *Booted {
 	c.Name = "hardtack-e2e"
 	c.Firmware = cmp.Or(c.Firmware, qemu.UEFI)
 	c.Disks = append([]qemu.Disk{{Path: image(t), Format: "qcow2"}}, c.Disks...)
-	c.Credentials = Probe{Units: slices.Sorted(maps.Keys(loadUnits(t))), Limit: decideWithin}.Credentials()
+	asked := append(slices.Sorted(maps.Keys(loadUnits(t))), remountUnit, repartUnit)
+	c.Credentials = Probe{Units: asked, Limit: decideWithin}.Credentials()
 	if a.UserData != "" {
 		c.Credentials["hardtack.userdata"] = []byte(a.UserData)
 	}
@@ -69,7 +70,23 @@ func boot(t *testing.T, a Asked) *Booted {
 			t.Logf("the machine's journal:\n%s", b.Journal)
 		}
 	})
+	b.writable(t)
 	return b
+}
+
+const (
+	remountUnit = "systemd-remount-fs.service"
+	repartUnit  = "systemd-repart.service"
+)
+
+// writable asserts that the root file system was mounted for writing before the partition table was written: while it is,
+// mount may not find the partition.
+func (b *Booted) writable(t *testing.T) {
+	t.Helper()
+	remount, repart := b.Units[remountUnit], b.Units[repartUnit]
+	if remount.Result != "success" || remount.Exited == 0 || repart.Started < remount.Exited {
+		t.Errorf("%s %+v, and %s %+v: want the one well and over before the other begins", remountUnit, remount, repartUnit, repart)
+	}
 }
 
 func ask(ctx context.Context, c qemu.Config) (b *Booted, err error) {
