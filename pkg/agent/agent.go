@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/userdata"
@@ -213,11 +214,15 @@ func (a *agent) closed(report *Report, cause error) error {
 	for _, t := range report.Tried {
 		fmt.Fprintf(&text, "\n  %s: %s", t.Source, t.Reason)
 	}
-	var files []string
-	for _, r := range role.All() {
-		files = append(files, r.File())
+	next := reason.Disk.Next()
+	if ReasonOf(cause) != reason.Disk {
+		var files []string
+		for _, r := range role.All() {
+			files = append(files, r.File())
+		}
+		next = fmt.Sprintf("give the machine user data that begins with #cloud-config and has one or more of %s under write_files", strings.Join(files, ", "))
 	}
-	fmt.Fprintf(&text, "\nnext: give the machine user data that begins with #cloud-config and has one or more of %s under write_files", strings.Join(files, ", "))
+	fmt.Fprintf(&text, "\nnext: %s", next)
 	err := fmt.Errorf("this machine gets no role, and no role unit starts: %w%s", cause, text.String())
 	have, listing := a.roleFiles(nil)
 	if listing != nil {

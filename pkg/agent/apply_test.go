@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 )
 
 const allKinds = `#cloud-config
@@ -37,6 +39,31 @@ func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("giving files to other users needs root, and this test runs as user", os.Geteuid())
+	}
+}
+
+// TestReadOnly gives a machine user data that it cannot write: its disk is the reason, and not what it was told.
+func TestReadOnly(t *testing.T) {
+	needRoot(t)
+	root := base().make(t)
+	etc := filepath.Join(root, "etc")
+	if err := unix.Mount(etc, etc, "", unix.MS_BIND, ""); err != nil {
+		t.Skipf("this computer lets nobody mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(etc, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := unix.Mount("", etc, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run(t.Context(), Options{Root: root})
+	if ReasonOf(err) != reason.Disk || !errors.Is(err, unix.EROFS) || strings.Contains(err.Error(), "write_files") {
+		t.Errorf("on a read-only file system: [%s] %v", ReasonOf(err), err)
+	}
+	if len(report.Roles) > 0 {
+		t.Errorf("roles %s", report.Roles)
 	}
 }
 

@@ -3,6 +3,8 @@ package agent
 import (
 	"errors"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 )
 
@@ -24,11 +26,17 @@ func InstanceID(root string) string {
 	return a.loadState(&Report{}).InstanceID
 }
 
-// ReasonOf is the reason of an error of Run: a metadata service that does not answer, or the user data.
+// ReasonOf is the reason of an error of Run: a metadata service that does not answer, a disk that takes no files, or
+// the user data.
 func ReasonOf(err error) reason.Reason {
 	var broken *brokenError
 	if errors.As(err, &broken) && broken.source == sourceIMDS {
 		return reason.Metadata
+	}
+	for _, no := range []error{unix.EROFS, unix.ENOSPC, unix.EDQUOT, unix.EIO} {
+		if errors.Is(err, no) {
+			return reason.Disk
+		}
 	}
 	return reason.UserData
 }

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/timeline"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
@@ -84,12 +85,23 @@ func (c *cluster) await(ctx context.Context, t *testing.T, what string, done fun
 		if ok {
 			return
 		}
+		c.hopeful(t, what)
 		select {
 		case <-time.After(time.Second):
 		case <-c.machine.Ended():
 			t.Fatalf("waiting for %s: the machine has ended; its console ends with:\n%s", what, c.machine.Console().Tail(consoleTail))
 		case <-ctx.Done():
 			t.Fatalf("waiting for %s: %v; last: %s", what, context.Cause(ctx), state)
+		}
+	}
+}
+
+// hopeful ends a wait for a machine that has no role: it gets none later.
+func (c *cluster) hopeful(t *testing.T, what string) {
+	t.Helper()
+	for line := range strings.Lines(c.machine.Console().String()) {
+		if f, ok := reason.Parse(line); ok && f.Unit == reader {
+			t.Fatalf("waiting for %s: %s: [%s] %s", what, f.Unit, f.Reason, f.Cause)
 		}
 	}
 }

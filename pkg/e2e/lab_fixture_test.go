@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 )
 
@@ -144,6 +145,12 @@ func (r *running) until(t *testing.T, what string, ok func(lab.Status) bool) lab
 	s, err := r.Status(ctx)
 	began, moved, words := time.Now(), time.Now(), ""
 	for err == nil && !ok(s) {
+		for _, m := range s.Machines {
+			// No test asks for it, and such a machine gets no further.
+			if slices.ContainsFunc(m.Failures, func(f reason.Failure) bool { return f.Reason == reason.Disk }) {
+				t.Fatalf("waiting until %s: machine %s cannot write its disk: %+v", what, m.ID, m.Failures)
+			}
+		}
 		if now := said(s); now != words {
 			moved, words = time.Now(), now
 		}

@@ -20,6 +20,7 @@ type Reason string
 // stands later.
 const (
 	UserData      Reason = "userdata"       // no user data, or user data that cannot be used
+	Disk          Reason = "disk"           // a file system cannot be written, or is full
 	Config        Reason = "config"         // the machine file is missing or wrong
 	Metadata      Reason = "metadata"       // the instance metadata service does not answer
 	Network       Reason = "network"        // no address, no route
@@ -47,6 +48,7 @@ const (
 // next says what to do about a reason. Where only the failure itself can say, it is empty.
 var next = map[Reason]string{
 	UserData:      "give the machine user data as hardtack userdata writes it",
+	Disk:          "findmnt / and systemctl status systemd-remount-fs systemd-fsck-root say whether it is mounted for writing, df / whether it is full; then start the machine again",
 	Config:        "write the user data again with hardtack userdata",
 	Metadata:      "look whether the instance's metadata service is switched on, and at its hop limit",
 	Network:       "networkctl status shows what the interface has got; is there DHCP?",
@@ -73,7 +75,7 @@ var next = map[Reason]string{
 
 // All lists every reason in the order of the table.
 func All() []Reason {
-	return []Reason{UserData, Config, Metadata, Network, Clock, Store, Permission, Certificates, Token, DNS, Unreachable, Untrusted,
+	return []Reason{UserData, Disk, Config, Metadata, Network, Clock, Store, Permission, Certificates, Token, DNS, Unreachable, Untrusted,
 		NotReady, File, Etcd, API, Addons, Kubelet, NotRegistered, NodeNotReady, Unit, Hook, Internal}
 }
 
