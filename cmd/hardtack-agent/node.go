@@ -90,6 +90,10 @@ func showNode(w io.Writer, p node.Plan, asJSON bool) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(p)
 	}
+	if p.MTU == 0 {
+		_, err := fmt.Fprintf(w, "host %s, no node\n", p.Name)
+		return err
+	}
 	_, err := fmt.Fprintf(w, "node %s, provider id %q, mtu %d, reserved %d+%d MiB and %dm\n", p.Name, p.ProviderID, p.MTU,
 		p.Reserved.KubeMemory, p.Reserved.SystemMemory, p.Reserved.KubeCPU)
 	return err

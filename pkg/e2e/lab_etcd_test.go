@@ -38,6 +38,11 @@ func TestLabEtcd(t *testing.T) {
 	if i < 0 {
 		t.Errorf("no SRV record of three members: %+v", s.Records)
 	}
+	// Each API server says by a lease in its host's name that it is there.
+	out, err := r.run(t.Context(), "lab", "kubectl", "--name", "etcd", "get", "leases", "-n", "kube-system", "-l", "apiserver.kubernetes.io/identity=kube-apiserver", "-o", "name")
+	if err != nil || strings.Count(out, "lease.coordination.k8s.io/apiserver-") != 2 {
+		t.Errorf("the leases of two API servers: %v: %s", err, out)
+	}
 	// The master first: once a member's disk is gone, nobody of the etcd may be missing.
 	var master lab.MachineStatus
 	t.Run("without one of masters", func(t *testing.T) { master = labLoses(t, r, "masters") })

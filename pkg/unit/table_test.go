@@ -18,7 +18,7 @@ import (
 var contract = map[role.Role][]string{
 	role.Masters: {"hardtack-addons.service", "hardtack-certs-masters.service", "hardtack-controller.service", "kube-apiserver.service", "kube-controller-manager.service",
 		"kube-scheduler.service"},
-	role.Minions: {"containerd.service", "flanneld.service", "hardtack-bootstrap.service", "hardtack-images.service", "hardtack-node.service",
+	role.Minions: {"containerd.service", "flanneld.service", "hardtack-bootstrap.service", "hardtack-images.service",
 		"kube-proxy.service", "kubelet.service"},
 	role.Etcd: {"etcd.service", "hardtack-certs-etcd.service"},
 }
@@ -49,11 +49,11 @@ func TestTableIsTheContract(t *testing.T) {
 					skips = append(skips, contract[r]...)
 				}
 			}
-			// Who says when the roles work has nothing to say of a machine without one.
+			// A machine without a role needs no name, and nobody to say when its roles work.
 			if len(set) == 0 {
-				skips, fails = append(skips, "hardtack-ready.service"), append(fails, unit.UserData)
+				skips, fails = append(skips, "hardtack-node.service", "hardtack-ready.service"), append(fails, unit.UserData)
 			} else {
-				starts = append(starts, "hardtack-ready.service")
+				starts = append(starts, "hardtack-node.service", "hardtack-ready.service")
 			}
 			starts = append(starts, unit.UserData)
 			got := table.Combination(set)

@@ -27,10 +27,13 @@ type Target struct {
 // Apply writes the plan's files and sets the host's name; the environment file comes last. A file that is as it
 // should be is not written again.
 func Apply(ctx context.Context, p Plan, t Target) error {
-	if err := t.SetHostname(p.Name); err != nil {
-		return fmt.Errorf("setting the host's name to %q: %w", p.Name, err)
+	files := p.Files
+	if p.Name != "" {
+		if err := t.SetHostname(p.Name); err != nil {
+			return fmt.Errorf("setting the host's name to %q: %w", p.Name, err)
+		}
+		files = append([]File{{hostnameFile, p.Name + "\n"}}, files...)
 	}
-	files := append([]File{{hostnameFile, p.Name + "\n"}}, p.Files...)
 	for _, f := range files {
 		changed, err := replace(filepath.Join("/", t.Root, f.Path), []byte(f.Content))
 		if err != nil {

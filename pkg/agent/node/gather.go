@@ -57,17 +57,11 @@ func Gather(ctx context.Context, s Source) (Facts, error) {
 	if f.Memory, err = s.memory(); err != nil {
 		return Facts{}, err
 	}
-	if f.Kubelet, err = s.read("/etc/kubernetes/kubelet.yaml"); err != nil {
-		return Facts{}, err
+	if s.Roles.Has(role.Minions) {
+		if err := s.nodeFiles(&f); err != nil {
+			return Facts{}, err
+		}
 	}
-	if f.Template, err = s.read(BaseTemplate); err != nil {
-		return Facts{}, err
-	}
-	env, err := s.read(role.Minions.File())
-	if err != nil {
-		return Facts{}, err
-	}
-	f.Override = Variable(string(env), "KUBELET_HOSTNAME")
 	if f.Link, err = s.link(ctx); err != nil {
 		return Facts{}, err
 	}
@@ -83,6 +77,17 @@ func Gather(ctx context.Context, s Source) (Facts, error) {
 	}
 	s.Log.WarnContext(ctx, "the metadata service does not answer: keeping what it said of this machine before", "instance", f.Instance.ID, "error", err)
 	return f, nil
+}
+
+// nodeFiles reads what only a node has.
+func (s *Source) nodeFiles(f *Facts) error {
+	var errs [3]error
+	var env []byte
+	f.Kubelet, errs[0] = s.read("/etc/kubernetes/kubelet.yaml")
+	f.Template, errs[1] = s.read(BaseTemplate)
+	env, errs[2] = s.read(role.Minions.File())
+	f.Override = Variable(string(env), "KUBELET_HOSTNAME")
+	return errors.Join(errs[:]...)
 }
 
 // remembered is what the metadata service said of this hardware at an earlier boot, nil for nothing: a reboot during

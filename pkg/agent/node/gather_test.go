@@ -138,6 +138,15 @@ func TestGatherHostname(t *testing.T) {
 	}
 }
 
+// TestGatherNoNode asks a master for nothing that only a minion's user data has.
+func TestGatherNoNode(t *testing.T) {
+	root := minion(t, map[string]string{node.BaseTemplate: "", role.Minions.File(): "", "/etc/kubernetes/kubelet.yaml": ""})
+	got, err := node.Gather(t.Context(), node.Source{Root: root, Roles: role.Set{role.Masters}, Link: links})
+	if err != nil || got.Hostname == "" || len(got.Kubelet)+len(got.Template) > 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // TestGatherFails names what is missing; nothing is made up in its place.
 func TestGatherFails(t *testing.T) {
 	refusing := func(t *testing.T) node.Metadata {
@@ -163,7 +172,7 @@ func TestGatherFails(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var said []string
-			_, err := node.Gather(t.Context(), node.Source{Root: minion(t, test.files), Metadata: test.metadata(t), Link: test.link,
+			_, err := node.Gather(t.Context(), node.Source{Root: minion(t, test.files), Roles: role.Set{role.Minions}, Metadata: test.metadata(t), Link: test.link,
 				Deadline: 300 * time.Millisecond, Status: func(text string) { said = append(said, text) }})
 			if err == nil || reason.Of(err) != test.reason || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v", err)

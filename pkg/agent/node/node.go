@@ -72,10 +72,10 @@ type Link struct {
 
 // Plan is a node as it is to be.
 type Plan struct {
-	// Name is the node's and the host's.
+	// Name is the node's and the host's. It is empty where a machine that is no node could get none.
 	Name       string `json:"name"`
 	ProviderID string `json:"providerID,omitempty"`
-	// MTU of the pods' network, in bytes.
+	// MTU of the pods' network, in bytes; 0 on a machine that is no node.
 	MTU int `json:"mtu"`
 	// Reserved is what pods cannot have, in MiB and thousandths of a CPU.
 	Reserved Reservation `json:"reserved"`
@@ -90,9 +90,12 @@ type File struct {
 	Content string `json:"content"`
 }
 
-// New computes the plan. Errors have a reason.
+// New computes the plan: the whole of it for a minion, and the name for every machine. Errors have a reason.
 func New(c machine.Config, f Facts) (Plan, error) {
 	name, err := nameOf(c.Node.Naming, f)
+	if !f.Roles.Has(role.Minions) {
+		return named(name, err, f)
+	}
 	if err != nil {
 		return Plan{}, err
 	}
@@ -114,15 +117,34 @@ func New(c machine.Config, f Facts) (Plan, error) {
 		return Plan{}, err
 	}
 	p.Files = []File{{KubeletFile, kubelet}, {TemplateFile, template}}
-	if f.Instance != nil && f.Hardware != "" {
-		text, err := json.Marshal(remembered{f.Hardware, *f.Instance})
-		if err != nil {
-			return Plan{}, err
-		}
-		p.Files = append(p.Files, File{InstanceFile, string(text) + "\n"})
+	if err := p.remember(f); err != nil {
+		return Plan{}, err
 	}
 	p.Files = append(p.Files, File{EnvFile, envFile(c, f, p)})
 	return p, nil
+}
+
+// named is the plan of a machine that is no node. It goes without a name where it can get none: it needs one only
+// beside others of its kind.
+func named(name string, none error, f Facts) (Plan, error) {
+	p := Plan{Name: name}
+	if none != nil {
+		p.Warnings = append(p.Warnings, "this machine stays without a name: "+none.Error())
+	}
+	return p, p.remember(f)
+}
+
+// remember has the plan keep what the metadata service has said.
+func (p *Plan) remember(f Facts) error {
+	if f.Instance == nil || f.Hardware == "" {
+		return nil
+	}
+	text, err := json.Marshal(remembered{f.Hardware, *f.Instance})
+	if err != nil {
+		return err
+	}
+	p.Files = append(p.Files, File{InstanceFile, string(text) + "\n"})
+	return nil
 }
 
 // remembered is what the metadata service has said of a machine, by what its hardware calls itself: the disk may be a

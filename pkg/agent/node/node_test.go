@@ -120,9 +120,34 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestNoNode names a master, so that it differs from the others, and writes nothing of a node. Where there is no name it
+// goes on without one.
+func TestNoNode(t *testing.T) {
+	f := facts(t)
+	f.Roles, f.Kubelet, f.Template = role.NewSet(role.Masters, role.Etcd), nil, nil
+	p, err := node.New(config(), f)
+	if err != nil || p.Name != "ip-10-1-0-12.eu-central-1.compute.internal" || len(p.Warnings) > 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, file := range p.Files {
+		if file.Path != node.InstanceFile {
+			t.Errorf("writes %s", file.Path)
+		}
+	}
+	f.Instance, f.Hostname = nil, "localhost"
+	p, err = node.New(config(), f)
+	if err != nil || p.Name != "" || len(p.Files) > 0 || len(p.Warnings) != 1 {
+		t.Errorf("without a name: %+v, %v", p, err)
+	}
+	named := func(name string) error { t.Errorf("named %q", name); return nil }
+	if err := node.Apply(t.Context(), p, node.Target{Root: t.TempDir(), SetHostname: named}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReservations is the table of Google's documentation for its formula, and our own machines.
 func TestReservations(t *testing.T) {
-	control := role.Set{role.Masters, role.Etcd, role.Minions}
+	minion, control := role.Set{role.Minions}, role.Set{role.Masters, role.Etcd, role.Minions}
 	tests := []struct {
 		mib    int64
 		cpus   int
@@ -132,14 +157,14 @@ func TestReservations(t *testing.T) {
 		system int64
 		capped bool
 	}{
-		{600, 1, nil, 255, 60, 0, false},
-		{1 << 10, 1, nil, 256, 60, 0, false},
-		{2 << 10, 2, nil, 512, 70, 0, false},
-		{4 << 10, 2, nil, 1024, 70, 0, false},
-		{8 << 10, 4, nil, 1843, 80, 0, false},
-		{16 << 10, 8, nil, 2662, 90, 0, false},
-		{128 << 10, 64, nil, 9543, 230, 0, false},
-		{256 << 10, 96, nil, 12165, 310, 0, false},
+		{600, 1, minion, 255, 60, 0, false},
+		{1 << 10, 1, minion, 256, 60, 0, false},
+		{2 << 10, 2, minion, 512, 70, 0, false},
+		{4 << 10, 2, minion, 1024, 70, 0, false},
+		{8 << 10, 4, minion, 1843, 80, 0, false},
+		{16 << 10, 8, minion, 2662, 90, 0, false},
+		{128 << 10, 64, minion, 9543, 230, 0, false},
+		{256 << 10, 96, minion, 12165, 310, 0, false},
 		{4 << 10, 2, control, 1024, 70, 768, false},
 		{2 << 10, 1, control, 512, 60, 768, false},
 		{1 << 10, 1, control, 256, 60, 412, true},
