@@ -29,6 +29,7 @@ var layers = []struct {
 // sideways lists the imports inside one layer that are meant.
 var sideways = map[string][]string{
 	"pkg/awsconfig": {"pkg/awshttp"},                             // the SDK's configuration takes that client
+	"pkg/moto":      {"pkg/run"},                                 // it is a process
 	"pkg/spec":      {"pkg/machine", "pkg/unit", "pkg/userdata"}, // what a machine is told, which flags the units have, and whether the user data can be read
 	"pkg/rootfs":    {"pkg/unit"},                                // the links that enable a unit come from its [Install] section
 	"pkg/lab":       {"pkg/function"},                            // the same handler as the Lambda

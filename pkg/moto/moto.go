@@ -3,13 +3,15 @@ package moto
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
 )
 
 // startBound is what no start takes: Python reads a hundred services' code from a cold disk.
@@ -17,8 +19,8 @@ const startBound = 2 * time.Minute
 
 // Find returns the path of moto's server: from PATH, or from where scripts/setup --judges puts it. Without one the test
 // is skipped, and says how to get it.
-func Find(t testing.TB) string {
-	t.Helper()
+func Find(tb testing.TB) string {
+	tb.Helper()
 	path, missing := exec.LookPath("moto_server")
 	if missing == nil {
 		return path
@@ -29,48 +31,42 @@ func Find(t testing.TB) string {
 	}
 	path = filepath.Join(data, "hardtack", "judges", "bin", "moto_server")
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("moto, the stand-in for AWS, is not installed (scripts/setup --judges): %v", missing)
+		tb.Skipf("moto, the stand-in for AWS, is not installed (scripts/setup --judges): %v", missing)
 	}
 	return path
 }
 
 // Start starts moto's server on a free port of loopback and returns its address once it listens, as "http://host:port".
 // environment is added to the process's own ("NAME=value"). The server ends with the test.
-func Start(t testing.TB, environment ...string) string {
-	t.Helper()
-	program := Find(t)
-	address := free(t)
+func Start(tb testing.TB, environment ...string) string {
+	tb.Helper()
+	program := Find(tb)
+	address := free(tb)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	// The test's own context ends before its clean-ups, some of which still ask.
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, program, "-H", "127.0.0.1", "-p", port)
-	cmd.Env = append(os.Environ(), environment...)
-	var output strings.Builder
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		stop()
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
+	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
+	ended := make(chan error, 1)
 	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // that it was killed is no error; what it said otherwise is shown
+		ended <- run.Run(ctx, run.Command{Name: program, Args: []string{"-H", "127.0.0.1", "-p", port}, Env: append(os.Environ(), environment...)})
 	}()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		stop()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			tb.Logf("moto has ended by itself: %v", err)
+		}
 	})
-	starting, cancel := context.WithTimeout(t.Context(), startBound)
+	starting, cancel := context.WithTimeout(tb.Context(), startBound)
 	defer cancel()
 	for !listens(starting, address) {
 		select {
-		case <-ended:
-			t.Fatalf("moto ended: %v\n%s", cmd.ProcessState, output.String())
+		case err := <-ended:
+			close(ended)
+			tb.Fatalf("moto ended: %v", err)
 		case <-starting.Done():
-			t.Fatalf("moto does not listen: %v", starting.Err())
+			tb.Fatalf("moto does not listen: %v", starting.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -78,11 +74,11 @@ func Start(t testing.TB, environment ...string) string {
 }
 
 // free is an address of loopback on which nobody listens.
-func free(t testing.TB) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+func free(tb testing.TB) string {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }() // nothing was sent
 	return listener.Addr().String()
