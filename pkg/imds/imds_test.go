@@ -156,7 +156,8 @@ func TestDeadline(t *testing.T) {
 		if !errors.Is(err, gone) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q and %q", err, gone, want)
 		}
-		if took := time.Since(began); took < 600*time.Millisecond || took > 3*time.Second {
+		// Not earlier; how much later is this computer's affair.
+		if took := time.Since(began); took < 600*time.Millisecond {
 			t.Errorf("%s: took %v", endpoint, took)
 		}
 	}

@@ -187,7 +187,8 @@ func TestRFC2136EndsWithItsContext(t *testing.T) {
 	if _, err := z.Read(ctx, zonetest.Cluster); err == nil {
 		t.Error("read something")
 	}
-	if took := time.Since(start); took > 2*time.Second {
+	// An exchange without its context's end takes the 10 s of zone.RFC2136Config's default.
+	if took := time.Since(start); took >= 10*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }
