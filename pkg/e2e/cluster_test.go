@@ -48,6 +48,7 @@ func TestCluster(t *testing.T) {
 		{"exposure", c.exposure},
 		{"memory", c.memory},
 		{"pods", c.pods},
+		{"space", c.space},
 		{"taint", c.taint},
 		{"extended", c.extended},
 		{"outside", c.outside},
@@ -196,16 +197,22 @@ func (c *cluster) dns(ctx context.Context, t *testing.T) {
 	c.rolledOut(ctx, t, "kube-system", "coredns")
 }
 
-// rolledOut waits until every pod of a Deployment is available.
+// rolledOut waits until every pod of a Deployment is of its present template, and available.
 func (c *cluster) rolledOut(ctx context.Context, t *testing.T, namespace, name string) {
 	t.Helper()
 	c.await(ctx, t, name, func() (bool, string) {
 		var d struct {
+			Metadata struct {
+				Generation int `json:"generation"`
+			} `json:"metadata"`
 			Spec struct {
 				Replicas int `json:"replicas"`
 			} `json:"spec"`
 			Status struct {
-				Available int `json:"availableReplicas"`
+				Generation int `json:"observedGeneration"`
+				Replicas   int `json:"replicas"`
+				Updated    int `json:"updatedReplicas"`
+				Available  int `json:"availableReplicas"`
 			} `json:"status"`
 		}
 		code, body, err := c.get(ctx, c.admin, "/apis/apps/v1/namespaces/"+namespace+"/deployments/"+name)
@@ -215,7 +222,9 @@ func (c *cluster) rolledOut(ctx context.Context, t *testing.T, namespace, name s
 		if err := json.Unmarshal([]byte(body), &d); err != nil {
 			return false, err.Error()
 		}
-		return d.Spec.Replicas > 0 && d.Status.Available == d.Spec.Replicas, fmt.Sprintf("%d of %d available", d.Status.Available, d.Spec.Replicas)
+		want, have := d.Spec.Replicas, d.Status
+		return want > 0 && have.Generation == d.Metadata.Generation && have.Updated == want && have.Replicas == want && have.Available == want,
+			fmt.Sprintf("%d of %d are of the present template, %d available", have.Updated, want, have.Available)
 	})
 }
 

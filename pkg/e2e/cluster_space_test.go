@@ -1,0 +1,35 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// space makes a namespace with a Deployment that takes its words from a ConfigMap and a Secret, rolls another version of
+// it out, and deletes the namespace with all that is in it.
+func (c *cluster) space(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, version := range []struct{ key, says string }{
+		{"first", "hello from a-configmap on a-secret "},
+		{"second", "hello from another-key on a-secret "},
+	} {
+		c.apply(ctx, t, "space", map[string]string{"KEY": version.key})
+		c.rolledOut(ctx, t, "space", "hello")
+		c.await(ctx, t, "the pod of the key "+version.key, func() (bool, string) {
+			out, err := c.exec(ctx, "asks", "/hello", "fetch", "http://hello.space.svc.cluster.local")
+			return err == nil && strings.Contains(out, version.says), fmt.Sprint(firstLine(out), " ", err)
+		})
+	}
+	const path = "/api/v1/namespaces/space"
+	if code, body := c.answer(ctx, t, c.admin, http.MethodDelete, path, "", ""); code != http.StatusOK {
+		t.Fatalf("deleting the namespace: %d %s", code, body)
+	}
+	// Its finalizer goes once everything in it is gone, of every kind that the API has.
+	c.await(ctx, t, "the namespace to be gone", func() (bool, string) {
+		code, _, err := c.get(ctx, c.admin, path)
+		return code == http.StatusNotFound, fmt.Sprint(code, " ", err)
+	})
+}
