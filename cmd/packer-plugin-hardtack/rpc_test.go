@@ -264,7 +264,7 @@ func read(t *testing.T, file string) string {
 // TestMemoryIsBounded bakes a program of 200 MiB. What the plugin needs for that is counted from where it was before: the
 // program itself is large, and how much of it is in memory is the kernel's affair.
 func TestMemoryIsBounded(t *testing.T) {
-	const size, bound = 200 << 20, 64 << 20
+	const size, bound = 200 << 20, 50 << 20
 	c, _ := newComm(t, 300)
 	p, cmd := prepared(t, options(t, size))
 	before := memory(t, cmd.Process.Pid, "VmRSS")
