@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -140,7 +141,7 @@ func TestMetadataServiceLate(t *testing.T) {
 	})
 	root := machineRoot(t, map[string]string{"proc/cmdline": "hardtack.userdata=imds hardtack.imds=http://" + address})
 	began := time.Now()
-	out, err := exec.CommandContext(t.Context(), program, "userdata", "--root", root).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), program, "userdata", "-v", "--root", root).CombinedOutput()
 	took := time.Since(began)
 	if err != nil || !strings.Contains(string(out), "roles etcd, from imds") {
 		t.Fatalf("%v\n%s", err, out)
@@ -148,7 +149,16 @@ func TestMetadataServiceLate(t *testing.T) {
 	if took < late {
 		t.Errorf("took %v, and the service was not there before %v", took, late)
 	}
-	// Half a second of backoff at most, with jitter half as much again; the rest is this computer's.
+	// Half a second of backoff at most, with jitter half as much again; how long a try itself takes is this computer's.
+	waits := regexp.MustCompile(`msg="asking again" .*wait=(\S+)`).FindAllSubmatch(out, -1)
+	if len(waits) == 0 {
+		t.Errorf("it has not asked again:\n%s", out)
+	}
+	for _, w := range waits {
+		if wait, err := time.ParseDuration(string(w[1])); err != nil || wait > 750*time.Millisecond {
+			t.Errorf("it waits for %s before it asks again, %v", w[1], err)
+		}
+	}
 	t.Logf("%v after the service appeared", took-late)
 }
 

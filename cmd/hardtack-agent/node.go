@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -91,7 +92,7 @@ func showNode(w io.Writer, p node.Plan, asJSON bool) error {
 		return enc.Encode(p)
 	}
 	if p.MTU == 0 {
-		_, err := fmt.Fprintf(w, "host %s, no node\n", p.Name)
+		_, err := fmt.Fprintf(w, "%s, no node\n", cmp.Or(p.Name, "without a name"))
 		return err
 	}
 	_, err := fmt.Fprintf(w, "node %s, provider id %q, mtu %d, reserved %d+%d MiB and %dm\n", p.Name, p.ProviderID, p.MTU,

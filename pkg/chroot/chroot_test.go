@@ -122,9 +122,12 @@ func TestStdinThatNeverEnds(t *testing.T) {
 	root := newRoot(t)
 	r, w := io.Pipe()
 	defer func() { _ = w.Close() }()
-	// Who waits for the reader never comes back.
+	begun := time.Now()
 	if exit, err := root.Run(t.Context(), "exit 3", r, nil, nil); exit != 3 || err != nil {
 		t.Errorf("got %d, %v", exit, err)
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("took %v for a command that reads nothing", took)
 	}
 }
 

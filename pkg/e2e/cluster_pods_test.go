@@ -53,21 +53,16 @@ func (c *cluster) pods(ctx context.Context, t *testing.T) {
 		return len(answered) == 2, fmt.Sprint(len(answered), " have answered")
 	})
 	t.Run("resolve", func(t *testing.T) {
-		var out string
-		c.await(ctx, t, "the pod's resolver", func() (ok bool, state string) {
-			var err error
-			out, err = c.exec(ctx, "asks", "/hello", "resolve", "kubernetes.default", "masters."+clusterName+".k8s")
-			return err == nil, fmt.Sprint(err)
-		})
-		if !strings.Contains(out, "kubernetes.default 10.96.0.1\n") || !strings.Contains(out, " "+c.addr.String()) {
-			t.Errorf("resolved %q", out)
+		out, err := c.exec(ctx, "asks", "/hello", "resolve", "kubernetes.default", "masters."+clusterName+".k8s")
+		if err != nil || !strings.Contains(out, "kubernetes.default 10.96.0.1\n") || !strings.Contains(out, " "+c.addr.String()) {
+			t.Errorf("resolved %q, %v", out, err)
 		}
 	})
 	t.Run("logs", func(t *testing.T) {
 		for name := range answered {
-			code, body := c.answer(ctx, t, c.admin, http.MethodGet, "/api/v1/namespaces/default/pods/"+name+"/log", "", "")
-			if code != http.StatusOK || !strings.Contains(body, "GET / from ") {
-				t.Errorf("the log of %s: %d %q", name, code, body)
+			code, body, err := c.get(ctx, c.admin, "/api/v1/namespaces/default/pods/"+name+"/log")
+			if err != nil || code != http.StatusOK || !strings.Contains(body, "GET / from ") {
+				t.Errorf("the log of %s: %d %q %v", name, code, body, err)
 			}
 		}
 	})
@@ -176,9 +171,9 @@ func (c *cluster) forward(ctx context.Context, t *testing.T, pod string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, body := c.answer(ctx, t, &rest.Config{Host: fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local)}, http.MethodGet, "/", "", "")
-	if code != http.StatusOK || !strings.Contains(body, "hello from "+pod) {
-		t.Errorf("through the forwarded port: %d %q", code, body)
+	code, body, err := c.get(ctx, &rest.Config{Host: fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local)}, "/")
+	if err != nil || code != http.StatusOK || !strings.Contains(body, "hello from "+pod) {
+		t.Errorf("through the forwarded port: %d %q %v", code, body, err)
 	}
 }
 

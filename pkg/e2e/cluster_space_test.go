@@ -24,8 +24,8 @@ func (c *cluster) space(ctx context.Context, t *testing.T) {
 		})
 	}
 	const path = "/api/v1/namespaces/space"
-	if code, body := c.answer(ctx, t, c.admin, http.MethodDelete, path, "", ""); code != http.StatusOK {
-		t.Fatalf("deleting the namespace: %d %s", code, body)
+	if code, body, err := c.do(ctx, c.admin, http.MethodDelete, path, "", ""); err != nil || code != http.StatusOK {
+		t.Fatalf("deleting the namespace: %d %s %v", code, body, err)
 	}
 	// Its finalizer goes once everything in it is gone, of every kind that the API has.
 	c.await(ctx, t, "the namespace to be gone", func() (bool, string) {

@@ -112,20 +112,6 @@ func (c *cluster) get(ctx context.Context, who *rest.Config, path string) (int, 
 	return c.do(ctx, who, http.MethodGet, path, "", "")
 }
 
-// answer sends a request until the server has answered it: what does not come in time or is the server's own failure
-// (5xx) says nothing but that the machine is starved, or has just started.
-func (c *cluster) answer(ctx context.Context, t *testing.T, who *rest.Config, method, path, kind, body string) (int, string) {
-	t.Helper()
-	code, text, err := c.do(ctx, who, method, path, kind, body)
-	if err != nil || code >= http.StatusInternalServerError {
-		c.await(ctx, t, method+" "+path, func() (bool, string) {
-			code, text, err = c.do(ctx, who, method, path, kind, body)
-			return err == nil && code < http.StatusInternalServerError, fmt.Sprint(code, " ", err, " ", firstLine(text))
-		})
-	}
-	return code, text
-}
-
 // do sends a request, with a body in JSON unless that is empty.
 func (c *cluster) do(ctx context.Context, who *rest.Config, method, path, kind, body string) (int, string, error) {
 	client, err := rest.HTTPClientFor(who)
@@ -178,9 +164,8 @@ func (c *cluster) timeline(ctx context.Context, t *testing.T) {
 			t.Errorf("the timeline has no %s", name)
 		}
 	}
-	// What waits for as long as it takes. Not the others: on a processor that is starved they lose their leases or their
-	// patience, as systemd's own services do, and end by themselves.
-	const waiting = "hardtack-addons hardtack-bootstrap hardtack-controller hardtack-ready"
+	// Not the others: on a processor that is starved they lose their leases or their patience, and end by themselves.
+	const waiting = "kubelet.service 'hardtack-*.service'"
 	restarts := c.shell(ctx, t, "systemctl show --property=Id,NRestarts "+waiting+" | grep -v '^$' | paste - - | grep -v NRestarts=0")
 	if restarts != "" {
 		t.Errorf("units were started again, where they should have waited:\n%s", restarts)
@@ -231,9 +216,9 @@ func (c *cluster) rolledOut(ctx context.Context, t *testing.T, namespace, name s
 // node looks at what the machine has registered, and what the controller has made of it.
 func (c *cluster) node(ctx context.Context, t *testing.T) {
 	t.Helper()
-	code, body := c.answer(ctx, t, c.admin, http.MethodGet, "/api/v1/nodes/"+clusterNode, "", "")
-	if code != http.StatusOK {
-		t.Fatal(code, body)
+	code, body, err := c.get(ctx, c.admin, "/api/v1/nodes/"+clusterNode)
+	if err != nil || code != http.StatusOK {
+		t.Fatal(code, body, err)
 	}
 	for _, want := range []string{
 		`"node-role.kubernetes.io/masters"`, `"node-role.kubernetes.io/minions"`, `"node-role.kubernetes.io/control-plane"`,
@@ -265,9 +250,9 @@ func (c *cluster) extended(ctx context.Context, t *testing.T) {
 		code, body, err := c.do(ctx, c.admin, http.MethodPost, path, "application/json", fmt.Sprintf(object, "passes", ""))
 		return code == http.StatusCreated || code == http.StatusConflict, fmt.Sprint(code, " ", err, " ", firstLine(body))
 	})
-	code, body := c.answer(ctx, t, c.admin, http.MethodPost, path, "application/json", fmt.Sprintf(object, "refused", `"hello.hardtack.dev/refuse":"yes"`))
-	if code < 400 || !strings.Contains(body, "hello refuses what has the label") {
-		t.Errorf("an object that the webhook refuses: %d %s", code, body)
+	code, body, err := c.do(ctx, c.admin, http.MethodPost, path, "application/json", fmt.Sprintf(object, "refused", `"hello.hardtack.dev/refuse":"yes"`))
+	if err != nil || code < 400 || !strings.Contains(body, "hello refuses what has the label") {
+		t.Errorf("an object that the webhook refuses: %d %s %v", code, body, err)
 	}
 }
 
