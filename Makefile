@@ -4,7 +4,7 @@ MODULE   := github.com/hardtack/packer-plugin-hardtack
 BUILD    := build
 BIN      := $(BUILD)/bin
 GOARCHES := amd64 arm64
-LDFLAGS  := -s -w -X $(MODULE)/pkg/version.Version=$(VERSION)
+LDFLAGS  := -s -w -X $(MODULE)/pkg/base/version.Version=$(VERSION)
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 AGENTS   := cmd/packer-plugin-hardtack/provisioner/agent
 # What an image is made from; `make image KUBERNETES=1.35 SOURCE=release` are the usual changes.
@@ -47,7 +47,7 @@ plugin: agent ## Build the Packer plugin and install it into build/plugins
 
 lambda: ## Build the DNS function's zips into build/, for arm64 and amd64
 	@for arch in $(GOARCHES); do \
-	  GOARCH=$$arch $(GO_BUILD) -tags lambda.norpc -o $(BUILD)/lambda-$$arch/bootstrap ./lambda && \
+	  GOARCH=$$arch $(GO_BUILD) -tags lambda.norpc -o $(BUILD)/lambda-$$arch/bootstrap ./lambda/function && \
 	  go run ./lambda/pack -max 4000000 -o $(BUILD)/hardtack-dns-$$arch.zip $(BUILD)/lambda-$$arch/bootstrap || exit 1; done
 	@ls -l $(BUILD)/hardtack-dns-*.zip
 
@@ -69,7 +69,7 @@ test-race: setup ## The same tests with the race detector
 lint: ## gofmt, vet, golangci-lint, shellcheck, and Hardtack's own lint of the units
 	scripts/lint
 
-generate: ## Write HCL2 specs and the plugin's documentation again
+generate: ## Write the generated code and documents again
 	go generate ./...
 
 verify: generate lint ## Check that nothing generated is stale
@@ -77,10 +77,10 @@ verify: generate lint ## Check that nothing generated is stale
 	git diff --exit-code
 
 e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in every role and as clusters (build/hardtack.qcow2; baked if missing)
-	$(E2E) -timeout 75m ./pkg/e2e/... ./pkg/agent/node ./pkg/ami ./pkg/diskfile ./pkg/fetch/... ./pkg/record/... ./pkg/dnssync/... ./pkg/spec/... ./pkg/systemd/... ./cmd/packer-plugin-hardtack/...
+	$(E2E) -timeout 75m ./pkg/e2e/... ./pkg/node/kubelet ./pkg/ami/cloud ./pkg/disk/qcow2 ./pkg/image/build ./pkg/image/fetch ./pkg/dns/record/... ./pkg/dns/reconcile/... ./pkg/spec/... ./pkg/node/systemd/... ./cmd/packer-plugin-hardtack/...
 
-e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) ## What takes CI past its hour: an etcd of three that loses machines, and the way from image publish to stack delete
-	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run 'TestLabEtcd|TestStack' ./pkg/e2e
+e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) ## What takes CI past its hour: etcd's members by their tags and by force, machines without a cloud, and a stack's whole life
+	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run 'TestLabEtcd|TestLabTags|TestMetal|TestSimulator|TestStack' ./pkg/e2e ./pkg/dns/reconcile
 
 bench: setup ## Go benchmarks, and the bake against its floor and against mkosi
 	go test -run '^$$' -bench . ./pkg/...

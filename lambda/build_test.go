@@ -1,4 +1,4 @@
-package main
+package lambda_test
 
 import (
 	"bytes"
@@ -49,10 +49,10 @@ func build(clock string) (string, error) {
 	if clock != "" {
 		file := filepath.Join(dir, "overlay.json")
 		args = append(args, "-overlay", file)
-		err = overlay(file, "../pkg/dnssync/clock.go", clock)
+		err = overlay(file, "../pkg/base/clock/system.go", clock)
 	}
 	if err == nil {
-		cmd := exec.Command("go", append(args, ".")...)
+		cmd := exec.Command("go", append(args, "./function")...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		var out []byte
 		if out, err = cmd.CombinedOutput(); err != nil {

@@ -1,4 +1,4 @@
-package main
+package lambda_test
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
 )
 
 // region is the function deployed in a region in virtual time: its groups have hooks, events reach the queue as the

@@ -1,4 +1,4 @@
-package main
+package lambda_test
 
 import (
 	"encoding/json"
@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/function"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/function"
 )
 
 // strs is a policy's list, which JSON has as a text where there is one.

@@ -5,13 +5,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/addons"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/kube"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 )
 
-// adminKubeconfig is the masters' own, minted at boot and root's alone; containerdConfig names the pause image.
+// adminKubeconfig is minted at boot and readable by root only; containerdConfig names the pause image.
 const (
 	adminKubeconfig  = "/run/hardtack/pki/admin/kubeconfig"
 	containerdConfig = "/etc/containerd/config.toml"
@@ -21,14 +21,18 @@ const (
 func addonsCommand(ctx context.Context, args []string, s streams) error {
 	flags := flag.NewFlagSet("addons", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", adminKubeconfig, "")
-	config := flags.String("machine", machine.Path, "")
+	root := flags.String("root", "/", "")
 	dir := flags.String("dir", addons.Dir, "")
 	extra := flags.String("extra", addons.Extra, "")
 	verbose := flags.Bool("v", false, "")
 	if done, err := parseFlags(flags, args, s); done || err != nil {
 		return err
 	}
-	values, err := addonValues(*config)
+	var values map[string]string
+	err := unitRun(ctx, s, "addons", noPhase, func(context.Context) (err error) {
+		values, err = addonValues(*root)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -37,20 +41,20 @@ func addonsCommand(ctx context.Context, args []string, s streams) error {
 		return fmt.Errorf("reading the addons of %s and %s: %w", *dir, *extra, err)
 	}
 	log := logger(s.err, *verbose)
-	if err := addons.Apply(ctx, cluster{kube.NewFile(*kubeconfig)}, objects, log); err != nil {
+	if err := addons.Apply(ctx, kube.NewFile(*kubeconfig), objects, log); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(s.out, "%d objects are as the image has them\n", len(objects))
 	return err
 }
 
-// addonValues reads what manifests may name.
-func addonValues(file string) (map[string]string, error) {
-	config, err := readMachine(file)
+// addonValues reads the values that manifests may refer to.
+func addonValues(root string) (map[string]string, error) {
+	effective, err := readConfig(root)
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(containerdConfig)
+	text, err := os.ReadFile(filepath.Join(root, containerdConfig))
 	if err != nil {
 		return nil, fmt.Errorf("looking for the pause image: %w", err)
 	}
@@ -58,15 +62,5 @@ func addonValues(file string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", containerdConfig, err)
 	}
-	return addons.Values(config, image)
-}
-
-// readMachine reads what the machine was told about its cluster.
-func readMachine(file string) (machine.Config, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return machine.Config{}, fmt.Errorf("reading what this machine is told: %w (user data that hardtack userdata writes has it)", err)
-	}
-	config, problems := machine.Parse(file, data)
-	return config, problems.Err()
+	return addons.Values(effective.Config, image)
 }

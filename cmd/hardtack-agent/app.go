@@ -7,33 +7,36 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/version"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
 )
 
-// usage is the whole help.
+// usage is the complete help text.
 const usage = `hardtack-agent is the part of Hardtack that runs on the machines.
 
 usage:
   hardtack-agent userdata [--dry-run] [--json] [--root DIR] [--deadline 2m] [-v]
-      find this machine's user data, write its files, and leave exactly the role files that it asks for
+      find this machine's user data, write its files, and remove every role file that it does not ask for
+  hardtack-agent config [--json] [--root DIR]
+      print this machine's configuration, and where each value comes from
   hardtack-agent node [--dry-run] [--json] [--root DIR] [--deadline 2m] [-v]
       name this machine as a node, and write its part of the kubelet's and the pods' network's configuration
   hardtack-agent ready [--stall 5m] [--certain 20s] [--root DIR] [-v]
-      wait until the machine's roles work, end its launch, and write the boot's timeline
+      wait until the machine's roles work, complete its launch hook, and write the boot's timeline
   hardtack-agent timeline [--json] [--root DIR]
-      say where the time of this boot went
+      print how long each step of this boot took
   hardtack-agent wait [--api] [--file FILE]... [URL]...
-      wait until files are there and a server answers; wait --help lists its flags
-  hardtack-agent addons [--kubeconfig FILE] [--machine FILE] [--dir DIR] [--extra DIR] [-v]
-      apply what every cluster needs, from the manifests in the image
+      wait until files exist and a server answers; wait --help lists its flags
+  hardtack-agent addons [--kubeconfig FILE] [--root DIR] [--dir DIR] [--extra DIR] [-v]
+      apply the manifests in the image that every cluster needs
   hardtack-agent controller [--root DIR] [--kubeconfig FILE] [-v]
-      on masters: the token by which machines join, nodes' server certificates and role labels, nodes that are gone
+      on masters: renew the token by which machines join, approve nodes' server certificates, label nodes with their
+      roles, and remove nodes whose machines are gone
   hardtack-agent certs [--role ROLE] [--patience 2m] [--json] [--root DIR] [-v]
-      mint what the daemons of the machine's roles, or of one, need and do not have
+      create the missing certificates of the daemons of the machine's roles, or of one role
   hardtack-agent bootstrap [--patience DURATION] [--json] [--root DIR] [-v]
-      wait for the cluster's bootstrap token, and write what a minion's daemons start with
+      wait for the cluster's bootstrap token, and write the files that a minion's daemons start with
   hardtack-agent renew [--patience 2m] [--json] [--root DIR] [-v]
-      mint again what is due, and bring a minion the newest token
+      renew the certificates that are due, and fetch the newest bootstrap token on a minion
   hardtack-agent version
       print the version
 
@@ -51,15 +54,19 @@ hardtack.userdata=seed,file, and another endpoint, hardtack.imds=http://[fd00:ec
 Exit status: 0 when the machine has its role, 1 when it has none, 2 when the command was not understood.
 `
 
-// streams are where a command writes: the answer to out, the story to err.
-type streams struct{ out, err io.Writer }
+// streams are a command's outputs: out for results, err for logs.
+type streams struct {
+	out, err io.Writer
+	// unit is the unit that the process runs in; empty if a person runs it.
+	unit string
+}
 
-// usageError is a command line that was not understood.
+// usageError is a wrong command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// dispatch runs the verb.
+// dispatch runs the command in args.
 func dispatch(ctx context.Context, args []string, s streams) error {
 	if len(args) == 0 {
 		return usageError{errors.New("no command: hardtack-agent help lists them")}
@@ -68,6 +75,8 @@ func dispatch(ctx context.Context, args []string, s streams) error {
 	switch verb {
 	case "userdata":
 		return userdataCommand(ctx, rest, s)
+	case "config":
+		return configCommand(ctx, rest, s)
 	case "node":
 		return nodeCommand(ctx, rest, s)
 	case "ready":
@@ -99,9 +108,9 @@ func dispatch(ctx context.Context, args []string, s streams) error {
 	return usageError{fmt.Errorf("command %q is not known: hardtack-agent help lists them", verb)}
 }
 
-// parseFlags parses a verb's flags; done says that help was asked for and printed.
+// parseFlags parses a command's flags; done is true if it printed the help.
 func parseFlags(flags *flag.FlagSet, args []string, s streams) (done bool, err error) {
-	flags.SetOutput(io.Discard) // the error is returned, and help is the one above
+	flags.SetOutput(io.Discard) // the error is returned, and the help is usage
 	err = flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

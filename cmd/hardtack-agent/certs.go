@@ -2,41 +2,37 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/certs"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/config"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/awsconfig"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsconfig"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/systemd"
 )
 
-// awsEndpoint is the systemd credential that names another base endpoint for all of AWS: a laboratory's.
+// awsEndpoint is the systemd credential with a base endpoint for all AWS services, for labs.
 const awsEndpoint = "hardtack.aws-endpoint"
 
-// certsPatience bounds one run's wait for the network and the store. Then the unit fails with the reason, and systemd
-// starts it again: what is ordered after it is not held up for ever.
+// certsPatience bounds one run's wait for the network and the store. After it the unit fails with a reason, and
+// systemd starts it again, so that units ordered after it do not wait forever.
 const certsPatience = 2 * time.Minute
 
-// certsFlags is the command line of the verbs that read the store.
+// certsFlags is the command line of the commands that read the store.
 type certsFlags struct {
 	root, role      string
 	patience        time.Duration
 	asJSON, verbose bool
-	config          machine.Config
+	effective       config.Effective
 	roles           role.Set
 	store           store.Store
 	verb            string
@@ -59,28 +55,36 @@ func (f *certsFlags) parse(verb string, patience time.Duration, args []string, s
 	return false, err
 }
 
-// open reads what the machine is told, and opens its store.
-func (f *certsFlags) open(ctx context.Context) (err error) {
-	if f.config, err = config.Read(f.root); err != nil {
+// open reads the machine's configuration, opens its store, and completes the configuration with the cluster's own
+// facts.
+func (f *certsFlags) open(ctx context.Context, s streams) (err error) {
+	if f.effective, err = readConfig(f.root); err != nil {
 		return err
 	}
 	if f.roles, err = f.wanted(); err != nil {
 		return err
 	}
-	location, err := store.ParseLocation(f.config.Store)
-	if err != nil {
-		return reason.Errorf(reason.Config, "%s: %w", machine.Path, err)
-	}
-	endpoint, err := readEndpoint(os.Getenv("CREDENTIALS_DIRECTORY"))
-	if err != nil {
+	if f.store, err = openStore(ctx, f.root, f.effective, 2); err != nil {
 		return err
 	}
-	metadata, _ := agent.MetadataService(f.root)
-	f.store, err = store.Open(ctx, location, awsconfig.Machine{Endpoint: endpoint, Metadata: metadata, Attempts: 2}.Load)
-	return reason.With(reason.Store, err)
+	return f.learn(ctx, s)
 }
 
-// wanted are the role that was named, else those of the machine.
+// openStore opens the cluster's store; attempts bounds the tries of one call, 0 is the SDK's default.
+func openStore(ctx context.Context, root string, effective config.Effective, attempts int) (store.Store, error) {
+	location, err := store.ParseLocation(effective.Store)
+	if err != nil {
+		return nil, reason.With(reason.Config, err)
+	}
+	endpoint, err := systemd.Credential(awsEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(ctx, location, awsconfig.Machine{Endpoint: endpoint, Metadata: boot.ReadFacts(root).Endpoint, Attempts: attempts}.Load)
+	return s, reason.With(reason.Store, err)
+}
+
+// wanted returns the role of --role, else the machine's roles.
 func (f *certsFlags) wanted() (role.Set, error) {
 	have, err := config.Roles(f.root)
 	if err != nil || f.role == "" {
@@ -93,33 +97,22 @@ func (f *certsFlags) wanted() (role.Set, error) {
 	return role.NewSet(r), nil
 }
 
-// readEndpoint returns the endpoint that stands in for AWS, "" where there is none.
-func readEndpoint(credentials string) (string, error) {
-	if credentials == "" {
-		return "", nil
-	}
-	data, err := os.ReadFile(filepath.Join(credentials, awsEndpoint))
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the credential %s: %w", awsEndpoint, err)
-	}
-	return strings.TrimSpace(string(data)), nil
-}
-
 // certsCommand is hardtack-agent certs.
 func certsCommand(ctx context.Context, args []string, s streams) error {
 	var f certsFlags
 	if done, err := f.parse("certs", certsPatience, args, s); done || err != nil {
 		return err
 	}
-	if err := f.open(ctx); err != nil {
-		return fail(s, "certs", err)
-	}
-	minted, err := f.mint(ctx, s)
+	var minted []certs.Minted
+	err := unitRun(ctx, s, "certs", timeline.PhaseCerts, func(ctx context.Context) (err error) {
+		if err := f.open(ctx, s); err != nil {
+			return err
+		}
+		minted, err = f.mint(ctx, s)
+		return err
+	})
 	if err != nil {
-		return fail(s, "certs", err)
+		return err
 	}
 	systemd.Status(mintedStatus(minted))
 	return showMinted(s.out, minted, f.asJSON)
@@ -127,12 +120,12 @@ func certsCommand(ctx context.Context, args []string, s streams) error {
 
 func (f *certsFlags) mint(ctx context.Context, s streams) ([]certs.Minted, error) {
 	return certs.Mint(ctx, certs.MintOptions{
-		Root: f.root, Roles: f.roles, Config: f.config, Store: f.store, Host: certs.ThisHost, Now: time.Now,
+		Root: f.root, Roles: f.roles, Config: f.effective, Store: f.store, Host: certs.ThisHost, Now: time.Now,
 		Patience: f.patience, Status: systemd.Status, Log: logger(s.err, f.verbose),
 	})
 }
 
-// mintedStatus is what systemctl status shows of a unit that is done.
+// mintedStatus is the status that systemctl shows after minting.
 func mintedStatus(minted []certs.Minted) string {
 	var first time.Time
 	for _, m := range minted {
@@ -150,9 +143,7 @@ func mintedStatus(minted []certs.Minted) string {
 
 func showMinted(w io.Writer, minted []certs.Minted, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(minted)
+		return printJSON(w, minted)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, m := range minted {

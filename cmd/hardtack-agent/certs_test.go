@@ -15,12 +15,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/authority"
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine/machinetest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
 )
 
 // region is an account with the store of one cluster, and an instance role for each role.
@@ -42,7 +44,7 @@ func newRegion(t *testing.T) *region {
 		return aws.Config{Region: "us-west-2", BaseEndpoint: aws.String(r.url),
 			Credentials: credentials.NewStaticCredentialsProvider(operator.AccessKey, operator.Secret, "")}, nil
 	})
-	if _, err := authority.Create(t.Context(), r.store, "demo", time.Now()); err != nil {
+	if _, err := authority.Create(t.Context(), r.store, machinetest.Info("demo"), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, each := range role.All() {
@@ -62,21 +64,15 @@ func newRegion(t *testing.T) *region {
 // machine is a root directory as user data leaves it, with the role files of roles.
 func (r *region) machine(t *testing.T, roles ...role.Role) string {
 	t.Helper()
-	ca, err := r.store.Get(t.Context(), pki.PublicKubernetes)
-	if err != nil {
-		t.Fatal(err)
-	}
 	files := map[string]string{
-		"etc/hardtack/ca.crt": string(ca),
-		"etc/hardtack/machine.yaml": "apiVersion: hardtack.dev/v1\nkind: Machine\ncluster: demo\ngroup: g\nconfigHash: " + strings.Repeat("0", 64) +
-			"\nstore: ssm:/hardtack/demo\napi: {port: 443}\nnetwork: {serviceCIDR: 10.96.0.0/16, podCIDR: 10.244.0.0/16, dnsAddress: 10.96.0.10, dnsDomain: cluster.local}\n",
-		// What the unit's ImportCredential= brings in a laboratory.
+		"sys/class/dmi/id/sys_vendor": "Amazon EC2\n",
+		// In a lab the unit's ImportCredential= gets it.
 		"credentials/hardtack.aws-endpoint": r.url + "\n",
 	}
 	for _, each := range roles {
 		files[each.File()] = "CLUSTER_NAME=demo\n"
 	}
-	return machineRoot(t, files)
+	return imagestest.Root(t, files)
 }
 
 // run runs the program on a machine whose instance has the instance role of a role.
@@ -93,7 +89,7 @@ func (r *region) run(t *testing.T, root string, instance role.Role, args ...stri
 	return string(out), err
 }
 
-// failure is what a run says for programs.
+// failure parses the failure's line in a run's output.
 func failure(t *testing.T, out string) reason.Failure {
 	t.Helper()
 	for line := range strings.Lines(out) {
@@ -184,7 +180,7 @@ func TestMinionFromParameterStore(t *testing.T) {
 	}
 }
 
-// TestStoreOutOfReach names the endpoint, and what to look at.
+// TestStoreOutOfReach expects the endpoint and the next step in the failure of an unreachable store.
 func TestStoreOutOfReach(t *testing.T) {
 	r := newRegion(t)
 	root := r.machine(t, role.Masters)

@@ -4,22 +4,16 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net/netip"
-	"os"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/config"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/control"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/awsconfig"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/kube"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsconfig"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
 )
 
 // controllerCommand is hardtack-agent controller.
@@ -31,9 +25,13 @@ func controllerCommand(ctx context.Context, args []string, s streams) error {
 	if done, err := parseFlags(flags, args, s); done || err != nil {
 		return err
 	}
-	c, err := newController(ctx, *root, *kubeconfig)
+	var c *controller.Controller
+	err := unitRun(ctx, s, "controller", noPhase, func(ctx context.Context) (err error) {
+		c, err = newController(ctx, *root, *kubeconfig)
+		return err
+	})
 	if err != nil {
-		return fail(s, "controller", err)
+		return err
 	}
 	c.Log = logger(s.err, *verbose)
 	systemd.Status("looking for the first time")
@@ -44,99 +42,36 @@ func controllerCommand(ctx context.Context, args []string, s streams) error {
 	})
 }
 
-// newController reads what the machine is told, and finds the store and the cloud.
-func newController(ctx context.Context, root, kubeconfig string) (*control.Controller, error) {
-	told, err := config.Read(root)
+// newController makes the controller from the machine's configuration, its store and its cloud.
+func newController(ctx context.Context, root, kubeconfig string) (*controller.Controller, error) {
+	effective, err := readConfig(root)
 	if err != nil {
 		return nil, err
 	}
-	location, err := store.ParseLocation(told.Store)
-	if err != nil {
-		return nil, reason.Errorf(reason.Config, "%s: %w", machine.Path, err)
-	}
-	endpoint, err := readEndpoint(os.Getenv("CREDENTIALS_DIRECTORY"))
+	secrets, err := openStore(ctx, root, effective, 0)
 	if err != nil {
 		return nil, err
 	}
-	metadata, has := agent.MetadataService(root)
-	secrets, err := store.Open(ctx, location, awsconfig.Machine{Endpoint: endpoint, Metadata: metadata}.Load)
+	endpoint, err := systemd.Credential(awsEndpoint)
 	if err != nil {
-		return nil, reason.With(reason.Store, err)
+		return nil, err
 	}
-	api := cluster{kube.NewFile(kubeconfig)}
-	c := &control.Controller{Nodes: api, Requests: api, Objects: api, Secrets: secrets, Now: time.Now}
-	if has {
-		c.Instances = &cloud{cluster: told.Cluster, endpoint: endpoint, metadata: metadata}
+	hardware := boot.ReadFacts(root)
+	api := kube.NewFile(kubeconfig)
+	c := &controller.Controller{Nodes: api, Requests: api, Objects: api, Secrets: secrets, Now: time.Now}
+	if hardware.Metadata {
+		c.Instances = &cloud{cluster: effective.Cluster, endpoint: endpoint, metadata: hardware.Endpoint}
 	}
 	return c, nil
 }
 
-// cluster is the API server as the masters' own user, who has another certificate every few hours.
-type cluster struct{ kubeconfig *kube.File }
-
-func (a cluster) Apply(ctx context.Context, object map[string]any) error {
-	c, err := a.kubeconfig.Client()
-	if err != nil {
-		return err
-	}
-	return c.Apply(ctx, object)
-}
-
-func (a cluster) Nodes(ctx context.Context) ([]control.Node, error) {
-	c, err := a.kubeconfig.Client()
-	if err != nil {
-		return nil, err
-	}
-	return c.Nodes(ctx)
-}
-
-func (a cluster) Label(ctx context.Context, node string, labels map[string]string) error {
-	c, err := a.kubeconfig.Client()
-	if err != nil {
-		return err
-	}
-	return c.Label(ctx, node, labels)
-}
-
-func (a cluster) Remove(ctx context.Context, node control.Node) error {
-	c, err := a.kubeconfig.Client()
-	if err != nil {
-		return err
-	}
-	return c.Remove(ctx, node)
-}
-
-func (a cluster) Masters(ctx context.Context) ([]netip.Addr, error) {
-	c, err := a.kubeconfig.Client()
-	if err != nil {
-		return nil, err
-	}
-	return c.Masters(ctx)
-}
-
-func (a cluster) Requests(ctx context.Context) ([]control.Request, error) {
-	c, err := a.kubeconfig.Client()
-	if err != nil {
-		return nil, err
-	}
-	return c.Requests(ctx)
-}
-
-func (a cluster) Approve(ctx context.Context, request, why string) error {
-	c, err := a.kubeconfig.Client()
-	if err != nil {
-		return err
-	}
-	return c.Approve(ctx, request, why)
-}
-
-// cloud is EC2, which is looked for when it is asked the first time: the metadata service may come later.
+// cloud is EC2. It connects at the first call, since the metadata service may start later.
 type cloud struct {
 	cluster, endpoint, metadata string
 	found                       *fleet.Instances
 }
 
-func (c *cloud) Instances(ctx context.Context, names []string) ([]control.Instance, error) {
+func (c *cloud) Instances(ctx context.Context, names []string) ([]controller.Instance, error) {
 	if c.found == nil {
 		conf, err := awsconfig.Machine{Endpoint: c.endpoint, Metadata: c.metadata}.Load(ctx)
 		if err != nil {

@@ -17,11 +17,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/imds/imdstest"
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds/imdstest"
 )
 
-// maxSize bounds the program, in bytes: it is in every image, and a boot reads it from a cold disk. Of it the clients of
-// the Kubernetes API and of AWS are 9 MB; what a command does not run is not read.
+// maxSize bounds the program, in bytes: it is in every image, and a boot reads it from a cold disk. The clients of the
+// Kubernetes API and of AWS are 9 MB of it; code that a command does not run is not read.
 const maxSize = 18 << 20
 
 // program is the agent as it goes into the image.
@@ -139,7 +140,8 @@ func TestMetadataServiceLate(t *testing.T) {
 		}
 		_ = server.Serve(l) // ends with Close
 	})
-	root := machineRoot(t, map[string]string{"proc/cmdline": "hardtack.userdata=imds hardtack.imds=http://" + address})
+	root := t.TempDir()
+	imagestest.Write(t, root, map[string]string{"proc/cmdline": "hardtack.userdata=imds hardtack.imds=http://" + address})
 	began := time.Now()
 	out, err := exec.CommandContext(t.Context(), program, "userdata", "-v", "--root", root).CombinedOutput()
 	took := time.Since(began)
@@ -164,7 +166,8 @@ func TestMetadataServiceLate(t *testing.T) {
 
 // TestQuick measures the program from exec to exit, on the first boot and on later ones.
 func TestQuick(t *testing.T) {
-	root := machineRoot(t, map[string]string{"run/credentials/@system/hardtack.userdata": "#cloud-config\nwrite_files:\n- {path: /etc/sysconfig/kubernetes-etcd, content: x}\n"})
+	root := t.TempDir()
+	imagestest.Write(t, root, map[string]string{"run/credentials/@system/hardtack.userdata": "#cloud-config\nwrite_files:\n- {path: /etc/sysconfig/kubernetes-etcd, content: x}\n"})
 	var took []time.Duration
 	for range 20 {
 		began := time.Now()
@@ -176,24 +179,8 @@ func TestQuick(t *testing.T) {
 	first := took[0]
 	slices.Sort(took)
 	t.Logf("first run %v, median of %d %v, slowest %v", first, len(took), took[len(took)/2], took[len(took)-1])
-	// Measured at 5 ms on a busy machine. The fastest is what the program needs; the rest is the machine's.
+	// Measured at 5 ms on a busy machine. The fastest run shows the program's own time; the rest is the machine's load.
 	if took[0] > 100*time.Millisecond {
 		t.Errorf("%v at best: cloud-init's seconds are what this is for", took[0])
 	}
-}
-
-// machineRoot makes a root directory with files.
-func machineRoot(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root := t.TempDir()
-	for name, content := range files {
-		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
 }

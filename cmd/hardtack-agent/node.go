@@ -3,18 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/config"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/node"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/imds"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
 )
 
 // nodeFlags is the command line of hardtack-agent node.
@@ -30,7 +28,7 @@ func nodeCommand(ctx context.Context, args []string, s streams) error {
 	var f nodeFlags
 	flags := flag.NewFlagSet("node", flag.ContinueOnError)
 	flags.StringVar(&f.root, "root", "/", "")
-	flags.DurationVar(&f.deadline, "deadline", node.DefaultDeadline, "")
+	flags.DurationVar(&f.deadline, "deadline", kubelet.DefaultDeadline, "")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "")
 	flags.BoolVar(&f.asJSON, "json", false, "")
 	flags.BoolVar(&f.verbose, "v", false, "")
@@ -41,40 +39,42 @@ func nodeCommand(ctx context.Context, args []string, s streams) error {
 		return usageError{fmt.Errorf("--deadline %v: must be longer than nothing", f.deadline)}
 	}
 	log := logger(s.err, f.verbose)
-	plan, err := makeNode(ctx, f, log)
+	var plan kubelet.Plan
+	err := unitRun(ctx, s, "node", noPhase, func(ctx context.Context) (err error) {
+		plan, err = makeNode(ctx, f, log)
+		return err
+	})
 	if err != nil {
-		return fail(s, "node", err)
+		return err
 	}
 	systemd.Status(plan.Name)
 	return showNode(s.out, plan, f.asJSON)
 }
 
-// makeNode finds out what the machine is, plans the node, and makes it so.
-func makeNode(ctx context.Context, f nodeFlags, log *slog.Logger) (node.Plan, error) {
-	c, err := config.Read(f.root)
+// makeNode collects the facts of the machine, plans the node, and writes its files.
+func makeNode(ctx context.Context, f nodeFlags, log *slog.Logger) (kubelet.Plan, error) {
+	effective, err := readConfig(f.root)
 	if err != nil {
-		return node.Plan{}, err
+		return kubelet.Plan{}, err
 	}
-	roles, err := config.Roles(f.root)
-	if err != nil {
-		return node.Plan{}, err
-	}
-	source := node.Source{Root: f.root, Roles: roles, Hardware: agent.Hardware(f.root), Deadline: f.deadline, Status: systemd.Status, Log: log}
-	if endpoint, has := agent.MetadataService(f.root); has {
-		client, err := imds.New(imds.Options{Endpoint: endpoint, Log: log})
+	logConfig(ctx, log, effective)
+	hardware := boot.ReadFacts(f.root)
+	source := kubelet.Source{Root: f.root, Roles: effective.Roles, Hardware: hardware.Hardware, Deadline: f.deadline, Status: systemd.Status, Log: log}
+	if hardware.Metadata {
+		client, err := imds.New(imds.Options{Endpoint: hardware.Endpoint, Log: log})
 		if err != nil {
-			return node.Plan{}, err
+			return kubelet.Plan{}, err
 		}
 		defer client.Close()
 		source.Metadata = client
 	}
-	facts, err := node.Gather(ctx, source)
+	facts, err := kubelet.Gather(ctx, source)
 	if err != nil {
-		return node.Plan{}, err
+		return kubelet.Plan{}, err
 	}
-	plan, err := node.New(c, facts)
+	plan, err := kubelet.New(effective.Config, facts)
 	if err != nil {
-		return node.Plan{}, err
+		return kubelet.Plan{}, err
 	}
 	for _, w := range plan.Warnings {
 		log.WarnContext(ctx, w)
@@ -82,14 +82,12 @@ func makeNode(ctx context.Context, f nodeFlags, log *slog.Logger) (node.Plan, er
 	if f.dryRun {
 		return plan, nil
 	}
-	return plan, node.Apply(ctx, plan, node.Target{Root: f.root, SetHostname: systemd.SetHostname, Log: log})
+	return plan, kubelet.Apply(ctx, plan, kubelet.Target{Root: f.root, SetHostname: systemd.SetHostname, Log: log})
 }
 
-func showNode(w io.Writer, p node.Plan, asJSON bool) error {
+func showNode(w io.Writer, p kubelet.Plan, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(p)
+		return printJSON(w, p)
 	}
 	if p.MTU == 0 {
 		_, err := fmt.Fprintf(w, "%s, no node\n", cmp.Or(p.Name, "without a name"))

@@ -5,36 +5,34 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/config"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/node"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/ready"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/timeline"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/lifecycle"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/probe"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/lifecycle"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/probe"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/ready"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/systemd"
 )
 
-// kubeletIdentity has the certificate and the key by which the kubelet, and so the node, is known to the API.
+// kubeletIdentity is the file with the kubelet's client certificate and key, by which the API knows the node.
 const kubeletIdentity = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
-// readyFlags is the command line of hardtack-agent ready, and what it reads.
+// readyFlags is the command line of hardtack-agent ready, and its inputs.
 type readyFlags struct {
 	root           string
 	stall, certain time.Duration
 	verbose        bool
 
-	config  machine.Config
-	roles   role.Set
-	manager *systemd.Manager
-	log     *slog.Logger
+	effective config.Effective
+	roles     role.Set
+	manager   *systemd.Manager
+	log       *slog.Logger
 }
 
 // readyCommand is hardtack-agent ready.
@@ -58,7 +56,7 @@ func readyCommand(ctx context.Context, args []string, s streams) error {
 	return nil
 }
 
-// run waits until the roles work, ends the launch, and says how long it all took.
+// run waits until the roles work, completes the launch, and writes the boot's timeline.
 func (f *readyFlags) run(ctx context.Context, s streams) (err error) {
 	if f.roles, err = config.Roles(f.root); err != nil {
 		return err
@@ -67,7 +65,7 @@ func (f *readyFlags) run(ctx context.Context, s streams) (err error) {
 		f.log.InfoContext(ctx, "the machine has no role, so that there is nothing to be ready")
 		return nil
 	}
-	if f.config, err = config.Read(f.root); err != nil {
+	if err := f.awaitConfig(ctx, s); err != nil {
 		return err
 	}
 	if f.manager, err = systemd.NewManager(ctx); err != nil {
@@ -84,7 +82,7 @@ func (f *readyFlags) run(ctx context.Context, s streams) (err error) {
 	}
 	f.log.InfoContext(ctx, "ready", "roles", f.roles.String())
 	systemd.Status("ready: " + f.roles.String())
-	marks = append(marks, timeline.Mark{Name: markReady, At: int64(systemd.Monotonic() / 1000)})
+	marks = append(marks, timeline.Mark{Name: timeline.MarkReady, At: int64(systemd.Monotonic() / 1000)})
 	if launch == nil {
 		return showTimeline(ctx, f.manager, f.root, marks, s.out)
 	}
@@ -95,33 +93,69 @@ func (f *readyFlags) run(ctx context.Context, s streams) (err error) {
 	return showTimeline(ctx, f.manager, f.root, marks, s.out)
 }
 
-// launch is the launch that the machine's group waits for, nil where it waits for none.
+// The shortest and longest wait between two reads of the configuration, which only a person can change.
+const (
+	configPollMin = 2 * time.Second
+	configPollMax = 30 * time.Second
+)
+
+// awaitConfig reads the machine's configuration. As a unit it waits while the configuration has an error that only a
+// person can solve: a failed start would end the unit, and this way its status shows the error.
+func (f *readyFlags) awaitConfig(ctx context.Context, s streams) (err error) {
+	for pause := configPollMin; ; pause = min(2*pause, configPollMax) {
+		if f.effective, err = readConfig(f.root); err == nil {
+			reportWorking(s, noPhase, readerUnit)
+			return nil
+		}
+		if reason.Of(err) != reason.Config || !systemd.Listens() {
+			return err
+		}
+		if _, err := reportFailure(s, "ready", err); err != nil {
+			return err
+		}
+		systemd.Status(reason.Status(err))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// launch returns the launch for which the machine's group waits; nil if none does.
 func (f *readyFlags) launch(ctx context.Context) (ready.Launch, error) {
-	if f.config.LaunchHook == "" {
+	if f.effective.LaunchHook == "" {
 		f.log.InfoContext(ctx, "the machine's group has no launch hook")
 		return nil, nil
 	}
-	metadata, has := agent.MetadataService(f.root)
-	if !has {
-		f.log.InfoContext(ctx, "the machine has no metadata service, so that no group waits for it", "hook", f.config.LaunchHook)
+	hardware := boot.ReadFacts(f.root)
+	if !hardware.Metadata {
+		f.log.InfoContext(ctx, "the machine has no metadata service, so that no group waits for it", "hook", f.effective.LaunchHook)
 		return nil, nil
 	}
-	endpoint, err := readEndpoint(os.Getenv("CREDENTIALS_DIRECTORY"))
+	endpoint, err := systemd.Credential(awsEndpoint)
 	if err != nil {
 		return nil, err
 	}
-	return lifecycle.New(lifecycle.Options{Endpoint: endpoint, Metadata: metadata, Group: f.config.Group, Hook: f.config.LaunchHook}), nil
+	return lifecycle.New(lifecycle.Options{Endpoint: endpoint, Metadata: hardware.Endpoint, Group: f.effective.Group, Hook: f.effective.LaunchHook,
+		Tag: func(ctx context.Context) (string, error) {
+			name, _, err := instanceTag(ctx, f.root, role.TagGroup)
+			return name, err
+		}}), nil
 }
 
-// wait checks until every role works.
+// wait waits until every role works.
 func (f *readyFlags) wait(ctx context.Context, s streams, launch ready.Launch) ([]timeline.Mark, error) {
-	anybody := &probe.Client{CA: filepath.Join(f.root, clusterCA)}
+	anonymous := &probe.Client{CA: filepath.Join(f.root, f.effective.CA())}
 	identity := filepath.Join(f.root, kubeletIdentity)
-	m := ready.Machine{Config: f.config, Roles: f.roles, Asker: anybody,
-		AsNode: &probe.Client{CA: anybody.CA, Certificate: identity, Key: identity},
-		Node:   func() (string, error) { return nodeName(f.root) }}
+	m := ready.Machine{Config: f.effective.Config, Roles: f.roles, Asker: anonymous,
+		AsNode: &probe.Client{CA: anonymous.CA, Certificate: identity, Key: identity},
+		Node:   func() (string, error) { return kubelet.NodeName(f.root) }}
 	o := ready.Options{Checks: m.Checks(), Manager: f.manager, Units: m.Units(), Stall: f.stall, Certain: f.certain, Clock: systemd.Monotonic,
-		Status: systemd.Status, Log: f.log, Report: func(failure reason.Failure) { _ = failure.Write(s.out) }} // a console that is gone is no reason to stop
+		Status: systemd.Status, Log: f.log,
+		// Failing to write to the console does not end the wait.
+		Report: func(failure reason.Failure) { _ = failure.Write(s.out) },
+		Works:  func(c ready.Check) { progress(s, timeline.Phase(c.Name), c.Unit) }}
 	if launch != nil {
 		heart := &ready.Heart{Launch: launch, Clock: systemd.Monotonic, Log: f.log}
 		o.Alive = heart.Beat
@@ -129,10 +163,10 @@ func (f *readyFlags) wait(ctx context.Context, s streams, launch ready.Launch) (
 	return ready.Run(ctx, o)
 }
 
-// complete ends the launch. What keeps it from that is told once each time it is another thing.
+// complete completes the launch. It reports each failure once, until another one follows.
 func (f *readyFlags) complete(ctx context.Context, s streams, launch ready.Launch) error {
 	var last reason.Failure
-	said, err := ready.Complete(ctx, launch, func(err error) {
+	result, err := ready.Complete(ctx, launch, func(err error) {
 		if failure := reason.Explain("hardtack-ready.service", err); failure != last {
 			last = failure
 			systemd.Status(reason.Status(err))
@@ -142,18 +176,9 @@ func (f *readyFlags) complete(ctx context.Context, s streams, launch ready.Launc
 	if err != nil {
 		return err
 	}
-	f.log.InfoContext(ctx, said, "group", f.config.Group, "hook", f.config.LaunchHook)
-	systemd.Status("ready: " + f.roles.String() + "; " + said)
+	f.log.InfoContext(ctx, result, "group", f.effective.Group, "hook", f.effective.LaunchHook)
+	systemd.Status("ready: " + f.roles.String() + "; " + result)
 	return nil
-}
-
-// nodeName reads the name that hardtack-node has decided on.
-func nodeName(root string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, node.EnvFile))
-	if err != nil {
-		return "", err
-	}
-	return node.Variable(string(text), "NODE_NAME"), nil
 }
 
 // readyUnits lists the units of roles.

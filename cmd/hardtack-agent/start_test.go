@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// startBytes is what a package may allocate before the program's first line, and startLarge has those that may more. A
-// boot starts the agent a dozen times, the first time before the role is known, and an emulated processor pays for each
-// of these tables by pages and by translated code.
+// startBytes bounds a package's allocations before the program's first line, in bytes; startLarge lists the
+// exceptions. A boot starts the agent a dozen times, the first time before the role is known, and an emulated
+// processor pays for each of these tables in pages and translated code.
 const startBytes = 64 << 10
 
 var startLarge = map[string]int{
@@ -30,7 +30,7 @@ const startTotal = 2_600_000
 // initLine is a line of GODEBUG=inittrace=1: init PACKAGE @0.1 ms, 0.2 ms clock, 3 bytes, 4 allocs.
 var initLine = regexp.MustCompile(`^init (\S+) @.* (\d+) bytes, \d+ allocs$`)
 
-// TestStart counts what the program allocates before its first line, by package.
+// TestStart measures the allocations of each package before the program's first line.
 func TestStart(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "hardtack-agent")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, ".")

@@ -2,28 +2,21 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/config"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/systemd"
-)
-
-// markReady is the mark of the moment in which every role worked; marksFile keeps the marks of this boot.
-const (
-	markReady = "ready"
-	marksFile = "/run/hardtack/marks.json"
 )
 
 // timelineCommand is hardtack-agent timeline.
@@ -39,7 +32,7 @@ func timelineCommand(ctx context.Context, args []string, s streams) error {
 		return err
 	}
 	defer manager.Close()
-	marks, err := readMarks(*root)
+	marks, err := timeline.LoadMarks(*root)
 	if err != nil {
 		return err
 	}
@@ -50,19 +43,12 @@ func timelineCommand(ctx context.Context, args []string, s streams) error {
 	if !*asJSON {
 		return printTimeline(s.out, t)
 	}
-	enc := json.NewEncoder(s.out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(t)
+	return printJSON(s.out, t)
 }
 
-// showTimeline keeps the marks for hardtack-agent timeline, and writes the line for the journal and the console.
-func showTimeline(ctx context.Context, manager *systemd.Manager, root string, marks []timeline.Mark, w io.Writer) error {
-	text, err := json.Marshal(marks)
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(root, marksFile)
-	if err := errors.Join(os.WriteFile(file+".new", text, 0o644), os.Rename(file+".new", file)); err != nil {
+// showTimeline stores the marks for hardtack-agent timeline, and writes the line for the journal and the console.
+func showTimeline(ctx context.Context, manager timeline.Manager, root string, marks []timeline.Mark, w io.Writer) error {
+	if err := timeline.SaveMarks(root, marks); err != nil {
 		return err
 	}
 	t, err := buildTimeline(ctx, manager, root, marks)
@@ -72,32 +58,13 @@ func showTimeline(ctx context.Context, manager *systemd.Manager, root string, ma
 	return t.Write(w)
 }
 
-func readMarks(root string) (marks []timeline.Mark, err error) {
-	text, err := os.ReadFile(filepath.Join(root, marksFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // not ready yet
-	}
-	if err != nil {
-		return nil, err
-	}
-	return marks, json.Unmarshal(text, &marks)
-}
-
-// buildTimeline asks the service manager.
-func buildTimeline(ctx context.Context, manager *systemd.Manager, root string, marks []timeline.Mark) (timeline.Timeline, error) {
+// buildTimeline builds the timeline of this machine from its service manager's data and the marks.
+func buildTimeline(ctx context.Context, manager timeline.Manager, root string, marks []timeline.Mark) (timeline.Timeline, error) {
 	roles, err := config.Roles(root)
 	if err != nil {
 		return timeline.Timeline{}, err
 	}
-	boot, err := manager.Boot(ctx)
-	if err != nil {
-		return timeline.Timeline{}, err
-	}
-	units, err := manager.Units(ctx, timelineUnits(roles)...)
-	if err != nil {
-		return timeline.Timeline{}, err
-	}
-	name, err := nodeName(root)
+	name, err := kubelet.NodeName(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return timeline.Timeline{}, err
 	}
@@ -105,17 +72,11 @@ func buildTimeline(ctx context.Context, manager *systemd.Manager, root string, m
 	if err != nil {
 		return timeline.Timeline{}, err
 	}
-	m := timeline.Machine{Instance: agent.InstanceID(root), Node: name, Roles: roles.String(), Boot: strings.TrimSpace(string(id))}
-	t := timeline.Build(m, boot, units, marks, systemd.Monotonic())
-	for _, mark := range marks {
-		if mark.Name == markReady {
-			t.Ready = mark.At
-		}
-	}
-	return t, nil
+	m := timeline.Machine{Instance: boot.ReadFacts(root).Instance, Node: name, Roles: roles.String(), Boot: strings.TrimSpace(string(id))}
+	return timeline.Read(ctx, manager, m, timelineUnits(roles), marks, systemd.Monotonic())
 }
 
-// printTimeline is for people.
+// printTimeline prints the timeline as a table.
 func printTimeline(w io.Writer, t timeline.Timeline) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(tab, "begin\texec\tactive\tcpu\t  ms since the kernel began\n")

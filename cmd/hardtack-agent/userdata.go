@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -10,17 +10,18 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/imds"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 )
 
 // userdataCommand is hardtack-agent userdata.
 func userdataCommand(ctx context.Context, args []string, s streams) error {
 	flags := flag.NewFlagSet("userdata", flag.ContinueOnError)
 	root := flags.String("root", "/", "")
-	deadline := flags.Duration("deadline", agent.DefaultDeadline, "")
+	deadline := flags.Duration("deadline", boot.DefaultDeadline, "")
 	dryRun := flags.Bool("dry-run", false, "")
 	asJSON := flags.Bool("json", false, "")
 	verbose := flags.Bool("v", false, "")
@@ -31,10 +32,10 @@ func userdataCommand(ctx context.Context, args []string, s streams) error {
 		return usageError{fmt.Errorf("--deadline %v: must be longer than nothing", *deadline)}
 	}
 	log := logger(s.err, *verbose)
-	report, err := agent.Run(ctx, agent.Options{
+	report, err := boot.Run(ctx, boot.Options{
 		Root:        *root,
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),
-		Metadata: func(endpoint string) (agent.Metadata, error) {
+		Metadata: func(endpoint string) (boot.Metadata, error) {
 			return imds.New(imds.Options{Endpoint: endpoint, Log: log})
 		},
 		NoUserData: imds.ErrNotFound,
@@ -44,23 +45,37 @@ func userdataCommand(ctx context.Context, args []string, s streams) error {
 		Log:        log,
 	})
 	if printing := show(s.out, report, *asJSON); err == nil {
-		return printing
+		if *dryRun || *asJSON {
+			return printing
+		}
+		reportWorking(s, timeline.PhaseUserData)
+		return errors.Join(printing, reportIncomplete(s, *root))
 	}
 	if *asJSON {
 		return err // the report is the only thing on stdout
 	}
-	return fail(s, "userdata", reason.With(agent.ReasonOf(err), err))
+	return fail(s, "userdata", reason.With(boot.ReasonOf(err), err))
 }
 
-// manager connects to systemd, for the machine that this program runs on and no other tree.
-func manager(root string) func(context.Context) (agent.Units, error) {
+// reportIncomplete reports an incomplete configuration at once, for which the machine's other units wait: they start later and
+// load a program each. The error is not this unit's, which succeeds.
+func reportIncomplete(s streams, root string) error {
+	if _, err := readConfig(root); err != nil && s.unit == readerUnit {
+		_, writeErr := reportFailure(s, "userdata", err)
+		return writeErr
+	}
+	return nil
+}
+
+// manager returns a function that connects to systemd; nil if root is not this machine's own tree.
+func manager(root string) func(context.Context) (boot.Units, error) {
 	if root != "/" {
 		return nil
 	}
-	return func(ctx context.Context) (agent.Units, error) { return systemd.NewManager(ctx) }
+	return func(ctx context.Context) (boot.Units, error) { return systemd.NewManager(ctx) }
 }
 
-// logger writes lines without a time: the journal and the console have their own.
+// logger logs without times, since the journal and the console add them.
 func logger(w io.Writer, verbose bool) *slog.Logger {
 	level := slog.LevelInfo
 	if verbose {
@@ -74,12 +89,10 @@ func logger(w io.Writer, verbose bool) *slog.Logger {
 	}}))
 }
 
-// show prints the report: as JSON, or as one line about the roles and one for each file and finding.
-func show(w io.Writer, r agent.Report, asJSON bool) error {
+// show prints the report: as JSON, or as a line about the roles and one for each file and finding.
+func show(w io.Writer, r boot.Report, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+		return printJSON(w, r)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	switch {

@@ -9,37 +9,36 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/config"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/wait"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/probe"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/probe"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/wait"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// clusterCA is the public CA of the Kubernetes API, which user data brings.
-const clusterCA = "/etc/hardtack/ca.crt"
+var waitUsage = `usage: hardtack-agent wait [flags] [URL...]
 
-const waitUsage = `usage: hardtack-agent wait [flags] [URL...]
+Waits until every --file exists, and one of the URLs answers 200 at one of its addresses with a certificate
+of the CA; without --timeout, forever. The unit's status shows what it is waiting for.
 
-Waits until every --file is there, and one of the URLs answers 200 at one of its addresses with a certificate
-of the CA; for ever, unless --timeout says otherwise. The unit's status says what is waited for.
-
-  --api            https://masters.<cluster>.k8s:<port>/readyz
+  --api            https://` + role.Masters.Host("<cluster>") + `:<port>/readyz
   --local-api      https://127.0.0.1:<port>/readyz
-  --node           this machine's Node, asked for with --cert and --key
-  --etcd           /health of the cluster's etcd members, or of the one on this machine where they have no names
-  --file A[,B]     a file that must be there and not be empty, or one of several; may be repeated
-  --unless FILE    wait for no answer where this file is there already
-  --ca FILE        the CA (/etc/hardtack/ca.crt)
-  --cert, --key    the client's certificate and key, for servers that want one
-  --timeout 0      give up after this long; 0 is never
-  --root DIR       where etc/hardtack/machine.yaml is (/)
-  -v               say more
+  --node           this machine's Node object, requested with --cert and --key
+  --etcd           /health of the cluster's etcd members, or of this machine's if the members have no names
+  --file A[,B]     a file that must exist and not be empty, or one of several; may be repeated
+  --unless FILE    wait for no answer if this file exists already
+  --ca FILE        the CA (default: the cluster's; /etc/hardtack/ca.crt for URLs alone)
+  --cert, --key    the client's certificate and key, for servers that ask for one
+  --timeout 0      give up after this duration; 0 is never
+  --root DIR       the machine's root directory (default: /)
+  -v               log in more detail
 `
 
 // waitFlags is the command line of hardtack-agent wait.
@@ -63,7 +62,7 @@ func (f *waitFlags) parse(args []string) ([]string, error) {
 		f.files = append(f.files, strings.Split(value, ","))
 		return nil
 	})
-	flags.StringVar(&f.probe.CA, "ca", clusterCA, "")
+	flags.StringVar(&f.probe.CA, "ca", "", "")
 	flags.StringVar(&f.probe.Certificate, "cert", "", "")
 	flags.StringVar(&f.probe.Key, "key", "", "")
 	flags.DurationVar(&f.timeout, "timeout", 0, "")
@@ -100,10 +99,11 @@ func waitCommand(ctx context.Context, args []string, s streams) error {
 		return fail(s, "wait", err)
 	}
 	systemd.Status("")
+	reportWorking(s, noPhase)
 	return nil
 }
 
-// run waits for the files first: what the URLs are may stand in them.
+// run waits for the files first, since the URLs may come from them.
 func (f *waitFlags) run(ctx context.Context, urls []string, s streams) error {
 	o := wait.Options{Files: f.files, Status: systemd.Status, Log: logger(s.err, f.verbose)}
 	if err := wait.Run(ctx, o); err != nil {
@@ -117,21 +117,27 @@ func (f *waitFlags) run(ctx context.Context, urls []string, s streams) error {
 	return wait.Run(ctx, o)
 }
 
-// targets lists what is to answer. The machine file is only read where a flag needs it.
+// targets lists the URLs to wait for. It reads the machine's configuration only if a flag needs it.
 func (f *waitFlags) targets(urls []string) ([]*url.URL, error) {
 	if _, err := os.Stat(f.unless); f.unless != "" && err == nil {
 		return nil, nil
 	}
 	if f.api || f.local || f.etcd || f.node {
-		c, err := config.Read(f.root)
+		effective, err := readConfig(f.root)
 		if err != nil {
 			return nil, err
 		}
-		known, err := f.known(c)
+		if f.probe.CA == "" {
+			f.probe.CA = filepath.Join(f.root, effective.CA())
+		}
+		known, err := f.known(effective.Config)
 		if err != nil {
 			return nil, err
 		}
 		urls = append(urls, known...)
+	}
+	if f.probe.CA == "" {
+		f.probe.CA = machine.CAPath
 	}
 	var out []*url.URL
 	for _, text := range urls {
@@ -144,27 +150,27 @@ func (f *waitFlags) targets(urls []string) ([]*url.URL, error) {
 	return out, nil
 }
 
-// known lists the URLs that the flags stand for.
+// known lists the URLs of the flags.
 func (f *waitFlags) known(c machine.Config) (urls []string, err error) {
 	if f.api {
-		urls = append(urls, apiURL("masters."+c.Domain(), c.API.Port)+"/readyz")
+		urls = append(urls, apiURL(role.Masters.Host(c.Cluster), c.API.Port)+"/readyz")
 	}
 	if f.local {
 		urls = append(urls, apiURL("127.0.0.1", c.API.Port)+"/readyz")
 	}
 	if f.node {
-		name, err := nodeName(f.root)
+		name, err := kubelet.NodeName(f.root)
 		if err != nil {
 			return nil, reason.With(reason.File, err)
 		}
-		urls = append(urls, apiURL("masters."+c.Domain(), c.API.Port)+"/api/v1/nodes/"+name)
+		urls = append(urls, apiURL(role.Masters.Host(c.Cluster), c.API.Port)+"/api/v1/nodes/"+name)
 	}
 	if f.etcd && len(c.Etcd.Members) == 0 {
-		urls = append(urls, "https://127.0.0.1:2379/health")
+		urls = append(urls, fmt.Sprintf("https://127.0.0.1:%d/health", role.EtcdClientPort))
 	}
 	if f.etcd {
 		for _, m := range c.Etcd.Members {
-			urls = append(urls, "https://etcd-"+m+"."+c.Domain()+":2379/health")
+			urls = append(urls, machine.EtcdURL(c.Cluster, m)+"/health")
 		}
 	}
 	return urls, nil
@@ -172,18 +178,4 @@ func (f *waitFlags) known(c machine.Config) (urls []string, err error) {
 
 func apiURL(host string, port int) string {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(port))
-}
-
-// fail writes the line for programs about an error of a verb, and returns the error for people. What was not
-// understood has no such line: a unit with a wrong command line is found by its test.
-func fail(s streams, verb string, err error) error {
-	var usage usageError
-	if errors.As(err, &usage) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	unit := systemd.Unit()
-	if unit == "" {
-		unit = "hardtack-agent " + verb
-	}
-	return errors.Join(err, reason.Explain(unit, err).Write(s.out))
 }

@@ -8,20 +8,20 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/version"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
 )
 
-// newApp returns the command line; answers go to stdout, everything else to stderr.
+// newApp returns the program. Results go to stdout, everything else to stderr.
 func newApp(stdout, stderr io.Writer) *cli.App {
 	app := &cli.App{
 		Name:            "hardtack",
-		Usage:           "what one image for every role is made of",
+		Usage:           "build, run and operate Kubernetes clusters of immutable machines, all from one image",
 		Version:         version.String(),
 		Writer:          stdout,
 		ErrWriter:       stderr,
 		HideHelpCommand: true,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "verbose", Usage: "tell more about what is done, on stderr"},
+			&cli.BoolFlag{Name: "verbose", Usage: "log in more detail, to stderr"},
 		},
 		Commands: []*cli.Command{
 			lockCommand(),
@@ -41,39 +41,39 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		},
 		EnableBashCompletion: true,
 		Action:               unknownCommand,
-		// An error with an exit code of its own would end the process inside the library.
+		// The library would end the process at an error that has an exit code.
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
-	prepare(app.Commands)
+	inherit(app.Commands)
 	app.OnUsageError = usageError
 	return app
 }
 
-// prepare gives every command what the library does not pass down.
-func prepare(commands []*cli.Command) {
+// inherit sets on every command the settings that the library does not pass down.
+func inherit(commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = usageError
 		c.HideHelpCommand = true
 		if len(c.Subcommands) > 0 {
 			c.Action = unknownCommand
-			prepare(c.Subcommands)
+			inherit(c.Subcommands)
 			continue
 		}
 		if !c.SkipFlagParsing {
-			c.Before = refuseLateFlags
+			c.Before = checkCall
 		}
 	}
 }
 
-// usagef is an error in how the program was called; its exit code is 2.
+// usagef returns an error of a wrong command line; its exit code is 2.
 func usagef(format string, args ...any) error { return cli.Exit(fmt.Errorf(format, args...), 2) }
 
-// usageError reports a wrong flag; the library would print the help to stdout, which is for answers.
+// usageError reports a wrong flag. The library would print the help to stdout, which is for results.
 func usageError(c *cli.Context, err error, _ bool) error {
 	return usagef("%w (see %s --help)", err, name(c))
 }
 
-// unknownCommand is the action of the program and of groups of commands: they do nothing themselves.
+// unknownCommand is the action of the program and of command groups, which do nothing without a subcommand.
 func unknownCommand(c *cli.Context) error {
 	if c.Args().Present() {
 		return usagef("%q is not a command (see %s --help)", c.Args().First(), name(c))
@@ -81,8 +81,16 @@ func unknownCommand(c *cli.Context) error {
 	return cli.ShowSubcommandHelp(c)
 }
 
-// refuseLateFlags reports flags after the first argument, which the library takes for arguments. A file
-// whose name begins with a dash can be written as ./-name.
+// checkCall reports the errors of a command line that are the same for all commands.
+func checkCall(c *cli.Context) error {
+	if err := refuseLateFlags(c); err != nil {
+		return err
+	}
+	return refuseYesAndDryRun(c)
+}
+
+// refuseLateFlags reports flags after the first argument, which the library takes for arguments. A file whose name
+// begins with a dash can be written as ./-name.
 func refuseLateFlags(c *cli.Context) error {
 	for _, arg := range c.Args().Slice() {
 		if strings.HasPrefix(arg, "-") && arg != "-" {
@@ -92,7 +100,7 @@ func refuseLateFlags(c *cli.Context) error {
 	return nil
 }
 
-// noArguments reports arguments of a command that takes none.
+// noArguments reports arguments of a command without any.
 func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
 		return usagef("argument %q is not expected (see %s --help)", c.Args().First(), name(c))
@@ -107,7 +115,7 @@ func name(c *cli.Context) string {
 	return c.Command.HelpName
 }
 
-// logger writes to stderr: what takes long and warnings, and everything with --verbose.
+// logger logs slow steps and warnings to stderr, with --verbose everything.
 func logger(c *cli.Context) *slog.Logger {
 	level := slog.LevelInfo
 	if c.Bool("verbose") {
@@ -115,7 +123,7 @@ func logger(c *cli.Context) *slog.Logger {
 	}
 	return slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{
 		Level: level,
-		// A person watching needs no clock on every line.
+		// Times are left out: the log is for a person at a terminal.
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -125,8 +133,8 @@ func logger(c *cli.Context) *slog.Logger {
 	}))
 }
 
-// The scripts that `hardtack completion` prints. The program itself answers what the words are, when it
-// is called with --generate-bash-completion.
+// The scripts that `hardtack completion` prints. They call the program with --generate-bash-completion, which prints
+// the words.
 const (
 	completeBash = `_hardtack() {
   local IFS=$'\n'
@@ -147,7 +155,7 @@ compdef _hardtack hardtack
 func completionCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "completion",
-		Usage:     "print the shell's completion script: source <(hardtack completion bash)",
+		Usage:     "print the shell completion script; use it with: source <(hardtack completion bash)",
 		ArgsUsage: "bash|zsh",
 		Action: func(c *cli.Context) error {
 			script, ok := map[string]string{"bash": completeBash, "zsh": completeZsh}[c.Args().First()]

@@ -7,17 +7,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/doctor"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/doctor"
 )
 
-// check is one thing that a doctor looked at.
-type check = doctor.Check
-
-func found(name string, state doctor.State, text, next string) check {
-	return check{Name: name, State: state, Text: text, Next: next}
-}
-
-// report prints what a doctor found; it is an error where a check is one.
+// report prints the checks of a doctor command. It returns an error if one of them is.
 func report(c *cli.Context, checks doctor.List) error {
 	var err error
 	if c.Bool("json") {

@@ -8,7 +8,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
@@ -16,7 +15,7 @@ import (
 func completeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "complete",
-		Usage: "print a cluster's complete configuration: every flag and field of every component, and where it comes from",
+		Usage: "print a cluster's complete configuration: every flag and field of every component, and the origin of each value",
 		Flags: []cli.Flag{clusterFlag(), jsonFlag()},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
@@ -39,43 +38,39 @@ func completeCommand() *cli.Command {
 	}
 }
 
-// minimalCluster is the document that commands are about where none is named.
-const minimalCluster = "apiVersion: " + spec.APIVersion + "\nkind: " + spec.Kind + "\nname: demo\n"
+// minimalCluster is the default name of a cluster.
+const minimalCluster = "demo"
 
 func clusterFlag() cli.Flag {
-	return &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the cluster's `FILE`, - for standard input (default: the least that a cluster is, named demo)"}
+	return &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the cluster document, a `FILE`, or - for standard input (default: a minimal cluster named demo)"}
 }
 
-// readCluster reads and completes the document that --file names. Warnings go to stderr.
+// readCluster reads and completes the document of --file.
 func readCluster(c *cli.Context) (*spec.Complete, error) {
 	name, data, err := clusterText(c.String("file"))
 	if err != nil {
 		return nil, err
 	}
+	return completeText(c, name, data)
+}
+
+// completeText completes a document and prints warnings to stderr; name is used in messages only.
+func completeText(c *cli.Context, name string, data []byte) (*spec.Complete, error) {
 	image, err := spec.ReadImage(units.FS, images.FS)
 	if err != nil {
 		return nil, err
 	}
-	cluster, problems := spec.Parse(name, data)
-	if err := problems.Err(); err != nil {
-		return nil, fmt.Errorf("reading the cluster:\n%w", err)
+	complete, warnings, err := spec.Load(image, name, data)
+	for _, w := range warnings {
+		fmt.Fprintln(c.App.ErrWriter, w)
 	}
-	complete, problems := cluster.Complete(image)
-	for _, p := range problems {
-		if p.Severity == problem.Warning {
-			fmt.Fprintln(c.App.ErrWriter, p)
-		}
-	}
-	if err := problems.Err(); err != nil {
-		return nil, fmt.Errorf("completing the cluster:\n%w", err)
-	}
-	return complete, nil
+	return complete, err
 }
 
 func clusterText(file string) (name string, data []byte, err error) {
 	switch file {
 	case "":
-		return "the least cluster", []byte(minimalCluster), nil
+		return "the default cluster", spec.Minimal(minimalCluster), nil
 	case "-":
 		data, err = io.ReadAll(io.LimitReader(os.Stdin, spec.MaxInput+1))
 		name = "standard input"

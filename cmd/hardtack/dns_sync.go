@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -10,25 +9,25 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 )
 
-// changesExit is plan's exit code with --exit-code where something would change; 1 is an error, 2 a wrong call.
+// changesExit is the exit code of plan --exit-code if something would change; 1 is an error, 2 a wrong command line.
 const changesExit = 3
 
 func dnsSyncCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "sync",
-		Usage: "make the records equal to the healthy members, once or with --watch for ever",
+		Usage: "update the records to match the healthy members, once or continuously with --watch",
 		Flags: dnsFlags(
-			&cli.BoolFlag{Name: "watch", Usage: "stay, and do it again and again until SIGTERM or Ctrl-C"},
-			&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "with --watch: the `TIME` from one to the next"},
-			&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "the `TIME` that one may take"},
+			&cli.BoolFlag{Name: "watch", Usage: "keep running and repeat until SIGTERM or Ctrl-C"},
+			&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "with --watch: the `DURATION` between updates"},
+			timeoutFlag(time.Minute),
 		),
 		Action: func(c *cli.Context) error {
-			if c.Duration("interval") <= 0 || c.Duration("timeout") <= dnssync.DefaultMargin {
-				return usagef("--interval is above 0 and --timeout above %s", dnssync.DefaultMargin)
+			if c.Duration("interval") <= 0 || c.Duration("timeout") <= reconcile.DefaultMargin {
+				return usagef("--interval is above 0 and --timeout above %s", reconcile.DefaultMargin)
 			}
 			t, err := newDNSTarget(c)
 			if err != nil {
@@ -46,9 +45,9 @@ func dnsSyncCommand() *cli.Command {
 	}
 }
 
-// sync reconciles once and prints the report; a daemon's log has no line for what did not change.
-func (t *dnsTarget) sync(c *cli.Context, s *dnssync.Syncer, changesOnly bool) error {
-	ctx, cancel := dnssyncContext(c)
+// sync reconciles once and prints the report; with changesOnly, only if something changed, for a daemon's log.
+func (t *dnsTarget) sync(c *cli.Context, s *reconcile.Syncer, changesOnly bool) error {
+	ctx, cancel := timeoutContext(c)
 	defer cancel()
 	report, err := s.Sync(ctx, t.cluster)
 	if err != nil {
@@ -63,9 +62,9 @@ func (t *dnsTarget) sync(c *cli.Context, s *dnssync.Syncer, changesOnly bool) er
 	return printReport(c.App.Writer, report)
 }
 
-// watch reconciles until the program is asked to end, which is no error. What goes wrong is told and
-// tried again: a daemon that ends because a server restarts would leave the records to rot.
-func (t *dnsTarget) watch(c *cli.Context, s *dnssync.Syncer) error {
+// watch reconciles until the program is interrupted, which is not an error. It logs failures and tries again: a daemon
+// that ended when a server restarts would leave the records out of date.
+func (t *dnsTarget) watch(c *cli.Context, s *reconcile.Syncer) error {
 	log := logger(c)
 	log.Info("watching", "cluster", t.cluster, "interval", c.Duration("interval"))
 	tick := time.NewTicker(c.Duration("interval"))
@@ -83,7 +82,7 @@ func (t *dnsTarget) watch(c *cli.Context, s *dnssync.Syncer) error {
 	}
 }
 
-func printReport(w io.Writer, r dnssync.Report) error {
+func printReport(w io.Writer, r reconcile.Report) error {
 	verb := "unchanged"
 	if r.Changed {
 		verb = "changed"
@@ -102,13 +101,13 @@ func printReport(w io.Writer, r dnssync.Report) error {
 func dnsPlanCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "plan",
-		Usage: "show what sync would change, as a diff, and change nothing",
+		Usage: "print what sync would change, as a diff, without changing anything",
 		Flags: dnsFlags(
-			&cli.BoolFlag{Name: "exit-code", Usage: fmt.Sprintf("exit with %d where something would change", changesExit)},
-			&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "the `TIME` that it may take"},
+			&cli.BoolFlag{Name: "exit-code", Usage: fmt.Sprintf("exit with status %d if anything would change", changesExit)},
+			timeoutFlag(time.Minute),
 		),
-		Action: onTarget(func(c *cli.Context, t *dnsTarget, s *dnssync.Syncer) error {
-			ctx, cancel := dnssyncContext(c)
+		Action: onTarget(func(c *cli.Context, t *dnsTarget, s *reconcile.Syncer) error {
+			ctx, cancel := timeoutContext(c)
 			defer cancel()
 			plan, err := s.Plan(ctx, t.cluster)
 			if err != nil {
@@ -127,9 +126,9 @@ func dnsPlanCommand() *cli.Command {
 	}
 }
 
-// diffText is a change as a diff: a line for each value that goes, comes or stays beside such a one.
-// The control record is left out, since it changes with every change.
-func diffText(p dnssync.Plan) string {
+// diffText formats a plan as a diff: a line for each value that would be removed or added. The control record is left
+// out, since it changes with every change.
+func diffText(p reconcile.Plan) string {
 	type pair struct{ old, new record.Set }
 	pairs := map[string]pair{}
 	for _, s := range p.Change.Remove {
@@ -162,7 +161,7 @@ func diffText(p dnssync.Plan) string {
 	return b.String()
 }
 
-// writeLines lists what s has and other has not.
+// writeLines writes the values of s that other does not have.
 func writeLines(b *strings.Builder, mark string, s, other record.Set) {
 	for _, v := range s.Values {
 		if s.TTL != other.TTL || !slices.Contains(other.Values, v) {
@@ -171,8 +170,8 @@ func writeLines(b *strings.Builder, mark string, s, other record.Set) {
 	}
 }
 
-// onTarget is the action of a command that needs the records and who should be in them.
-func onTarget(do func(c *cli.Context, t *dnsTarget, s *dnssync.Syncer) error) cli.ActionFunc {
+// onTarget returns the action of a command that needs the records and the fleet.
+func onTarget(do func(c *cli.Context, t *dnsTarget, s *reconcile.Syncer) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		t, err := newDNSTarget(c)
 		if err != nil {
@@ -184,9 +183,4 @@ func onTarget(do func(c *cli.Context, t *dnsTarget, s *dnssync.Syncer) error) cl
 		}
 		return do(c, t, s)
 	}
-}
-
-// dnssyncContext ends with the program and with the time that one run may take.
-func dnssyncContext(c *cli.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.Context, c.Duration("timeout"))
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/zone/zonetest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone/zonetest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// Every script runs the program against a BIND of its own: $SERVER, with $KEY that may change the zone
-// k8s and $OTHERKEY that may not, and against a fake account of AWS.
+// TestDNSScripts runs each script against its own BIND: $SERVER, with $KEY that may change the zone k8s and $OTHERKEY
+// that may not, and against a fake AWS account.
 func TestDNSScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short was asked for: every script starts a name server")
@@ -31,11 +31,11 @@ func TestDNSScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/dns", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *updateScripts,
 		Setup: func(env *testscript.Env) error {
-			// Scripts run side by side on one server: each has a cluster of its own, by its name.
+			// Scripts run in parallel on one server; each has its own cluster, named after the script.
 			name := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 			env.Setenv("CLUSTER", name)
 			env.Setenv("SERVER", b.Addr)
-			// SLOW's SOA minimum stays 900, OPEN takes unsigned updates, SHUT lets nobody transfer.
+			// SLOW keeps an SOA minimum of 900, OPEN takes unsigned updates, SHUT allows no transfers.
 			for name, other := range map[string]zonetest.BIND{"SLOW": slow, "OPEN": open, "SHUT": shut} {
 				env.Setenv(name, other.Addr)
 				env.Setenv(name+"KEY", other.KeyFile)
@@ -74,7 +74,7 @@ func awsRegion(t *testing.T) string {
 	a.SetPolicy("AKIDNOBODY", awsfake.Policy{})
 	a.SetPolicy("AKIDHALF", awsfake.Policy{{Actions: []string{"route53:List*", "route53:Get*", "route53:CreateHostedZone"}, Resources: []string{"*"}}})
 	err := a.AutoScaling().Create(awsfake.Group{Name: "masters", Max: 3, Desired: 3, Zones: []string{"eu-central-1a"},
-		Tags: map[string]string{fleet.TagCluster: "aws", fleet.TagRole: "masters"}})
+		Tags: map[string]string{role.TagCluster: "aws", role.TagRole: "masters"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ import (
 func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:         "explain",
-		Usage:        "what a field of a cluster is, what its value is and why, and what it becomes on machines",
-		ArgsUsage:    "[path, as kubelet.config.maxPods]",
+		Usage:        "explain a field of a cluster document: its meaning, its value, the value's origin, and its effect on the machines",
+		ArgsUsage:    "[PATH, such as kubelet.config.maxPods]",
 		Flags:        []cli.Flag{clusterFlag(), jsonFlag()},
 		BashComplete: completePaths,
 		Action: func(c *cli.Context) error {
@@ -42,7 +42,7 @@ func explainCommand() *cli.Command {
 	}
 }
 
-// completePaths prints the paths of the least cluster, and the flags.
+// completePaths prints the paths of the default cluster, and the flags, for shell completion.
 func completePaths(c *cli.Context) {
 	cli.DefaultCompleteWithFlags(c.Command)(c)
 	if c.NArg() > 0 || len(os.Args) > 2 && strings.HasPrefix(os.Args[len(os.Args)-2], "-") {
@@ -52,12 +52,8 @@ func completePaths(c *cli.Context) {
 	if err != nil {
 		return
 	}
-	cluster, problems := spec.Parse("", []byte(minimalCluster))
-	if problems.Err() != nil {
-		return
-	}
-	complete, problems := cluster.Complete(image)
-	if problems.Err() != nil {
+	complete, _, err := spec.Load(image, "", spec.Minimal(minimalCluster))
+	if err != nil {
 		return
 	}
 	for _, path := range complete.Paths("") {
@@ -94,7 +90,7 @@ func printExplanation(w io.Writer, e spec.Explanation) error {
 	return tw.Flush()
 }
 
-// oneLine is a value as a table shows it: JSON, shortened.
+// oneLine formats a value for a table: JSON, shortened.
 func oneLine(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -5,41 +5,41 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
 )
 
-// regionFlag says where an image command works.
+// regionFlag selects the region of an image command.
 func regionFlag() cli.Flag {
-	return &cli.StringFlag{Name: "region", Usage: "the `REGION`; left out, the one of the environment or the profile"}
+	return &cli.StringFlag{Name: "region", Usage: "the AWS `REGION` (default: that of the environment or the profile)"}
 }
 
-// regionsFlag is for commands that work in several.
+// regionsFlag selects the regions of a command that works in several.
 func regionsFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "region", Usage: "a `REGION`, once for each; left out, the one of the environment or the profile"}
+	return &cli.StringSliceFlag{Name: "region", Usage: "an AWS `REGION`; may be repeated (default: that of the environment or the profile)"}
 }
 
-// everyRegion are the clients that --region names.
-func everyRegion(c *cli.Context) (*ami.Cloud, []*ami.Client, error) {
+// everyRegion returns a client for each --region.
+func everyRegion(c *cli.Context) (*cloud.Cloud, []*cloud.Client, error) {
 	names := c.StringSlice("region")
 	first := ""
 	if len(names) > 0 {
 		first = names[0]
 	}
-	cloud, err := ami.Open(c.Context, first, ami.Options{})
+	account, err := cloud.Open(c.Context, first, cloud.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(names) == 0 {
-		names = []string{cloud.Home}
+		names = []string{account.Home}
 	}
-	var clients []*ami.Client
+	var clients []*cloud.Client
 	for _, name := range names {
-		clients = append(clients, cloud.Client(name))
+		clients = append(clients, account.Client(name))
 	}
-	return cloud, clients, nil
+	return account, clients, nil
 }
 
-// pairs reads KEY=VALUE flags.
+// pairs parses KEY=VALUE flags.
 func pairs(flag string, list []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, text := range list {

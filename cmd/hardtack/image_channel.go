@@ -9,17 +9,17 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
 )
 
 func channelFlag() cli.Flag {
-	return &cli.StringFlag{Name: "channel", Usage: "the `CHANNEL`, as stable: the parameter /hardtack/<channel>/image-id"}
+	return &cli.StringFlag{Name: "channel", Usage: "the `CHANNEL`, such as stable; its image is in the parameter /hardtack/<channel>/image-id"}
 }
 
 func imagePromoteCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "promote",
-		Usage:     "have a channel name an image, by its id or its name; launch templates follow the channel",
+		Usage:     "point a channel at an image, given by its ID or name; launch templates follow the channel",
 		ArgsUsage: "IMAGE",
 		Flags:     []cli.Flag{channelFlag(), regionsFlag(), jsonFlag()},
 		Action:    imagePromote,
@@ -29,9 +29,9 @@ func imagePromoteCommand() *cli.Command {
 func imageRollbackCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "rollback",
-		Usage: "have a channel name the image again that it named before",
+		Usage: "point a channel back at its previous image",
 		Flags: []cli.Flag{channelFlag(), regionsFlag(),
-			&cli.Int64Flag{Name: "to", Usage: "`VERSION` of the channel's history, as hardtack image list --channel prints it"}, jsonFlag()},
+			&cli.Int64Flag{Name: "to", Usage: "the `VERSION` in the channel's history to return to, as printed by hardtack image list --channel (default: the previous one)"}, jsonFlag()},
 		Action: imageRollback,
 	}
 }
@@ -40,7 +40,7 @@ func imagePromote(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return usagef("one image is expected, not %d (see %s --help)", c.NArg(), name(c))
 	}
-	if err := publish.CheckChannel(c.String("channel")); err != nil {
+	if err := ami.CheckChannel(c.String("channel")); err != nil {
 		return usagef("--%w", err)
 	}
 	cl, clients, err := everyRegion(c)
@@ -48,25 +48,25 @@ func imagePromote(c *cli.Context) error {
 		return err
 	}
 	images := map[string]string{}
-	// All are found before any channel is changed.
+	// Find the image in all regions before any channel is changed.
 	for _, client := range clients {
 		if images[client.Region], err = findImage(c, client, c.Args().First()); err != nil {
 			return err
 		}
 	}
-	done, err := publish.PromoteAll(c.Context, cl, c.String("channel"), images)
+	done, err := ami.PromoteAll(c.Context, cl, c.String("channel"), images)
 	if err != nil {
 		return err
 	}
 	return answerPromotions(c, done)
 }
 
-// findImage is an image by its id or its name; a name may be in several regions.
-func findImage(c *cli.Context, client *ami.Client, text string) (string, error) {
+// findImage returns the id of an image given by its id or name; the same name may exist in several regions.
+func findImage(c *cli.Context, client *cloud.Client, text string) (string, error) {
 	if strings.HasPrefix(text, "ami-") {
 		return text, nil
 	}
-	images, err := client.Find(c.Context, map[string]string{publish.TagImage: ""})
+	images, err := client.Find(c.Context, map[string]string{ami.TagImage: ""})
 	if err != nil {
 		return "", err
 	}
@@ -75,14 +75,14 @@ func findImage(c *cli.Context, client *ami.Client, text string) (string, error) 
 			return i.ID, nil
 		}
 	}
-	return "", fmt.Errorf("image %s: there is none in %s (hardtack image list prints what there is)", text, client.Region)
+	return "", fmt.Errorf("image %s does not exist in %s (hardtack image list shows the images)", text, client.Region)
 }
 
 func imageRollback(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
 	}
-	if err := publish.CheckChannel(c.String("channel")); err != nil {
+	if err := ami.CheckChannel(c.String("channel")); err != nil {
 		return usagef("--%w", err)
 	}
 	if c.IsSet("to") && c.Int64("to") < 1 {
@@ -92,23 +92,23 @@ func imageRollback(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	done := map[string]publish.Promotion{}
+	done := map[string]ami.Promotion{}
 	for _, client := range clients {
-		if done[client.Region], err = publish.Rollback(c.Context, client, c.String("channel"), c.Int64("to")); err != nil {
+		if done[client.Region], err = ami.Rollback(c.Context, client, c.String("channel"), c.Int64("to")); err != nil {
 			return fmt.Errorf("in %s: %w", client.Region, err)
 		}
 	}
 	return answerPromotions(c, done)
 }
 
-func answerPromotions(c *cli.Context, done map[string]publish.Promotion) error {
+func answerPromotions(c *cli.Context, done map[string]ami.Promotion) error {
 	if c.Bool("json") {
 		return printJSON(c.App.Writer, done)
 	}
 	return printPromotions(c, done)
 }
 
-func printPromotions(c *cli.Context, done map[string]publish.Promotion) error {
+func printPromotions(c *cli.Context, done map[string]ami.Promotion) error {
 	for _, region := range slices.Sorted(maps.Keys(done)) {
 		p, was := done[region], ""
 		if p.Before != "" && p.Changed {

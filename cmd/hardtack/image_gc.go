@@ -10,16 +10,16 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 )
 
 func imageListCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "list",
-		Usage: "print the published images with what uses them, or a channel's history",
+		Usage: "list published images and what uses them, or the history of a channel",
 		Flags: []cli.Flag{
 			lineFlag(),
-			&cli.StringFlag{Name: "channel", Usage: "print what a `CHANNEL` has named instead"},
+			&cli.StringFlag{Name: "channel", Usage: "print the history of this `CHANNEL` instead"},
 			regionsFlag(), jsonFlag(),
 		},
 		Action: imageList,
@@ -29,34 +29,33 @@ func imageListCommand() *cli.Command {
 func imageGCCommand() *cli.Command {
 	return &cli.Command{
 		Name: "gc",
-		Usage: "remove published images that no channel, launch template, group or instance uses, and snapshots that no image has; " +
-			"says what it would do unless --yes is given",
-		Flags: []cli.Flag{
+		Usage: "remove published images that no channel, launch template, group or instance uses, and snapshots without an image; " +
+			"only prints what would be removed unless --yes is given",
+		Flags: destroyFlags(
 			lineFlag(),
-			&cli.IntFlag{Name: "keep", Value: 3, Usage: "keep the newest `N` of each line and architecture"},
-			&cli.DurationFlag{Name: "older", Value: 24 * time.Hour, Usage: "keep what is younger, or was launched since"},
-			&cli.BoolFlag{Name: "shared", Usage: "also remove what others may launch; nobody here can see whether they do"},
-			&cli.BoolFlag{Name: "yes", Usage: "do it"},
+			&cli.IntFlag{Name: "keep", Value: 3, Usage: "keep the newest `N` of each image family and architecture"},
+			&cli.DurationFlag{Name: "older", Value: 24 * time.Hour, Usage: "keep images created or launched within this `DURATION`"},
+			&cli.BoolFlag{Name: "shared", Usage: "also remove images shared with other accounts, whose use of them cannot be seen"},
 			regionsFlag(), jsonFlag(),
-		},
+		),
 		Action: imageGC,
 	}
 }
 
 func lineFlag() cli.Flag {
-	return &cli.StringFlag{Name: "name", Usage: "only the line of images that was published under this `NAME`; left out, all that Hardtack made"}
+	return &cli.StringFlag{Name: "name", Usage: "only the image family published under this `NAME` (default: every image that Hardtack made)"}
 }
 
-// listed is an image as `hardtack image list --json` prints it.
-type listed struct {
+// listedImage is an image in the output of `hardtack image list --json`.
+type listedImage struct {
 	Region       string            `json:"region"`
 	Image        string            `json:"image"`
 	Name         string            `json:"name"`
-	State        publish.State     `json:"state"`
+	State        ami.State         `json:"state"`
 	Architecture string            `json:"architecture"`
 	Created      time.Time         `json:"created"`
 	Snapshot     string            `json:"snapshot"`
-	Volume       int64             `json:"volumeGiB"`
+	Volume       int64             `json:"volume_gib"`
 	Channels     []string          `json:"channels"`
 	Users        []string          `json:"users"`
 	Shared       []string          `json:"shared"`
@@ -74,17 +73,17 @@ func imageList(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	all := []listed{}
+	all := []listedImage{}
 	for _, client := range clients {
-		stock, err := client.Stock(c.Context, c.String("name"))
+		stock, err := client.Inventory(c.Context, c.String("name"))
 		if err != nil {
 			return err
 		}
 		for _, i := range stock.Images {
-			all = append(all, listed{
+			all = append(all, listedImage{
 				Region: client.Region, Image: i.ID, Name: i.Name, State: i.State, Architecture: i.Architecture, Created: i.Created,
-				Snapshot: i.Snapshot, Volume: i.Volume, Channels: stock.Naming(i.ID), Users: orNone(stock.Users[i.ID]),
-				Shared: orNone(stock.Shared[i.ID]), Tags: i.Tags,
+				Snapshot: i.Snapshot, Volume: i.Volume, Channels: stock.ChannelsNaming(i.ID), Users: nonNil(stock.UsedBy[i.ID]),
+				Shared: nonNil(stock.Shared[i.ID]), Tags: i.Tags,
 			})
 		}
 	}
@@ -95,36 +94,29 @@ func imageList(c *cli.Context) error {
 	fmt.Fprintln(w, "REGION\tIMAGE\tNAME\tSTATE\tCREATED\tCHANNELS\tUSERS")
 	for _, l := range all {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", l.Region, l.Image, l.Name, l.State, l.Created.UTC().Format(time.DateOnly),
-			dashed(strings.Join(l.Channels, ", ")), len(l.Users))
+			dash(strings.Join(l.Channels, ", ")), len(l.Users))
 	}
 	return w.Flush()
 }
 
-// orNone is an empty list in JSON, not null.
-func orNone(list []string) []string {
+// nonNil returns an empty list for nil, which JSON would print as null.
+func nonNil(list []string) []string {
 	if list == nil {
 		return []string{}
 	}
 	return list
 }
 
-func dashed(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// channelHistory prints what a channel has named.
+// channelHistory prints the images to which a channel has pointed.
 func channelHistory(c *cli.Context) error {
-	if err := publish.CheckChannel(c.String("channel")); err != nil {
+	if err := ami.CheckChannel(c.String("channel")); err != nil {
 		return usagef("--%w", err)
 	}
 	_, clients, err := everyRegion(c)
 	if err != nil {
 		return err
 	}
-	histories := map[string][]publish.Version{}
+	histories := map[string][]ami.Version{}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "REGION\tVERSION\tIMAGE\tSINCE\tBY")
 	for _, client := range clients {
@@ -133,11 +125,11 @@ func channelHistory(c *cli.Context) error {
 			return err
 		}
 		if len(history) == 0 {
-			return fmt.Errorf("channel %s: there is none in %s", c.String("channel"), client.Region)
+			return fmt.Errorf("channel %s does not exist in %s", c.String("channel"), client.Region)
 		}
 		histories[client.Region] = history
 		for _, v := range history {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", client.Region, v.Number, v.Image, v.Since.UTC().Format(time.RFC3339), dashed(v.By))
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", client.Region, v.Number, v.Image, v.Since.UTC().Format(time.RFC3339), dash(v.By))
 		}
 	}
 	if c.Bool("json") {
@@ -146,13 +138,13 @@ func channelHistory(c *cli.Context) error {
 	return w.Flush()
 }
 
-// collected is what `hardtack image gc --json` prints of a region.
-type collected struct {
+// gcResult is the output of `hardtack image gc --json` for one region.
+type gcResult struct {
 	Region string `json:"region"`
-	// DryRun: nothing was removed.
-	DryRun   bool              `json:"dryRun"`
-	Verdicts []publish.Verdict `json:"verdicts"`
-	Removed  []publish.Verdict `json:"removed"`
+	// DryRun is true if nothing was removed.
+	DryRun   bool          `json:"dry_run"`
+	Verdicts []ami.Verdict `json:"verdicts"`
+	Removed  []ami.Verdict `json:"removed"`
 }
 
 func imageGC(c *cli.Context) error {
@@ -166,17 +158,17 @@ func imageGC(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	rules := publish.Rules{Keep: c.Int("keep"), Age: c.Duration("older"), Shared: c.Bool("shared"), Now: time.Now()}
-	var all []collected
+	rules := ami.Rules{Keep: c.Int("keep"), Age: c.Duration("older"), Shared: c.Bool("shared"), Now: time.Now()}
+	var all []gcResult
 	var errs []error
 	for _, client := range clients {
-		stock, err := client.Stock(c.Context, c.String("name"))
+		stock, err := client.Inventory(c.Context, c.String("name"))
 		if err != nil {
 			return err
 		}
-		r := collected{Region: client.Region, DryRun: !c.Bool("yes"), Verdicts: publish.Collect(stock, rules), Removed: []publish.Verdict{}}
+		r := gcResult{Region: client.Region, DryRun: !c.Bool("yes"), Verdicts: ami.Collect(stock, rules), Removed: []ami.Verdict{}}
 		if !r.DryRun {
-			r.Removed, err = publish.Remove(c.Context, client, r.Verdicts)
+			r.Removed, err = ami.Remove(c.Context, client, r.Verdicts)
 			errs = append(errs, err)
 		}
 		all = append(all, r)
@@ -189,7 +181,7 @@ func imageGC(c *cli.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-func printCollected(c *cli.Context, all []collected) error {
+func printCollected(c *cli.Context, all []gcResult) error {
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	for _, r := range all {
 		for _, v := range r.Verdicts {
@@ -197,13 +189,13 @@ func printCollected(c *cli.Context, all []collected) error {
 			switch {
 			case r.DryRun && v.Remove:
 				verdict = "would remove"
-			case slices.ContainsFunc(r.Removed, func(d publish.Verdict) bool { return d.Image == v.Image && d.Snapshot == v.Snapshot }):
+			case slices.ContainsFunc(r.Removed, func(d ami.Verdict) bool { return d.Image == v.Image && d.Snapshot == v.Snapshot }):
 				verdict = "removed"
 			}
 			if id == "" {
 				id = v.Snapshot
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Region, verdict, id, dashed(v.Name), strings.Join(v.Why, "; "))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Region, verdict, id, dash(v.Name), strings.Join(v.Why, "; "))
 		}
 	}
 	if err := w.Flush(); err != nil {

@@ -12,31 +12,31 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/diskfile"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/qcow2"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 )
 
 func imagePublishCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "publish",
-		Usage:     "make a machine image (AMI) of a disk image, or find the one that was made of the same",
+		Usage:     "make a machine image (AMI) from a disk image, or find the one already made from it",
 		ArgsUsage: "DISK.QCOW2",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "name", Value: "hardtack", Usage: "the line of images; the image is called `NAME`-<digest>"},
-			&cli.StringFlag{Name: "arch", Usage: "amd64 or arm64; left out, what the image.json beside the disk says"},
-			&cli.StringFlag{Name: "key", Usage: "encrypt with a KMS `KEY`, by its ARN, or with the account's own: default"},
-			&cli.Int64Flag{Name: "volume", Usage: "the root volume's size in `GIB`; at least the disk and the manifest behind it"},
-			&cli.StringFlag{Name: "parent", Usage: "the `IMAGE` to take from what has not changed, or none; left out, the newest of the line"},
+			&cli.StringFlag{Name: "name", Value: "hardtack", Usage: "the image family; the image is called `NAME`-<digest>"},
+			&cli.StringFlag{Name: "arch", Usage: "amd64 or arm64 (default: as in the image.json beside the disk)"},
+			&cli.StringFlag{Name: "key", Usage: "encrypt with a KMS `KEY`, given by its ARN; default is the account's own key"},
+			&cli.Int64Flag{Name: "volume", Usage: "the root volume's size in `GIB` (default: what the disk and its manifest need)"},
+			&cli.StringFlag{Name: "parent", Usage: "the `IMAGE` whose unchanged blocks are reused, or none (default: the newest of the family)"},
 			&cli.StringFlag{Name: "description", Usage: "the image's description"},
 			&cli.StringSliceFlag{Name: "tag", Usage: "a tag, `KEY=VALUE`"},
-			&cli.StringSliceFlag{Name: "copy", Usage: "copy to a `REGION[=KEY]`, encrypted with a key of that region"},
-			&cli.StringSliceFlag{Name: "share", Usage: "let an `ACCOUNT`, or an organisation or unit by its ARN, launch the image"},
-			&cli.StringFlag{Name: "channel", Usage: "have a `CHANNEL` name the image in the end, in every region"},
+			&cli.StringSliceFlag{Name: "copy", Usage: "copy to a `REGION[=KEY]`, encrypted with a key of that region; may be repeated"},
+			&cli.StringSliceFlag{Name: "share", Usage: "allow an `ACCOUNT`, or the organisation or unit with this ARN, to launch the image; may be repeated"},
+			&cli.StringFlag{Name: "channel", Usage: "afterwards point this `CHANNEL` at the image, in every region"},
 			regionFlag(),
-			&cli.StringFlag{Name: "state", Usage: "the `DIRECTORY` for what is under way, which a later try goes on from"},
-			&cli.BoolFlag{Name: "keep", Usage: "when it fails or is interrupted, keep the unfinished snapshot for the next try"},
-			&cli.IntFlag{Name: "parallel", Value: publish.DefaultWorkers, Usage: "how many blocks of 512 KiB are sent at once"},
+			&cli.StringFlag{Name: "state", Usage: "the `DIRECTORY` that keeps the state of unfinished uploads, so that they can be resumed"},
+			&cli.BoolFlag{Name: "keep", Usage: "if publishing fails or is interrupted, keep the unfinished snapshot, so that it can be resumed"},
+			&cli.IntFlag{Name: "parallel", Value: ami.DefaultWorkers, Usage: "upload `N` blocks of 512 KiB at once"},
 			jsonFlag(),
 		},
 		Action: imagePublish,
@@ -50,11 +50,11 @@ func imagePublish(c *cli.Context) error {
 	if n := c.Int("parallel"); n < 1 || n > 1000 {
 		return usagef("--parallel %d: 1 to 1000", n)
 	}
-	cl, err := ami.Open(c.Context, c.String("region"), ami.Options{Connections: c.Int("parallel")})
+	cl, err := cloud.Open(c.Context, c.String("region"), cloud.Options{Connections: c.Int("parallel")})
 	if err != nil {
 		return err
 	}
-	disk, err := diskfile.Open(c.Args().First())
+	disk, err := qcow2.Open(c.Args().First())
 	if err != nil {
 		return usagef("%w", err)
 	}
@@ -67,16 +67,16 @@ func imagePublish(c *cli.Context) error {
 	if err := job.Check(); err != nil {
 		return usagef("%w", err)
 	}
-	shipped, err := ship(c, cl, job)
+	shipped, err := publishImage(c, cl, job)
 	if err != nil {
 		return err
 	}
 	return printShipped(c, job, shipped)
 }
 
-// publishJob reads the flags.
-func publishJob(c *cli.Context, disk *diskfile.File) (publish.Job, error) {
-	job := publish.Job{Request: publish.Request{
+// publishJob makes the pipeline of the flags.
+func publishJob(c *cli.Context, disk *qcow2.File) (ami.Pipeline, error) {
+	job := ami.Pipeline{Request: ami.Request{
 		Disk: disk, Image: c.String("name"), Architecture: c.String("arch"), Key: c.String("key"), Volume: c.Int64("volume"),
 		Parent: c.String("parent"), Description: c.String("description"), Keep: c.Bool("keep"),
 	}, Channel: c.String("channel")}
@@ -86,13 +86,13 @@ func publishJob(c *cli.Context, disk *diskfile.File) (publish.Job, error) {
 	}
 	for _, text := range c.StringSlice("copy") {
 		region, key, _ := strings.Cut(text, "=")
-		job.Copies = append(job.Copies, publish.Target{Region: region, Key: key})
+		job.Copies = append(job.Copies, ami.Target{Region: region, Key: key})
 	}
 	for _, who := range c.StringSlice("share") {
 		if strings.HasPrefix(who, "arn:") {
-			job.With.Organisations = append(job.With.Organisations, who)
+			job.Permissions.Organisations = append(job.Permissions.Organisations, who)
 		} else {
-			job.With.Accounts = append(job.With.Accounts, who)
+			job.Permissions.Accounts = append(job.Permissions.Accounts, who)
 		}
 	}
 	beside := filepath.Join(filepath.Dir(c.Args().First()), "image.json")
@@ -111,33 +111,33 @@ func publishJob(c *cli.Context, disk *diskfile.File) (publish.Job, error) {
 	return job, nil
 }
 
-func ship(c *cli.Context, cl *ami.Cloud, job publish.Job) (publish.Shipped, error) {
+func publishImage(c *cli.Context, cl *cloud.Cloud, job ami.Pipeline) (ami.PipelineResult, error) {
 	state := c.String("state")
 	if state == "" {
 		var err error
-		if state, err = ami.State(job.Home); err != nil {
-			return publish.Shipped{}, err
+		if state, err = cloud.State(job.Home); err != nil {
+			return ami.PipelineResult{}, err
 		}
 	}
 	client, bar := cl.Client(job.Home), newProgress(c.App.ErrWriter)
 	defer bar.finish()
-	p, err := publish.New(publish.Config{
-		Snapshots: client, Keeper: client, Images: client, State: state, Workers: c.Int("parallel"),
+	p, err := ami.New(ami.Config{
+		Blocks: client, Snapshots: client, Images: client, State: state, Workers: c.Int("parallel"),
 		Progress: phases{bar}, Log: logger(c),
 	})
 	if err != nil {
-		return publish.Shipped{}, err
+		return ami.PipelineResult{}, err
 	}
-	return publish.Ship(c.Context, p, cl, job, logger(c))
+	return ami.RunPipeline(c.Context, p, cl, job, logger(c))
 }
 
-// phases shows one phase after another on the bar.
+// phases shows the phases of publishing one after another on the bar.
 type phases struct{ *progress }
 
-// Begin implements publish.Progress.
+// Begin implements ami.Progress.
 func (p phases) Begin(what string, total int64) { p.Start(what, total) }
 
-func printShipped(c *cli.Context, job publish.Job, s publish.Shipped) error {
+func printShipped(c *cli.Context, job ami.Pipeline, s ami.PipelineResult) error {
 	if c.Bool("json") {
 		return printJSON(c.App.Writer, s)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 )
 
-// Every script has an account of its own with two regions, us-west-2 being its home.
+// TestImageScripts runs each script on its own account with two regions; us-west-2 is its home.
 func TestImageScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/image", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *updateScripts,

@@ -15,7 +15,7 @@ import (
 func labCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "lab",
-		Usage: "a cluster of virtual machines on this computer, from the baked disk",
+		Usage: "run a cluster of virtual machines on this computer, from the baked disk",
 		Subcommands: []*cli.Command{
 			labUpCommand(),
 			labDownCommand(),
@@ -33,14 +33,14 @@ func labCommand() *cli.Command {
 	}
 }
 
-// labFlags say which lab a command is about.
+// labFlags select the lab of a command.
 func labFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "name", EnvVars: []string{"HARDTACK_LAB"}, Usage: "the lab's `NAME`; left out, the one that runs"},
+		&cli.StringFlag{Name: "name", EnvVars: []string{"HARDTACK_LAB"}, Usage: "the lab's `NAME` (default: the one that is running)"},
 	}, more...)
 }
 
-// labHome is the lab that the flags name, or the only one that runs; kept ones count where none does.
+// labHome returns the lab of --name, or else the only one that runs, or else the only one that exists.
 func labHome(c *cli.Context) (lab.Home, error) { return labNamed(c.String("name")) }
 
 func labNamed(name string) (lab.Home, error) {
@@ -80,10 +80,10 @@ func labNamed(name string) (lab.Home, error) {
 	case len(homes) == 0:
 		return lab.Home{}, lab.ErrNotRunning
 	}
-	return lab.Home{}, fmt.Errorf("%w; of those that were, name one with --name", lab.ErrNotRunning)
+	return lab.Home{}, fmt.Errorf("%w; to select a stopped one, name it with --name", lab.ErrNotRunning)
 }
 
-// onLab is the action of a command about a running lab.
+// onLab returns the action of a command that needs a running lab.
 func onLab(do func(c *cli.Context, h lab.Home, client *lab.Client) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		h, err := labHome(c)
@@ -94,7 +94,7 @@ func onLab(do func(c *cli.Context, h lab.Home, client *lab.Client) error) cli.Ac
 	}
 }
 
-// onMachine is the action of a command about one machine, its first argument.
+// onMachine returns the action of a command for one machine, its first argument.
 func onMachine(do func(c *cli.Context, h lab.Home, client *lab.Client, m lab.MachineStatus) error) cli.ActionFunc {
 	return onLab(func(c *cli.Context, h lab.Home, client *lab.Client) error {
 		if c.NArg() != 1 {
@@ -112,7 +112,7 @@ func onMachine(do func(c *cli.Context, h lab.Home, client *lab.Client, m lab.Mac
 	})
 }
 
-// completeMachines prints what machines can be called, for a shell.
+// completeMachines prints the machines' names for shell completion.
 func completeMachines(c *cli.Context) {
 	h, err := labHome(c)
 	if err != nil || c.NArg() > 0 {
@@ -130,8 +130,8 @@ func completeMachines(c *cli.Context) {
 func labDownCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "down",
-		Usage: "end a lab: its machines, their disks, its secrets; consoles and journals stay until it is up again",
-		Flags: labFlags(&cli.BoolFlag{Name: "delete", Usage: "remove consoles and journals too"}),
+		Usage: "stop a lab and remove its machines, disks and secrets; console logs and journals stay until the next start",
+		Flags: labFlags(&cli.BoolFlag{Name: "delete", Usage: "also remove console logs and journals"}),
 		Action: onLab(func(c *cli.Context, h lab.Home, client *lab.Client) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -158,7 +158,7 @@ func labDownCommand() *cli.Command {
 func labKillCommand() *cli.Command {
 	return &cli.Command{
 		Name:         "kill",
-		Usage:        "pull a machine's plug; its group replaces it",
+		Usage:        "power a machine off at once; its group replaces it",
 		ArgsUsage:    "MACHINE",
 		Flags:        labFlags(jsonFlag()),
 		BashComplete: completeMachines,
@@ -169,11 +169,11 @@ func labKillCommand() *cli.Command {
 			if c.Bool("json") {
 				return printJSON(c.App.Writer, m)
 			}
-			if _, err := fmt.Fprintf(c.App.Writer, "%s of group %s has no power any more\n", m.ID, m.Group); err != nil {
+			if _, err := fmt.Fprintf(c.App.Writer, "%s of group %s is powered off\n", m.ID, m.Group); err != nil {
 				return err
 			}
 			if strings.HasPrefix(m.Lifecycle, "Pending") {
-				// AutoScaling looks at the health of machines in service only.
+				// AutoScaling checks the health of machines in service only.
 				logger(c).Warn("its group is still launching it, and replaces it once the launch is given up (autoscaling complete-lifecycle-action --lifecycle-action-result ABANDON, by hardtack lab aws) or its hook's time is over",
 					"machine", m.ID, "lifecycle", m.Lifecycle)
 			}
@@ -185,7 +185,7 @@ func labKillCommand() *cli.Command {
 func labScaleCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "scale",
-		Usage:     "change how many machines a group keeps",
+		Usage:     "change a group's number of machines",
 		ArgsUsage: "GROUP SIZE",
 		Flags:     labFlags(),
 		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {

@@ -15,10 +15,10 @@ import (
 func labAWSCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "aws",
-		Usage: "run a program as the owner of the lab's region, whose AWS calls then go there; without one, print the variables that do it",
+		Usage: "run a program whose AWS calls go to the lab, or print the environment variables for that",
 		Description: "hardtack lab aws aws autoscaling describe-auto-scaling-groups\n" +
 			"eval \"$(hardtack lab aws)\"    # from then on this shell's programs call the lab",
-		// The program's flags are not ours to judge.
+		// The flags after PROGRAM are the program's.
 		SkipFlagParsing: true,
 		ArgsUsage:       "[--name NAME] [PROGRAM ARGUMENTS]",
 		Action:          labAWS,
@@ -50,11 +50,12 @@ func labAWS(c *cli.Context) error {
 	if err != nil {
 		return usagef("looking for the program to run in the lab's region: %w", err)
 	}
-	// It takes our place, so that its terminal, signals and exit code are its own.
+	// Replace this process, so that the program has the terminal, gets the signals and sets the exit code.
 	return fmt.Errorf("running %s: %w", program, unix.Exec(program, args, append(withoutAWS(os.Environ()), region.Environ()...)))
 }
 
-// withoutAWS leaves out what would lead a program to another account: profiles, sessions and endpoints of services.
+// withoutAWS leaves out variables that would lead a program to another account: profiles, sessions and services'
+// endpoints.
 func withoutAWS(env []string) []string {
 	var kept []string
 	for _, v := range env {

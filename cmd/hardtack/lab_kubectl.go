@@ -14,20 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 )
 
-// kubectlPath is where kubectl is in the image.
+// kubectlPath is the path of kubectl in the image.
 const kubectlPath = "/usr/bin/kubectl"
 
 func labKubectlCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "kubectl",
-		Usage: "run kubectl as the lab's administrator; what comes after --name, if that is given first, is kubectl's",
-		// kubectl's own flags are not ours to judge.
+		Usage: "run kubectl as the lab's administrator; only a leading --name is not passed to kubectl",
+		// The flags after --name are kubectl's.
 		SkipFlagParsing: true,
-		ArgsUsage:       "[--name NAME] KUBECTL'S ARGUMENTS",
+		ArgsUsage:       "[--name NAME] [KUBECTL ARGUMENTS]",
 		Action:          labKubectl,
 	}
 }
@@ -46,11 +48,11 @@ func labKubectl(c *cli.Context) error {
 		return err
 	}
 	env := append(os.Environ(), "KUBECONFIG="+h.Kubeconfig())
-	// It takes our place, so that its terminal, signals and exit code are its own.
+	// Replace this process, so that kubectl has the terminal, gets the signals and sets the exit code.
 	return fmt.Errorf("running %s: %w", program, unix.Exec(program, append([]string{"kubectl"}, args...), env))
 }
 
-// kubectlArgs takes our flag from before kubectl's arguments.
+// kubectlArgs separates a leading --name from kubectl's arguments.
 func kubectlArgs(args []string, name string) (string, []string) {
 	switch {
 	case len(args) > 1 && args[0] == "--name":
@@ -61,7 +63,7 @@ func kubectlArgs(args []string, name string) (string, []string) {
 	return name, args
 }
 
-// kubectlProgram is the image's own version where it has been built on this computer, else PATH's.
+// kubectlProgram returns the path of kubectl: of the image's version if this computer's cache has it, else of PATH.
 func kubectlProgram(ctx context.Context, h lab.Home) (string, error) {
 	if program := os.Getenv("HARDTACK_KUBECTL"); program != "" {
 		return program, nil
@@ -77,16 +79,16 @@ func kubectlProgram(ctx context.Context, h lab.Home) (string, error) {
 	return onPath, nil
 }
 
-// errNotBuilt is when the cache has no kubectl.
+// errNotBuilt means that the cache has no kubectl.
 var errNotBuilt = errors.New("kubectl of the image's version is not in the cache (hardtack lock verify --source modules compiles it)")
 
-// builtKubectl takes kubectl from the cache of components into the lab's directory, where it may be executed.
+// builtKubectl copies kubectl from the cache of components into the lab's directory, where it can be executed.
 func builtKubectl(ctx context.Context, h lab.Home) (string, error) {
 	target := filepath.Join(h.Dir, "kubectl")
 	if _, err := os.Stat(target); err == nil {
 		return target, nil
 	}
-	lock, err := readLock(defaultLock)
+	lock, err := readLock(bake.DefaultLock)
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +116,8 @@ func builtKubectl(ctx context.Context, h lab.Home) (string, error) {
 	return "", errNotBuilt
 }
 
-// takeLinked takes the program that kubectl is a link to: Kubernetes' programs are one, which looks at its name.
+// takeLinked copies the program to which kubectl is a link: Kubernetes' programs are one binary, which acts by its
+// name.
 func takeLinked(target, link string, got fetch.Result) (string, error) {
 	if !filepath.IsAbs(link) {
 		link = filepath.Join(filepath.Dir(kubectlPath), link)
@@ -127,24 +130,19 @@ func takeLinked(target, link string, got fetch.Result) (string, error) {
 	return "", errNotBuilt
 }
 
-// copyProgram puts a program in place, at once or not at all.
-func copyProgram(target string, open func() (io.ReadCloser, error)) (err error) {
+// copyProgram writes a program, atomically.
+func copyProgram(target string, open func() (io.ReadCloser, error)) error {
 	in, err := open()
 	if err != nil {
 		return fmt.Errorf("reading kubectl: %w", err)
 	}
 	defer func() { _ = in.Close() }()
-	out, err := os.CreateTemp(filepath.Dir(target), ".kubectl-*")
+	data, err := io.ReadAll(in)
 	if err != nil {
+		return fmt.Errorf("reading kubectl: %w", err)
+	}
+	if _, err := file.Replace(target, data, 0o700); err != nil {
 		return fmt.Errorf("writing kubectl: %w", err)
-	}
-	_, err = io.Copy(out, in)
-	err = errors.Join(err, out.Chmod(0o700), out.Close())
-	if err == nil {
-		err = os.Rename(out.Name(), target)
-	}
-	if err != nil {
-		return fmt.Errorf("writing kubectl: %w", errors.Join(err, os.Remove(out.Name())))
 	}
 	return nil
 }

@@ -17,12 +17,12 @@ import (
 func labLogsCommand() *cli.Command {
 	return &cli.Command{
 		Name:         "logs",
-		Usage:        "print a machine's journal, or its console; of a machine that has ended too",
+		Usage:        "print the journal or console log of a machine, running or stopped",
 		ArgsUsage:    "MACHINE",
 		BashComplete: completeMachines,
 		Flags: labFlags(
-			&cli.BoolFlag{Name: "console", Usage: "the serial console instead: firmware, kernel, systemd"},
-			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "go on with what is said, until Ctrl-C"},
+			&cli.BoolFlag{Name: "console", Usage: "print the serial console instead: firmware, kernel and systemd"},
+			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "follow the output until Ctrl-C"},
 			&cli.BoolFlag{Name: "path", Usage: "print only the file's path"},
 		),
 		Action: func(c *cli.Context) error {
@@ -43,7 +43,8 @@ func labLogsCommand() *cli.Command {
 	}
 }
 
-// logOf finds a machine's file: by the daemon where it lives, else by the directory's name.
+// logOf returns the path of a machine's log. While the lab runs, MACHINE may be any name of the machine, later only
+// its instance id.
 func logOf(c *cli.Context, h lab.Home) (string, error) {
 	if c.NArg() != 1 {
 		return "", usagef("one machine is expected, not %d (hardtack lab status --all lists them)", c.NArg())
@@ -68,11 +69,11 @@ func logOf(c *cli.Context, h lab.Home) (string, error) {
 	return h.LogOf(id, name)
 }
 
-// follow prints a file, and with on what is added to it.
+// follow prints a file and, if on is set, text added to it until ctx ends.
 func follow(ctx context.Context, out io.Writer, file string, on bool) error {
 	f, err := os.Open(file)
 	if err != nil {
-		return fmt.Errorf("reading what the machine has said: %w", err)
+		return fmt.Errorf("reading the machine's log: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	for {
@@ -90,13 +91,13 @@ func follow(ctx context.Context, out io.Writer, file string, on bool) error {
 	}
 }
 
-// detachKey is Ctrl-], which telnet and virsh use too.
+// detachKey is Ctrl-], as in telnet and virsh.
 const detachKey = 0x1d
 
 func labShellCommand() *cli.Command {
 	return &cli.Command{
 		Name:         "shell",
-		Usage:        "a root shell on a machine's second serial line; Ctrl-] leaves it",
+		Usage:        "open a root shell on a machine's second serial port; Ctrl-] leaves it",
 		ArgsUsage:    "MACHINE",
 		BashComplete: completeMachines,
 		Flags:        labFlags(),
@@ -106,13 +107,13 @@ func labShellCommand() *cli.Command {
 				return err
 			}
 			defer func() { _ = line.Close() }()
-			return talk(os.Stdin, c.App.Writer, line)
+			return attachTerminal(os.Stdin, c.App.Writer, line)
 		}),
 	}
 }
 
-// talk connects a terminal (or a pipe) with a serial line until one of them ends.
-func talk(in *os.File, out io.Writer, line io.ReadWriteCloser) error {
+// attachTerminal connects a terminal (or a pipe) and a serial line until one of them ends.
+func attachTerminal(in *os.File, out io.Writer, line io.ReadWriteCloser) error {
 	if fd := int(in.Fd()); term.IsTerminal(fd) {
 		old, err := term.MakeRaw(fd)
 		if err != nil {
@@ -124,12 +125,12 @@ func talk(in *os.File, out io.Writer, line io.ReadWriteCloser) error {
 	go func() { _, err := io.Copy(out, line); done <- err }()
 	go func() { done <- send(in, line) }()
 	if _, err := line.Write([]byte("\n")); err != nil {
-		return fmt.Errorf("speaking to the machine: %w", err)
+		return fmt.Errorf("using the machine's serial line: %w", err)
 	}
 	return <-done
 }
 
-// send copies what is typed until Ctrl-].
+// send copies the input until Ctrl-].
 func send(in io.Reader, line io.Writer) error {
 	buf := make([]byte, 256)
 	for {

@@ -12,11 +12,11 @@ import (
 func labPlotCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "plot",
-		Usage: "draw how the lab's machines booted, one below the other, as SVG",
+		Usage: "draw the boot of each machine of a lab, as SVG",
 		Flags: labFlags(
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` instead of stdout"},
-			&cli.BoolFlag{Name: "all", Usage: "machines that have ended too"},
-			&cli.BoolFlag{Name: "json", Usage: "print what would be drawn as JSON"},
+			&cli.BoolFlag{Name: "all", Usage: "include stopped machines"},
+			&cli.BoolFlag{Name: "json", Usage: "print the data as JSON instead of drawing it"},
 		),
 		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
 			if err := noArguments(c); err != nil {
@@ -39,7 +39,7 @@ func labPlotCommand() *cli.Command {
 				return fmt.Errorf("writing the plot: %w", err)
 			}
 			if err := plot.WriteSVG(out); err != nil {
-				_ = out.Close() // the first error says why
+				_ = out.Close() // the first error is returned
 				return err
 			}
 			return out.Close()

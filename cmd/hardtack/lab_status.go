@@ -15,16 +15,17 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 )
 
-// notReadyExit is status's exit code with --exit-code where the cluster is not ready; 1 is an error, 2 a wrong call.
+// notReadyExit is the exit code of status --exit-code if the cluster is not ready; 1 is an error, 2 a wrong command
+// line.
 const notReadyExit = 3
 
 func labStatusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
-		Usage: "show a lab's groups, machines, records and nodes, and what stands in a machine's way",
+		Usage: "show a lab's groups, machines, DNS records and nodes, and what keeps a machine from becoming ready",
 		Flags: labFlags(jsonFlag(),
-			&cli.BoolFlag{Name: "all", Usage: "show machines that have ended too"},
-			&cli.BoolFlag{Name: "exit-code", Usage: fmt.Sprintf("exit with %d where the cluster is not ready", notReadyExit)},
+			&cli.BoolFlag{Name: "all", Usage: "include stopped machines"},
+			&cli.BoolFlag{Name: "exit-code", Usage: fmt.Sprintf("exit with status %d if the cluster is not ready", notReadyExit)},
 		),
 		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
 			if err := noArguments(c); err != nil {
@@ -50,7 +51,7 @@ func labStatusCommand() *cli.Command {
 	}
 }
 
-// printStatus prints the tables of groups, machines and records, and what is worth a line besides.
+// printStatus prints the tables of groups, machines and records, and then the problems.
 func printStatus(out io.Writer, s lab.Status) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	ready := "is not ready yet"
@@ -61,7 +62,7 @@ func printStatus(out io.Writer, s lab.Status) error {
 	fmt.Fprintln(w, "MACHINE\tGROUP\tROLES\tADDRESS\tMEMBER\tPOWER\tLIFECYCLE\tNODE\tPHASE\tSECONDS")
 	for _, m := range s.Machines {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			m.ID, m.Group, m.Roles, m.Address, dash(m.Member), power(m), dash(m.Lifecycle), nodeWord(m), dash(string(m.Phase())), bootTime(m))
+			m.ID, m.Group, m.Roles, m.Address, dash(m.Member), power(m), dash(m.Lifecycle), nodeState(m), dash(string(m.Phase())), bootTime(m))
 	}
 	fmt.Fprintln(w, "\nRECORD\tTYPE\tTTL\tVALUES")
 	for _, r := range s.Records {
@@ -73,7 +74,7 @@ func printStatus(out io.Writer, s lab.Status) error {
 	return printTroubles(out, s)
 }
 
-// printTroubles prints what machines say is in their way, and what they wanted from outside.
+// printTroubles prints the failures that machines report, and the dropped packets to addresses outside.
 func printTroubles(out io.Writer, s lab.Status) error {
 	var b strings.Builder
 	for _, m := range s.Machines {
@@ -94,6 +95,7 @@ func printTroubles(out io.Writer, s lab.Status) error {
 	return err
 }
 
+// dash replaces an empty cell of a table.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -109,7 +111,7 @@ func power(m lab.MachineStatus) string {
 	return m.Power
 }
 
-func nodeWord(m lab.MachineStatus) string {
+func nodeState(m lab.MachineStatus) string {
 	switch {
 	case m.NodeReady == nil:
 		return "-"
@@ -119,7 +121,7 @@ func nodeWord(m lab.MachineStatus) string {
 	return "not ready"
 }
 
-// bootTime is how long the machine took to its last phase, in seconds.
+// bootTime is the time from power-on to the machine's last phase, in seconds.
 func bootTime(m lab.MachineStatus) string {
 	if len(m.Reached) == 0 {
 		return "-"
@@ -127,7 +129,7 @@ func bootTime(m lab.MachineStatus) string {
 	return fmt.Sprintf("%.1f", m.Reached[len(m.Reached)-1].Seconds)
 }
 
-// labLine is one lab in a list.
+// labLine is a lab in the output of list.
 type labLine struct {
 	Name      string `json:"name"`
 	Running   bool   `json:"running"`

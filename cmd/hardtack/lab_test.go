@@ -10,11 +10,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 )
 
-// Every script has labs of its own, whose machines have an empty disk: they have power, and no firmware finds anything
-// to start. What real machines do is for pkg/e2e.
+// TestLabScripts gives each script its own labs, whose machines have an empty disk: they get power, and their firmware
+// finds nothing to boot. pkg/e2e tests real machines.
 func TestLabScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short was asked for: the scripts start virtual machines")

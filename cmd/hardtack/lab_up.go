@@ -12,30 +12,30 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
-// defaultImage is where `make image` puts the disk.
+// defaultImage is the path to which `make image` writes the disk.
 const defaultImage = "build/hardtack.qcow2"
 
-// endTime is how long a lab that is not wanted any more may take to end.
+// endTime bounds the shutdown of a lab.
 const endTime = time.Minute
 
 func labUpCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "up",
-		Usage: "start a lab and wait until its cluster is ready; Ctrl-C ends it again",
+		Usage: "start a lab and wait until its cluster is ready; Ctrl-C stops it again",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "name", EnvVars: []string{"HARDTACK_LAB"}, Usage: "the lab's `NAME`; left out, the cluster's"},
-			&cli.StringFlag{Name: "f", Aliases: []string{"file"}, Usage: "the cluster's `FILE`; left out, one control plane and two minions"},
-			&cli.StringFlag{Name: "image", EnvVars: []string{"HARDTACK_IMAGE"}, Value: defaultImage, Usage: "the baked disk, a qcow2 `FILE`; --empty has no use for it"},
-			&cli.BoolFlag{Name: "empty", Usage: "start the region without a cluster, for hardtack stack to make one in it (hardtack lab aws says how to reach it)"},
-			&cli.BoolFlag{Name: "detach", Usage: "return as soon as the machines are being started"},
-			&cli.BoolFlag{Name: "keep", Usage: "leave the lab up when the wait is broken off or fails"},
-			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "give up when no machine has got on, nor said anything, for this `TIME`"},
+			&cli.StringFlag{Name: "name", EnvVars: []string{"HARDTACK_LAB"}, Usage: "the lab's `NAME` (default: the cluster's)"},
+			&cli.StringFlag{Name: "f", Aliases: []string{"file"}, Usage: "the cluster document, a `FILE` (default: one control plane machine and two minions)"},
+			&cli.StringFlag{Name: "image", EnvVars: []string{"HARDTACK_IMAGE"}, Value: defaultImage, Usage: "the baked disk, a qcow2 `FILE`; not needed with --empty"},
+			&cli.BoolFlag{Name: "empty", Usage: "start only the simulated AWS region, without a cluster; hardtack stack can then create one in it (see hardtack lab aws)"},
+			&cli.BoolFlag{Name: "detach", Usage: "return as soon as the machines are starting"},
+			&cli.BoolFlag{Name: "keep", Usage: "keep the lab running if waiting fails or is interrupted"},
+			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "give up if no machine makes progress for this `DURATION`"},
 			jsonFlag(),
 		},
 		Action: labUp,
@@ -74,7 +74,7 @@ func labUp(c *cli.Context) error {
 	return awaitLab(c, h)
 }
 
-// labImage is the baked disk; in an empty region machines start from the images that are published there.
+// labImage returns the path of the baked disk; with --empty none, since machines then start from published images.
 func labImage(c *cli.Context) (string, error) {
 	if c.Bool("empty") {
 		return "", nil
@@ -105,7 +105,7 @@ func newLabHome(c *cli.Context, cluster string) (lab.Home, error) {
 	return h, nil
 }
 
-// readSpec reads the cluster's document, or the default one.
+// readSpec reads the cluster document, or returns the default one.
 func readSpec(file string) (name string, text []byte, err error) {
 	if file == "" {
 		return "the default cluster", []byte(lab.DefaultCluster), nil
@@ -122,12 +122,8 @@ func completeSpec(name string, text []byte) (*spec.Complete, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster, problems := spec.Parse(name, text)
-	if err := problems.Err(); err != nil {
-		return nil, err
-	}
-	complete, problems := cluster.Complete(image)
-	return complete, problems.Err()
+	complete, _, err := spec.Load(image, name, text)
+	return complete, err
 }
 
 // startLab starts the daemon and waits until it answers.
@@ -151,7 +147,8 @@ func startLab(c *cli.Context, h lab.Home, text []byte, image string) error {
 	return nil
 }
 
-// awaitLab shows how the machines come up, until all is ready. What is not wanted any more ends, unless --keep.
+// awaitLab shows the machines' progress until the cluster is ready. If that fails, it ends the lab, unless --keep is
+// set.
 func awaitLab(c *cli.Context, h lab.Home) error {
 	client := lab.NewClient(h)
 	err := watchLab(c, client, c.Duration("timeout"))
@@ -165,7 +162,7 @@ func awaitLab(c *cli.Context, h lab.Home) error {
 	return errors.Join(err, h.Abandon(context.WithoutCancel(c.Context), endTime))
 }
 
-// labReady writes the host's kubeconfig and prints what there is now.
+// labReady writes the host's kubeconfig and prints the next commands.
 func labReady(c *cli.Context, h lab.Home, client *lab.Client) error {
 	if err := client.WriteKubeconfig(c.Context); err != nil {
 		return err
@@ -184,11 +181,11 @@ func labReady(c *cli.Context, h lab.Home, client *lab.Client) error {
 	return err
 }
 
-// labDaemonCommand is what up starts; it is not for people.
+// labDaemonCommand is the daemon that up starts; it is hidden.
 func labDaemonCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "daemon",
-		Usage:  "run a lab in the foreground until SIGTERM (what up starts)",
+		Usage:  "run a lab in the foreground until SIGTERM (started by up)",
 		Hidden: true,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "name", Required: true},
@@ -210,7 +207,7 @@ func labDaemonCommand() *cli.Command {
 				return err
 			}
 			plan.Empty = c.Bool("empty")
-			h, err := newLabHome(c, plan.Cluster)
+			h, err := newLabHome(c, plan.Cluster.Name)
 			if err != nil {
 				return err
 			}

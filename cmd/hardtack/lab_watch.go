@@ -13,10 +13,12 @@ import (
 	"golang.org/x/term"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// watchLab tells on stderr how far each machine has come, a line for each phase and, on a terminal, a bar for all of
-// them, until the cluster is ready. It gives up when nothing has got on, and no machine has said a word, for quiet.
+// watchLab prints to stderr a line for each phase that a machine reaches and, on a terminal, one bar for all machines,
+// until the cluster is ready. It fails if there is no progress and no machine writes any output for quiet.
 func watchLab(c *cli.Context, client *lab.Client, quiet time.Duration) error {
 	w := newWatch(c.App.ErrWriter)
 	defer w.finish()
@@ -29,17 +31,17 @@ func watchLab(c *cli.Context, client *lab.Client, quiet time.Duration) error {
 		if s.Ready {
 			return nil
 		}
-		if time.Since(w.moved) > quiet {
+		if time.Since(w.progressed) > quiet {
 			return stalled(s, quiet)
 		}
 		s, err = client.Next(c.Context, s.Revision)
 	}
 }
 
-// stalled says what the machines that are not ready were doing.
+// stalled is the error that lists the last phase and failures of the machines that are not ready.
 func stalled(s lab.Status, quiet time.Duration) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "nothing has got on for %s", quiet)
+	fmt.Fprintf(&b, "no progress for %s", quiet)
 	for _, m := range s.Machines {
 		if m.Power == "off" || m.Lifecycle == "InService" && (m.NodeReady == nil || *m.NodeReady) {
 			continue
@@ -52,19 +54,19 @@ func stalled(s lab.Status, quiet time.Duration) error {
 	return errors.New(b.String())
 }
 
-// watch is what has been told of a lab so far.
+// watch is the progress of a lab that has been printed.
 type watch struct {
 	out io.Writer
 	bar *progressbar.ProgressBar
-	// told is what was said last of each machine.
-	told map[string]string
-	// moved is when anything last got on.
-	moved time.Time
-	nodes map[string]bool
+	// printed is the last text printed about each machine.
+	printed map[string]string
+	// progressed is the time of the last progress.
+	progressed time.Time
+	nodes      map[string]bool
 }
 
 func newWatch(out io.Writer) *watch {
-	w := &watch{out: out, told: map[string]string{}, nodes: map[string]bool{}, moved: time.Now()}
+	w := &watch{out: out, printed: map[string]string{}, nodes: map[string]bool{}, progressed: time.Now()}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		w.bar = progressbar.NewOptions(1,
 			progressbar.OptionSetWriter(out), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
@@ -74,33 +76,35 @@ func newWatch(out io.Writer) *watch {
 	return w
 }
 
-// show tells what is new.
+// show prints the news of a status.
 func (w *watch) show(s lab.Status) {
 	steps, done := 0, 0
 	for _, m := range s.Machines {
 		w.machine(m)
 		if m.Power != "off" {
-			steps += len(phasesOf(m.Roles))
-			done += min(len(m.Reached), len(phasesOf(m.Roles)))
+			roles, _ := role.ParseSet(m.Roles) // the lab's own roles are valid
+			phases := len(timeline.Phases(roles))
+			steps += phases
+			done += min(len(m.Reached), phases)
 		}
 	}
 	for _, n := range s.Nodes {
 		if n.Ready != w.nodes[n.Name] {
 			w.nodes[n.Name] = n.Ready
-			w.line("%s  node %s is %s", clock(s.Since), n.Name, map[bool]string{true: "Ready", false: "not Ready: " + n.Why}[n.Ready])
+			w.line("%s  node %s is %s", elapsed(s.Since), n.Name, map[bool]string{true: "Ready", false: "not Ready: " + n.Why}[n.Ready])
 		}
 	}
 	if w.bar != nil && steps > 0 {
-		w.bar.ChangeMax(steps + 1) // the last step is that all is ready
+		w.bar.ChangeMax(steps + 1) // the last step is the whole cluster's readiness
 		w.bar.Describe(waitsFor(s))
 		_ = w.bar.Set(done) // the terminal is gone; the work goes on
 	}
 }
 
-// machine tells what is new of one machine.
+// machine prints the news of one machine.
 func (w *watch) machine(m lab.MachineStatus) {
-	if m.LastWord.After(w.moved) {
-		w.moved = m.LastWord
+	if m.LastWord.After(w.progressed) {
+		w.progressed = m.LastWord
 	}
 	state := string(m.Phase())
 	if m.Power == "off" {
@@ -109,19 +113,19 @@ func (w *watch) machine(m lab.MachineStatus) {
 	for _, f := range m.Failures {
 		state += fmt.Sprintf("; %s: [%s] %s", f.Unit, f.Reason, f.Cause)
 	}
-	if state == "" || w.told[m.ID] == state {
+	if state == "" || w.printed[m.ID] == state {
 		return
 	}
-	w.told[m.ID] = state
-	w.line("%s  %-10s %-19s %-11s %s", clock(m.Launched), m.Group, m.ID, m.Address, state)
+	w.printed[m.ID] = state
+	w.line("%s  %-10s %-19s %-11s %s", elapsed(m.Launched), m.Group, m.ID, m.Address, state)
 }
 
-// clock is how long ago something began, as a column of seconds.
-func clock(since time.Time) string { return fmt.Sprintf("%6.1fs", time.Since(since).Seconds()) }
+// elapsed formats the time since a moment as a column of seconds.
+func elapsed(since time.Time) string { return fmt.Sprintf("%6.1fs", time.Since(since).Seconds()) }
 
 // line prints a line above the bar.
 func (w *watch) line(format string, args ...any) {
-	w.moved = time.Now()
+	w.progressed = time.Now()
 	if w.bar != nil {
 		_ = w.bar.Clear()
 	}
@@ -134,19 +138,7 @@ func (w *watch) finish() {
 	}
 }
 
-// phasesOf are those that a machine with these roles goes through.
-func phasesOf(roles string) []lab.Phase {
-	var list []lab.Phase
-	for _, p := range lab.Phases() {
-		role, only := map[lab.Phase]string{lab.PhaseEtcd: "etcd", lab.PhaseAPI: "masters", lab.PhaseKubelet: "minions"}[p]
-		if !only || strings.Contains(roles, role) {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-// waitsFor says in a few words what is missing.
+// waitsFor lists for each group how many machines are in service and how many it wants.
 func waitsFor(s lab.Status) string {
 	var list []string
 	for _, g := range s.Groups {

@@ -11,25 +11,31 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/deployment"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/doctor"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/function"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
+	"github.com/hardtack/packer-plugin-hardtack/lambda"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/check"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/deployment"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/doctor"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/function"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/shipped"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 func lambdaDoctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
-		Usage: "look at what is deployed: function, queue, rules, permissions, alarms, the last reconcile, the records; changes nothing",
+		Usage: "check the deployed function, queue, rules, permissions, alarms, last reconcile and records, without changing anything",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "stack", Usage: "the `NAME` of the stack that sam deploy has made"},
-			&cli.StringFlag{Name: "function", Usage: "the function's `NAME`, where it is of no stack"},
-			&cli.StringFlag{Name: "zip", Usage: "the `FILE` that should be deployed, as make lambda builds it"},
-			&cli.BoolFlag{Name: "policy", Usage: "print the IAM policy that this command needs, for the stack where one is named, and do nothing"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-			&cli.DurationFlag{Name: "timeout", Value: 2 * time.Minute, Usage: "the `TIME` that it may take; a service that does not answer has a third of what is left"},
+			&cli.StringFlag{Name: "stack", Usage: "the `NAME` of the stack that sam deploy created"},
+			&cli.StringFlag{Name: "function", Usage: "the function's `NAME`, if it belongs to no stack"},
+			&cli.StringFlag{Name: "zip", Usage: "compare with the `FILE` that should be deployed, as built by make lambda"},
+			&cli.BoolFlag{Name: "policy", Usage: "only print the IAM policy that this command needs"},
+			jsonFlag(),
+			timeoutFlag(2 * time.Minute),
 		},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
@@ -40,9 +46,9 @@ func lambdaDoctorCommand() *cli.Command {
 				return printPolicy(c, target)
 			}
 			if target == (deployment.Target{}) {
-				return usagef("--stack or --function is needed: what is deployed (see %s --help)", name(c))
+				return usagef("--stack or --function is needed (see %s --help)", name(c))
 			}
-			ctx, cancel := dnssyncContext(c)
+			ctx, cancel := timeoutContext(c)
 			defer cancel()
 			checks, err := lambdaChecks(ctx, c, target)
 			if err != nil {
@@ -65,10 +71,10 @@ func printPolicy(c *cli.Context, target deployment.Target) error {
 	return err
 }
 
-// lambdaChecks reads what is deployed and the records, and judges both.
+// lambdaChecks reads the deployment and the records, and checks both.
 func lambdaChecks(ctx context.Context, c *cli.Context, target deployment.Target) (doctor.List, error) {
 	policy := record.DefaultPolicy()
-	wanted := doctor.Wanted{Now: time.Now(), Drain: policy.TTL + dnssync.DefaultSettle, TagCluster: fleet.TagCluster, TagRole: fleet.TagRole}
+	wanted := doctor.Wanted{Now: time.Now(), Drain: policy.TTL + reconcile.DefaultPropagation, TagCluster: role.TagCluster, TagRole: role.TagRole}
 	if file := c.String("zip"); file != "" {
 		zip, err := deployment.ReadZip(file)
 		if err != nil {
@@ -76,22 +82,29 @@ func lambdaChecks(ctx context.Context, c *cli.Context, target deployment.Target)
 		}
 		wanted.Zip = &zip
 	}
-	conf, err := awsConfig(ctx)
+	conf, err := awsuser.Load(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	facts := deployment.New(conf, time.Now, settingsOf).Read(ctx, target)
+	template, err := shipped.Parse(lambda.Template)
+	if err != nil {
+		return nil, err
+	}
+	facts := deployment.New(conf, time.Now, settingsOf, template).Read(ctx, target)
+	if wanted.Shipped, err = doctor.Expect(template, facts); err != nil {
+		return nil, err
+	}
 	var more doctor.List
 	if facts.Settings.Err == nil {
 		more = lambdaRecords(ctx, c, conf, facts)
 	}
-	if err := c.Err(); err != nil { // Ctrl-C; where the time was too short, the findings say what for
-		return nil, fmt.Errorf("looking at what is deployed: %w", err)
+	if err := c.Err(); err != nil { // Ctrl-C; a timeout is reported by the checks that it cut short
+		return nil, fmt.Errorf("reading the deployment: %w", err)
 	}
 	return append(doctor.Judge(facts, wanted), more...), nil
 }
 
-// settingsOf reads a function's environment as the function does; what Lambda itself sets is taken to be there.
+// settingsOf parses a function's environment as the function does; Lambda's own variables are assumed.
 func settingsOf(environment map[string]string) (doctor.Settings, error) {
 	own := map[string]string{function.EnvRegion: "set", function.EnvKey: "set", function.EnvSecret: "set"}
 	s, err := function.Read(func(key string) string {
@@ -107,8 +120,8 @@ func settingsOf(environment map[string]string) (doctor.Settings, error) {
 	return out, err
 }
 
-// lambdaRecords plans each of the function's clusters, as dns plan does, for the groups that the function may read;
-// and looks at the zone that they share.
+// lambdaRecords plans each of the function's clusters, as dns plan does, for the groups that the function may read,
+// and checks the zone that they share.
 func lambdaRecords(ctx context.Context, c *cli.Context, conf aws.Config, facts doctor.Facts) (more doctor.List) {
 	settings, policy := facts.Settings.Value, record.DefaultPolicy()
 	policy.Suffix = settings.Suffix
@@ -116,29 +129,36 @@ func lambdaRecords(ctx context.Context, c *cli.Context, conf aws.Config, facts d
 	for i, cluster := range settings.Clusters {
 		t := &dnsTarget{cluster: cluster.Name, policy: policy}
 		t.fleet = &fleet.AWS{Scaling: scaling, Machines: ec2.NewFromConfig(conf), Allowed: settings.AllGroups()}
-		if err := t.keepIn(api, settings.Zone); err != nil {
+		z, err := zone.NewRoute53(api, settings.Zone, policy)
+		if err != nil {
 			facts.Records[cluster.Name] = doctor.Known[doctor.Records]{Err: err}
 			continue
 		}
 		if i == 0 {
-			more = append(more, t.checkMinimum(ctx))
+			more = append(more, checkMinimum(ctx, z, cluster.Name))
 		}
-		records, err := t.planned(ctx, c)
+		t.zone = z
+		records, err := t.checkRecords(ctx, c)
 		facts.Records[cluster.Name] = doctor.Known[doctor.Records]{Value: records, Err: deployment.Explain(err)}
 	}
 	return more
 }
 
-func (t *dnsTarget) checkMinimum(ctx context.Context) check {
-	d, err := t.negative(ctx)
+func checkMinimum(ctx context.Context, z *zone.Route53, cluster string) doctor.Check {
+	const name = "zone.minimum"
+	d, err := z.NegativeTTL(ctx)
 	if err != nil {
-		return doctor.Unread("zone.minimum", deployment.Explain(err))
+		return doctor.Unread(name, deployment.Explain(err))
 	}
-	return negativeCheck("zone.minimum", d, "hardtack dns zone prepare --route53 --zone-id "+t.zoneID+" --cluster "+t.cluster)
+	ch := check.NegativeTTL(name, d)
+	if ch.State != doctor.OK {
+		ch.Next = lowersMinimum("hardtack dns zone prepare --route53 --zone-id " + z.ID() + " --cluster " + cluster)
+	}
+	return ch
 }
 
-// planned is what of the cluster's records is as it should be.
-func (t *dnsTarget) planned(ctx context.Context, c *cli.Context) (doctor.Records, error) {
+// checkRecords compares the cluster's records with the fleet.
+func (t *dnsTarget) checkRecords(ctx context.Context, c *cli.Context) (doctor.Records, error) {
 	s, err := t.syncer(c)
 	if err != nil {
 		return doctor.Records{}, err
@@ -147,15 +167,5 @@ func (t *dnsTarget) planned(ctx context.Context, c *cli.Context) (doctor.Records
 	if err != nil {
 		return doctor.Records{}, err
 	}
-	out := doctor.Records{Sets: len(plan.Have), Differ: differ(plan)}
-	if g, ok := record.Generation(plan.Have, t.cluster); ok {
-		out.Written, err = dnssync.GenerationTime(g)
-		if err != nil {
-			out.Problems = append(out.Problems, err.Error())
-		}
-	}
-	for _, p := range plan.Report.Problems {
-		out.Problems = append(out.Problems, p.String())
-	}
-	return out, nil
+	return check.Records(plan, t.cluster), nil
 }

@@ -21,12 +21,12 @@ import (
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
 )
 
-// fault is something that is wrong: how it comes, what the doctor finds then, and how it goes.
+// fault is a fault of the deployment: how to make it, the doctor's findings, and how to remove it.
 type fault struct {
 	name     string
 	want     []string
@@ -190,7 +190,7 @@ func (d *deployedFunction) watchFaults() []fault {
 		{"the function has not run for a day", []string{"error demo.reconcile"}, d.forget, d.sweep},
 		{"the last reconcile failed", []string{"error demo.reconcile"}, d.fail, d.sweep},
 		{"the function ran ten minutes ago", []string{"error demo.reconcile"}, func(ctx context.Context) error {
-			line := fmt.Sprintf(`{"time":%q,"level":"INFO","msg":"sync","report":{"cluster":"demo","age_seconds":1},"pokes":0}`, time.Now().Add(-10*time.Minute).Format(time.RFC3339Nano))
+			line := fmt.Sprintf(`{"time":%q,"level":"INFO","msg":"sync","report":{"cluster":"demo","age_seconds":1},"events":0}`, time.Now().Add(-10*time.Minute).Format(time.RFC3339Nano))
 			return errors.Join(d.forget(ctx), d.log(ctx, line+"\n"))
 		}, d.sweep},
 	}
@@ -261,7 +261,7 @@ func (d *deployedFunction) recordFaults() []fault {
 		})
 	}
 	old := func(sets []record.Set) []record.Set {
-		g := "generation=" + dnssync.NewGeneration(time.Now().Add(-24*time.Hour), 1)
+		g := "generation=" + reconcile.NewGeneration(time.Now().Add(-24*time.Hour), 1)
 		return each(sets, func(s record.Set) (record.Set, bool) {
 			var values []string
 			for _, v := range s.Values {

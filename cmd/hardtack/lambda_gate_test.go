@@ -17,7 +17,7 @@ var (
 	functionPath    = regexp.MustCompile(`^/2015-03-31/functions/([^/]+)$`)
 )
 
-// ServeHTTP sends a call to who stands in for its service.
+// ServeHTTP sends a call to the fake of its service.
 func (d *deployedFunction) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	scope := credentialScope.FindStringSubmatch(r.Header.Get("Authorization"))
 	body, err := io.ReadAll(r.Body)
@@ -90,8 +90,8 @@ func operationOf(r *http.Request, body []byte) string {
 	return r.Method + " " + r.URL.Path
 }
 
-// mend puts right what moto answers. A list that is a stack's parameter is Python's text, and a function of a stack
-// has no tags and no LoggingConfig.
+// mend corrects moto's answers: a stack's parameter that is a list is Python's text, and a stack's function has no
+// tags and no LoggingConfig.
 func (d *deployedFunction) mend(r *http.Response) error {
 	if r.StatusCode != http.StatusOK {
 		return nil
@@ -123,7 +123,7 @@ func (d *deployedFunction) mend(r *http.Response) error {
 	return nil
 }
 
-// stackResources stands in for moto's, which has entries without a name for what it does not make.
+// stackResources replaces moto's, which lists resources that it cannot make without a name.
 func (d *deployedFunction) stackResources(w http.ResponseWriter) {
 	type member struct{ LogicalResourceId, PhysicalResourceId, ResourceType, ResourceStatus, Timestamp string }
 	var list []member

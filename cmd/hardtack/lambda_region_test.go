@@ -31,10 +31,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/function"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake/moto"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/function"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 const (
@@ -43,8 +43,8 @@ const (
 )
 
 // deployedFunction is a region with the template deployed. moto has CloudFormation, Lambda, SQS, EventBridge, IAM and
-// the logs; awsfake has the zone and the groups, whose contract moto does not hold; where moto has not what a call
-// needs, or has it wrong, a stand-in of this test answers, which is said beside each.
+// the logs; awsfake has the zone and the groups, whose contract moto does not keep. Calls that moto does not have, or
+// has wrong, are answered by fakes of this test, with the reason beside each.
 type deployedFunction struct {
 	clients
 	gate
@@ -65,11 +65,11 @@ type clients struct {
 	queues *sqs.Client
 	logs   *cloudwatchlogs.Client
 	iam    *iam.Client
-	// inside is moto's IAM, for the stand-in of the simulator, whose calls are nobody's.
+	// inside calls moto's IAM for the fake simulator; its calls are not counted.
 	inside *iam.Client
 }
 
-// gate is what every call passes.
+// gate is the proxy of every call.
 type gate struct {
 	moto    *httputil.ReverseProxy
 	mu      sync.Mutex
@@ -132,7 +132,7 @@ func (d *deployedFunction) groups(t *testing.T) {
 	}
 	for name, n := range map[string]int{"masters": 3, "minions": 5} {
 		group := "demo-" + name
-		if err := d.account.AutoScaling().Create(awsfake.Group{Name: group, Max: 9, Desired: n, Tags: map[string]string{fleet.TagCluster: "demo", fleet.TagRole: name}}); err != nil {
+		if err := d.account.AutoScaling().Create(awsfake.Group{Name: group, Max: 9, Desired: n, Tags: map[string]string{role.TagCluster: "demo", role.TagRole: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -168,8 +168,8 @@ func (d *deployedFunction) create(t *testing.T, template string, parameters map[
 	}
 }
 
-// complete makes what moto's CloudFormation leaves out, as the translated template has it: the queue's policy and the
-// alarms; and puts right what it makes wrong: a role's policy is Python's text, and a log group's Arn lacks its ":*".
+// complete makes the resources that moto's CloudFormation leaves out of the translated template, the queue's policy
+// and the alarms, and corrects others: a role's policy is Python's text, and a log group's Arn lacks its ":*".
 func (d *deployedFunction) complete(t *testing.T, resources map[string]map[string]any) {
 	t.Helper()
 	for id, p := range resources {
@@ -197,7 +197,7 @@ func (d *deployedFunction) complete(t *testing.T, resources map[string]map[strin
 	}
 }
 
-// resolve puts in the place of a template's references what they refer to.
+// resolve replaces a template's references by their values.
 func (d *deployedFunction) resolve(v any) any {
 	switch v := v.(type) {
 	case []any:

@@ -33,8 +33,8 @@ type metricAlarm struct {
 
 type dimension struct{ Name, Value string }
 
-// cloudWatch stands in for moto's, which knows the SDK's protocol (Smithy RPC v2 CBOR) not at all, and whose
-// CloudFormation makes no alarms. It answers two calls, and refuses what it does not know.
+// cloudWatch replaces moto's, which does not know the SDK's protocol (Smithy RPC v2 CBOR), and whose CloudFormation
+// makes no alarms. It answers two calls and refuses all others.
 type cloudWatch struct {
 	alarms []metricAlarm
 	// age of the oldest message of every queue, in seconds; below 0 is no figure.
@@ -147,8 +147,8 @@ type evaluation struct {
 	EvalActionName, EvalResourceName, EvalDecision string
 }
 
-// simulate stands in for moto's IAM, which has no simulator: it evaluates the role's inline policies, as moto keeps
-// them, and refuses what IAM would.
+// simulate replaces moto's IAM, which has no simulator: it evaluates the role's inline policies, as moto keeps them,
+// and refuses the same actions as IAM.
 func (d *deployedFunction) simulate(w http.ResponseWriter, r *http.Request, form url.Values) {
 	refuse := func(format string, args ...any) {
 		xmlError(w, http.StatusBadRequest, "InvalidInput", fmt.Sprintf(format, args...))

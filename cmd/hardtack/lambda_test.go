@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/doctor"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/doctor"
 )
 
-// testZip is a function's package with as much of a program as says what processor it is for.
+// testZip is a function's package whose program has only the ELF header, which names the processor.
 func testZip(t *testing.T, machine elf.Machine) []byte {
 	t.Helper()
 	header := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Shentsize: 64, Phentsize: 56}
@@ -39,7 +39,7 @@ func testZip(t *testing.T, machine elf.Machine) []byte {
 	return out.Bytes()
 }
 
-// examine runs the program on the region, and returns what it found, and its error.
+// examine runs the doctor on the region, and returns its findings and its error.
 func (d *deployedFunction) examine(t *testing.T, args ...string) (doctor.List, error) {
 	t.Helper()
 	stdout, stderr, err := d.run(t, append([]string{"--json"}, args...)...)
@@ -61,7 +61,7 @@ func (d *deployedFunction) run(t *testing.T, args ...string) (stdout, stderr str
 	return out.String(), story.String(), err
 }
 
-// bad is what is not ok, a line each.
+// bad lists the checks that are not ok, one line each.
 func bad(l doctor.List) (lines []string) {
 	for _, c := range l {
 		if c.State != doctor.OK {
@@ -104,7 +104,7 @@ func TestLambdaDoctor(t *testing.T) {
 		d.do(t, set(&d.mu, &d.untagged, true))
 		defer d.do(t, set(&d.mu, &d.untagged, false))
 		list := d.healthy(t, "--function", d.ids["Function"])
-		if !slices.ContainsFunc(list, func(c check) bool { return c.Name == "stack" && strings.Contains(c.Text, "of no stack") }) {
+		if !slices.ContainsFunc(list, func(c doctor.Check) bool { return c.Name == "stack" && strings.Contains(c.Text, "belongs to no stack") }) {
 			t.Errorf("%+v does not say that there is no stack", list)
 		}
 	})
@@ -157,7 +157,7 @@ func (d *deployedFunction) called() (actions []string) {
 	return actions
 }
 
-// wantPolicy compares what was called with what --policy prints.
+// wantPolicy compares the actions called with the output of --policy.
 func (d *deployedFunction) wantPolicy(t *testing.T) {
 	t.Helper()
 	stdout, _, err := d.run(t, "--policy", "--stack", deployedStack)
@@ -180,7 +180,8 @@ func (d *deployedFunction) wantPolicy(t *testing.T) {
 		allowed = append(allowed, s.Action...)
 	}
 	slices.Sort(allowed)
-	// GetFunction gives the tags to who may list them; it is no call of its own. Volumes are etcd's alone.
+	// GetFunction returns the tags to callers with this permission; ListTags itself is not called. Only etcd has
+	// volumes.
 	notCalled := []string{"lambda:ListTags", "ec2:DescribeVolumes"}
 	if diff := cmp.Diff(slices.DeleteFunc(allowed, func(a string) bool { return slices.Contains(notCalled, a) }), d.called()); diff != "" {
 		t.Errorf("allowed and called (-allowed +called):\n%s", diff)
@@ -238,7 +239,7 @@ func (d *deployedFunction) withoutPermission(t *testing.T, action string) {
 	}
 }
 
-// withoutAnswer wants a finding about the one service, and all about the others.
+// withoutAnswer expects a finding about the service that does not answer, and all findings about the others.
 func (d *deployedFunction) withoutAnswer(t *testing.T) {
 	t.Helper()
 	d.do(t, set(&d.mu, &d.stalled, "logs:FilterLogEvents"))
@@ -268,7 +269,7 @@ func (d *deployedFunction) wantZip(t *testing.T) {
 	}
 }
 
-// wantTable looks at what a person sees, and at wrong calls.
+// wantTable tests the table for people, and wrong command lines.
 func (d *deployedFunction) wantTable(t *testing.T) {
 	t.Helper()
 	state := &d.alarms.alarm("ErrorsAlarm").StateValue

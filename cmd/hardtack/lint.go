@@ -4,26 +4,25 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 )
 
 func lintCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "lint",
-		Usage:     "check the units against each other, the roles, and what the image holds",
-		ArgsUsage: "[directory of units]",
+		Usage:     "check the systemd units against each other, the roles, and the contents of the image",
+		ArgsUsage: "[UNITS DIRECTORY]",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "lock", Usage: "the `LOCK` whose components the image holds, by name or file (default: each of this program's)"},
-			&cli.StringFlag{Name: "rootfs", Usage: "the `DIRECTORY` of the image's plain files (default: those of this program)"},
+			&cli.StringFlag{Name: "lock", Usage: "the `LOCK`, a name or file, with the image's components (default: every built-in lock)"},
+			&cli.StringFlag{Name: "rootfs", Usage: "the `DIRECTORY` with the image's plain files (default: the built-in ones)"},
 			&cli.BoolFlag{Name: "json", Usage: "print the findings as a JSON array"},
 		},
 		Action: func(c *cli.Context) error {
@@ -31,7 +30,7 @@ func lintCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			tree, err := imagePaths(c.String("lock"), c.String("rootfs"))
+			tree, err := contents(c.String("lock"), c.String("rootfs"))
 			if err != nil {
 				return err
 			}
@@ -45,7 +44,7 @@ func lintCommand() *cli.Command {
 	}
 }
 
-// printFindings prints the findings, and is an error when there are any.
+// printFindings prints the findings, and returns an error if there are any.
 func printFindings(c *cli.Context, found problem.List, prefix string) error {
 	for i := range found {
 		if found[i].File != "" {
@@ -54,7 +53,7 @@ func printFindings(c *cli.Context, found problem.List, prefix string) error {
 	}
 	found.Sort()
 	if c.Bool("json") {
-		// An empty array, and not null.
+		// JSON has an empty array, not null.
 		if err := printJSON(c.App.Writer, append(problem.List{}, found...)); err != nil {
 			return err
 		}
@@ -72,76 +71,30 @@ func printFindings(c *cli.Context, found problem.List, prefix string) error {
 	return fmt.Errorf("%d findings in %s", len(found), strings.TrimSuffix(prefix, "/"))
 }
 
-// pathSet is what an image holds besides its units.
-type pathSet map[string]bool
-
-// Has is unit.Tree's.
-func (s pathSet) Has(file string) bool { return s[file] }
-
-// add puts a path and the directories above it into the set.
-func (s pathSet) add(file string) {
-	for ; file != "/" && file != "."; file = path.Dir(file) {
-		s[file] = true
-	}
-}
-
-// imagePaths lists what the image holds beside Debian: what every lock places, the plain files and the
-// agent. An empty name means this program's own.
-func imagePaths(lock, plain string) (pathSet, error) {
-	set := pathSet{}
-	set.add(rootfs.AgentPath)
-	if err := addPlain(set, plain); err != nil {
-		return nil, err
-	}
+// contents lists the image's content besides Debian. An empty lock means all locks of this program, an empty plain its
+// plain files.
+func contents(lock, plain string) (image.Contents, error) {
 	locks, err := readLocks(lock)
 	if err != nil {
 		return nil, err
 	}
-	// Only what all locks place counts: the units are the same for each.
-	placed := map[string]int{}
-	for _, l := range locks {
-		for _, p := range l.Placements(component.FromRelease) {
-			placed[p.Path]++
-		}
+	if plain != "" {
+		return image.NewContents(locks, os.DirFS(plain))
 	}
-	for file, n := range placed {
-		if n == len(locks) {
-			set.add(file)
-		}
+	own, err := fs.Sub(images.FS, "rootfs")
+	if err != nil {
+		return nil, err
 	}
-	return set, nil
+	return image.NewContents(locks, own)
 }
 
-// addPlain adds the files of a directory that is laid out as the image is.
-func addPlain(set pathSet, dir string) error {
-	var fsys fs.FS
-	if dir != "" {
-		fsys = os.DirFS(dir)
-	} else {
-		sub, err := fs.Sub(images.FS, "rootfs")
-		if err != nil {
-			return err
-		}
-		fsys = sub
-	}
-	return fs.WalkDir(fsys, ".", func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return fmt.Errorf("reading the image's plain files: %w", err)
-		}
-		if !d.IsDir() {
-			set.add("/" + file)
-		}
-		return nil
-	})
-}
-
-// readLocks reads the lock of that name or file, or all of this program.
-func readLocks(name string) ([]*component.Lock, error) {
+// readLocks reads a lock by its name or file; all of this program if name is empty.
+func readLocks(name string) ([]*lock.Lock, error) {
 	names := []string{name}
 	if name == "" {
 		names = ownLocks()
 	}
-	locks := make([]*component.Lock, len(names))
+	locks := make([]*lock.Lock, len(names))
 	for i, n := range names {
 		var err error
 		if locks[i], err = readLock(n); err != nil {

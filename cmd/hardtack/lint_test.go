@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 )
 
 func plainFile(t *testing.T, name string) string {
@@ -22,8 +22,8 @@ func plainFile(t *testing.T, name string) string {
 	return string(data)
 }
 
-// What containerd's configuration repeats of the locks must be what the locks say, or the first pod
-// would need a registry, and find no plugin.
+// TestContainerdConfigurationIsTheLocks checks that containerd's configuration repeats the locks' values. Otherwise
+// the first pod would need a registry, and find no plugin.
 func TestContainerdConfigurationIsTheLocks(t *testing.T) {
 	config := plainFile(t, "etc/containerd/config.toml")
 	template := plainFile(t, "etc/containerd/cni-template.conflist")
@@ -37,7 +37,7 @@ func TestContainerdConfigurationIsTheLocks(t *testing.T) {
 			t.Errorf("%s: config.toml has no %s", name, want)
 		}
 		var plugins []string
-		for _, p := range l.Placements(component.FromRelease) {
+		for _, p := range l.Placements(lock.FromRelease) {
 			if p.Component == "cni-plugins" {
 				plugins = append(plugins, path.Base(p.Path))
 				if want := `bin_dirs = ["` + path.Dir(p.Path) + `"]`; !strings.Contains(config, want) {
@@ -73,8 +73,8 @@ func TestAddressRangesAgree(t *testing.T) {
 	}
 }
 
-// Configuration files are YAML with a kind that their daemon reads. (The daemons themselves check the
-// fields: they refuse what they do not know.)
+// TestConfigurationKinds checks that configuration files are YAML with a kind that their daemon reads. (The daemons
+// themselves check the fields: they refuse unknown ones.)
 func TestConfigurationKinds(t *testing.T) {
 	for file, kind := range map[string]string{
 		"authentication.yaml":           "AuthenticationConfiguration",

@@ -17,55 +17,52 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 )
 
-// defaultLock is the lock of this program that is used when none is named.
-const defaultLock = "kubernetes-1.36"
-
-// lockSuffix is what lock files of this program end with, after their name.
+// lockSuffix is the suffix of the file names of this program's locks.
 const lockSuffix = ".lock.yaml"
 
 func lockCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "lock",
-		Usage: "the components of the image: which there are, whether they are what they should be, and newer ones",
+		Usage: "list, verify and update the image's components and their versions",
 		Subcommands: []*cli.Command{
-			{Name: "list", Usage: "print components, versions, licences, sources and digests",
+			{Name: "list", Usage: "list components with their versions, licences, sources and digests",
 				Flags: []cli.Flag{lockFlag(), archFlag("only this `ARCHITECTURE` (default: all)"), jsonFlag()}, Action: lockList},
-			{Name: "verify", Usage: "bring every component here, or read the cache, and verify size, digest and signature",
+			{Name: "verify", Usage: "fetch every component, or read it from the cache, and verify its size, digest and signature",
 				Flags: []cli.Flag{
 					lockFlag(), mirrorFlag(),
-					&cli.StringFlag{Name: "source", Value: string(fetch.Release), Usage: "release, modules (compile; may take long) or auto"},
-					archFlag("`ARCHITECTURE` (default: this machine's)"),
-					&cli.StringFlag{Name: "cache", Usage: "cache `DIRECTORY` (default: hardtack in the user's cache directory)"},
+					&cli.StringFlag{Name: "source", Value: string(fetch.Release), Usage: "fetch from `SOURCE`: release, modules (compiles; may take long) or auto"},
+					archFlag("the `ARCHITECTURE` (default: this machine's)"),
+					&cli.StringFlag{Name: "cache", Usage: "the cache `DIRECTORY` (default: hardtack in the user's cache directory)"},
 					jsonFlag(),
 				}, Action: lockVerify},
-			{Name: "update", Usage: "write newer patch versions into a lock file; needs the network",
+			{Name: "update", Usage: "update a lock file to the newest patch versions; needs the network",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "lock", Required: true, Usage: "the lock `FILE` to write anew"}, mirrorFlag(),
-					&cli.BoolFlag{Name: "dry-run", Usage: "only print what would change"}, jsonFlag(),
+					&cli.StringFlag{Name: "lock", Required: true, Usage: "the lock `FILE` to update"}, mirrorFlag(),
+					dryRunFlag(), jsonFlag(),
 				}, Action: lockUpdate},
 		},
 	}
 }
 
 func lockFlag() cli.Flag {
-	return &cli.StringFlag{Name: "lock", Value: defaultLock, Usage: "lock `FILE`, or the name of one of this program's"}
+	return &cli.StringFlag{Name: "lock", Value: bake.DefaultLock, Usage: "the `LOCK`: a file, or the name of a built-in lock"}
 }
 
 func archFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "arch", Usage: usage} }
 
 func mirrorFlag() cli.Flag {
-	return &cli.StringFlag{Name: "mirror", Usage: "http(s) address or directory that has https://HOST/PATH at `MIRROR`/HOST/PATH"}
+	return &cli.StringFlag{Name: "mirror", Usage: "fetch https://HOST/PATH from `MIRROR`/HOST/PATH, an http(s) address or a directory"}
 }
 
-func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
-
-// readLock reads the lock that --lock names: what looks like a name and not like a path of a file is one
-// of this program's.
-func readLock(name string) (*component.Lock, error) {
+// readLock reads a lock: name is a file if it has a path separator or ends with .yaml, else one of this program's
+// locks.
+func readLock(name string) (*lock.Lock, error) {
 	var data []byte
 	var err error
 	if strings.ContainsRune(name, filepath.Separator) || strings.HasSuffix(name, ".yaml") {
@@ -78,7 +75,7 @@ func readLock(name string) (*component.Lock, error) {
 			return nil, usagef("this program has no %s: its locks are %s; a file is named with its path or .yaml", name, strings.Join(ownLocks(), ", "))
 		}
 	}
-	l, problems := component.Parse(name, data)
+	l, problems := lock.Parse(name, data)
 	if err := problems.Err(); err != nil {
 		return nil, fmt.Errorf("reading the lock:\n%w", err)
 	}
@@ -88,7 +85,7 @@ func readLock(name string) (*component.Lock, error) {
 // ownLocks lists the names of this program's locks.
 func ownLocks() []string {
 	files, err := fs.Glob(images.FS, "*"+lockSuffix)
-	if err != nil { // only a malformed pattern can be
+	if err != nil { // only a malformed pattern fails
 		return nil
 	}
 	for i := range files {
@@ -105,7 +102,7 @@ func lockList(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	arches := component.Architectures()
+	arches := lock.Architectures()
 	if arch := c.String("arch"); arch != "" {
 		if !slices.Contains(arches, arch) {
 			return usagef("architecture %q is not one of %s", arch, strings.Join(arches, ", "))
@@ -121,15 +118,15 @@ func lockList(c *cli.Context) error {
 			}
 		}
 		return printJSON(c.App.Writer, struct {
-			*component.Lock
+			*lock.Lock
 			Fingerprint string `json:"fingerprint"`
 		}{l, l.Fingerprint()})
 	}
 	return printLock(c, l, arches)
 }
 
-// printLock prints a line for each component and below it one for each of its downloads.
-func printLock(c *cli.Context, l *component.Lock, arches []string) error {
+// printLock prints a line for each component, and for each of its downloads.
+func printLock(c *cli.Context, l *lock.Lock, arches []string) error {
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s, fingerprint %s\n\n", l.Name, l.Fingerprint())
 	fmt.Fprintln(w, "COMPONENT\tVERSION\tLICENCE\tSOURCES")
@@ -140,17 +137,17 @@ func printLock(c *cli.Context, l *component.Lock, arches []string) error {
 	for _, p := range l.Components {
 		for _, arch := range arches {
 			for _, d := range p.Release[arch] {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", served(p, d), arch, d.Digest)
+				fmt.Fprintf(w, "%s\t%s\t%s\n", fileNames(p, d), arch, d.Digest)
 			}
 		}
 	}
 	return w.Flush()
 }
 
-// sources says where a component can come from.
-func sources(p component.Component) string {
+// sources lists the sources of a component.
+func sources(p lock.Component) string {
 	var out []string
-	for _, arch := range component.Architectures() {
+	for _, arch := range lock.Architectures() {
 		if len(p.Release[arch]) > 0 {
 			out = append(out, arch)
 		}
@@ -165,8 +162,8 @@ func sources(p component.Component) string {
 	return strings.Join(text, ", ")
 }
 
-// served lists the files that a download is, in the component's order.
-func served(p component.Component, d component.Download) string {
+// fileNames lists the files of a download, in the component's order.
+func fileNames(p lock.Component, d lock.Download) string {
 	var names []string
 	for _, f := range p.Files {
 		if _, ok := d.Members[f.Name]; ok || d.As == f.Name {
@@ -176,19 +173,19 @@ func served(p component.Component, d component.Download) string {
 	return strings.Join(names, ",")
 }
 
-// verdict is what `lock verify` says about one component.
+// verdict is the result of `lock verify` for one component.
 type verdict struct {
 	fetch.Result
-	// Skipped says why there was nothing to verify.
+	// Skipped is why nothing was verified; empty if the component was.
 	Skipped string `json:"skipped,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
 
-// onlyModules is the reason to skip a component that upstream releases no files of.
+// onlyModules is why a component without released files is skipped.
 const onlyModules = "no release in the lock; --source modules builds it"
 
-// verifyAll verifies every component, some at once, and does not stop at the first that is wrong.
-func verifyAll(c *cli.Context, f *fetch.Fetcher, l *component.Lock) []verdict {
+// verifyAll verifies every component, several at once, and does not stop at the first failure.
+func verifyAll(c *cli.Context, f *fetch.Fetcher, l *lock.Lock) []verdict {
 	arch, source := cmp.Or(c.String("arch"), runtime.GOARCH), fetch.Source(c.String("source"))
 	verdicts := make([]verdict, len(l.Components))
 	var group errgroup.Group
@@ -207,7 +204,7 @@ func verifyAll(c *cli.Context, f *fetch.Fetcher, l *component.Lock) []verdict {
 			return nil
 		})
 	}
-	_ = group.Wait() // what failed is in the verdicts
+	_ = group.Wait() // the verdicts have the errors
 	return verdicts
 }
 
@@ -257,8 +254,8 @@ func printVerdicts(c *cli.Context, verdicts []verdict) error {
 	return w.Flush()
 }
 
-// failures is the error that lists every component that did not verify; nil where all did. Where there
-// was nothing at all to verify, nothing was verified, and that is no success.
+// failures returns an error that lists the components that did not verify; nil if all did. It is an error too if
+// nothing was verified.
 func failures(verdicts []verdict) error {
 	var lines []string
 	skipped := 0
@@ -288,7 +285,7 @@ func lockUpdate(c *cli.Context) error {
 	if err != nil {
 		return usagef("lock update writes a lock file: %w", err)
 	}
-	l, problems := component.Parse(file, data)
+	l, problems := lock.Parse(file, data)
 	if err := problems.Err(); err != nil {
 		return fmt.Errorf("reading the lock:\n%w", err)
 	}
@@ -310,7 +307,7 @@ func lockUpdate(c *cli.Context) error {
 		maps.Copy(values, u.Values)
 	}
 	if len(values) > 0 && !c.Bool("dry-run") {
-		if data, err = component.Rewrite(file, data, values); err != nil {
+		if data, err = lock.Rewrite(file, data, values); err != nil {
 			return err
 		}
 		if err := replaceFile(file, data); err != nil {
@@ -320,28 +317,19 @@ func lockUpdate(c *cli.Context) error {
 	return printUpdates(c, updates)
 }
 
-// replaceFile gives the file new content, all of it or nothing, and keeps its mode.
-func replaceFile(file string, data []byte) (err error) {
-	info, err := os.Stat(file)
+// replaceFile replaces the file's content atomically, and keeps its mode.
+func replaceFile(name string, data []byte) error {
+	info, err := os.Stat(name)
 	if err != nil {
 		return fmt.Errorf("writing the lock: %w", err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".lock-*")
-	if err != nil {
-		return fmt.Errorf("writing the lock: %w", err)
-	}
-	_, err = tmp.Write(data)
-	if err = errors.Join(err, tmp.Chmod(info.Mode().Perm()), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
+	if _, err := file.Replace(name, data, info.Mode().Perm()); err != nil {
 		return fmt.Errorf("writing the lock: %w", err)
 	}
 	return nil
 }
 
-// printUpdates prints what was found; a component whose update failed is an error.
+// printUpdates prints the updates, and returns an error if one of them failed.
 func printUpdates(c *cli.Context, updates []fetch.Update) error {
 	var failed []string
 	for _, u := range updates {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 )
 
 var updateScripts = flag.Bool("update", false, "write the expected files of the scripts anew")
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"hardtack": main})
 }
 
-// upstream answers with the files of a directory, keeps count of what was asked in the file requests, and
-// never ends its answers for slow.example.
+// upstream serves the files of a directory, logs the requests in the file requests, and never finishes an answer for
+// slow.example.
 func upstream(work string) http.Handler {
 	var mu sync.Mutex
 	files := http.FileServer(http.Dir(filepath.Join(work, "upstream")))
@@ -86,7 +86,7 @@ func TestOwnLocks(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if l.Name != name || l.Kubernetes() == "" || len(l.Placements(component.FromRelease)) == 0 {
+		if l.Name != name || l.Kubernetes() == "" || len(l.Placements(lock.FromRelease)) == 0 {
 			t.Errorf("%s is called %s, has Kubernetes %q", name, l.Name, l.Kubernetes())
 		}
 	}

@@ -1,5 +1,13 @@
-// Command hardtack looks at what an image is made of: the lock of its components, the units and the
-// roles that start them.
+// Command hardtack builds, runs and operates Kubernetes clusters of immutable machines that all boot one image:
+//
+//   - the image: its components (lock), units and roles (lint, roles), its files (tree), AMIs and channels (image)
+//   - a cluster document: its values (complete, explain), the machines' user data (userdata), the authorities (pki)
+//   - its DNS records (dns), and the function that keeps them on AWS (lambda)
+//   - a cluster on AWS (stack), or of virtual machines on this computer (lab)
+//
+// The program only translates: flags to calls of the packages below pkg, their results to text or JSON on stdout, their errors
+// to hints that name a command or a flag. It exits with 0, with 1 after an error, with 2 after a wrong command line, with 3 if
+// a command reports a difference by its exit status (see the commands' help), and with 130 after Ctrl-C.
 package main
 
 import (
@@ -17,8 +25,7 @@ func main() {
 	os.Exit(mainExit())
 }
 
-// mainExit runs the program on the process's own arguments and files and returns its exit code: 0, or
-// 1 with the reason on stderr, 2 when it was called wrongly, or 130 after Ctrl-C, as shells count.
+// mainExit runs the program with the process's arguments and files, and returns its exit code.
 func mainExit() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

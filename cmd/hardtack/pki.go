@@ -16,32 +16,36 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 func pkiCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "pki",
-		Usage: "a cluster's certificate authorities and keys, in its store",
+		Usage: "create and inspect a cluster's certificate authorities and keys, in its store",
 		Subcommands: []*cli.Command{
-			{Name: "create", Usage: "make what is missing, and never replace anything",
-				Flags: append(storeFlags(), jsonFlag()), Action: pkiCreate},
-			{Name: "show", Usage: "print what there is: names, times and fingerprints, no keys",
+			{Name: "create", Usage: "create the missing authorities and keys, and record the settings that all machines must share; nothing is ever replaced",
+				Flags:  append(storeFlags(), &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the cluster document, a `FILE`, which has the cluster's name and store"}, jsonFlag()),
+				Action: pkiCreate},
+			{Name: "show", Usage: "list the stored objects with their expiry and fingerprints; never keys",
 				Flags: append(storeFlags(), jsonFlag()), Action: pkiShow},
-			{Name: "verify", Usage: "print what is wrong, and fail if anything is",
+			{Name: "verify", Usage: "print the problems of the stored objects, and fail if there are any",
 				Flags: append(storeFlags(), jsonFlag()), Action: pkiVerify},
-			{Name: "ca", Usage: "print the certificate that every machine trusts",
+			{Name: "ca", Usage: "print the CA certificate that every machine trusts",
 				Flags: storeFlags(), Action: pkiCA},
-			{Name: "policy", Usage: "print the IAM policy of the instance role of machines with these roles",
-				Flags:  append(storeFlags(), &cli.StringFlag{Name: "role", Usage: "the machines' roles: masters+etcd"}),
+			{Name: "policy", Usage: "print the IAM policy for the instance role of machines with the given roles",
+				Flags:  append(storeFlags(), &cli.StringFlag{Name: "role", Usage: "the machines' `ROLES`, such as masters+etcd"}),
 				Action: pkiPolicy},
-			{Name: "kubeconfig", Usage: "print an administrator's kubeconfig; whoever has it may do everything until it expires",
+			{Name: "kubeconfig", Usage: "print an administrator's kubeconfig, which gives full access until it expires",
 				Flags: append(storeFlags(),
-					&cli.StringFlag{Name: "server", Usage: "the API server's `URL` (default: https://masters.<cluster>.k8s)"},
-					&cli.DurationFlag{Name: "life", Value: pki.AdminLife, Usage: "how long it is good for"},
+					&cli.StringFlag{Name: "server", Usage: "the API server's `URL` (default: https://" + role.Masters.Host("<cluster>") + ")"},
+					&cli.DurationFlag{Name: "life", Value: pki.AdminLife, Usage: "the `DURATION` until it expires"},
 				), Action: pkiKubeconfig},
 		},
 	}
@@ -50,20 +54,24 @@ func pkiCommand() *cli.Command {
 func storeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "cluster", Usage: "the cluster's `NAME`"},
-		&cli.StringFlag{Name: "store", Usage: "`LOCATION`: ssm:/path or dir:PATH (default: ssm:/hardtack/<cluster>)"},
-		&cli.StringFlag{Name: "endpoint", Usage: "an `URL` that stands in for AWS"},
+		&cli.StringFlag{Name: "store", Usage: "the store's `LOCATION`: ssm:/path or dir:PATH (default: ssm:/hardtack/<cluster>)"},
+		&cli.StringFlag{Name: "endpoint", Usage: "a `URL` to call instead of AWS"},
 	}
 }
 
-// label matches what a cluster may be called: it is a label of its machines' names.
+// label matches a cluster's name, which is a label of its machines' DNS names.
 var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// openStore opens the store that the flags name. A relative directory is taken from where the command runs.
+// openStore opens the store of the flags. A relative directory is relative to the working directory.
 func openStore(c *cli.Context) (store.Store, error) {
 	location, err := storeLocation(c)
 	if err != nil {
 		return nil, err
 	}
+	return openLocation(c, location)
+}
+
+func openLocation(c *cli.Context, location store.Location) (store.Store, error) {
 	return store.Open(c.Context, location, func(ctx context.Context) (aws.Config, error) {
 		options := []func(*config.LoadOptions) error{
 			config.WithEC2IMDSRegion(),
@@ -73,14 +81,14 @@ func openStore(c *cli.Context) (store.Store, error) {
 		if endpoint := c.String("endpoint"); endpoint != "" {
 			options = append(options, config.WithBaseEndpoint(endpoint))
 		}
-		return awsConfig(ctx, options...)
+		return awsuser.Load(ctx, "", options...)
 	})
 }
 
 const (
-	// storeAttempts: who makes many objects at once is throttled (three writes a second), and waits.
+	// storeAttempts allows for throttling: Parameter Store takes three writes a second, and creating makes many.
 	storeAttempts = 10
-	// storeTimeout bounds one try: an address from which nothing comes back is to be told of before a minute is over.
+	// storeTimeout bounds one try, so that an address that never answers is reported within a minute.
 	storeTimeout = 10 * time.Second
 )
 
@@ -92,7 +100,10 @@ func storeLocation(c *cli.Context) (store.Location, error) {
 	if !label.MatchString(cluster) {
 		return store.Location{}, usagef("--cluster %q: not a DNS label (a to z, 0 to 9 and -, at most 63)", cluster)
 	}
-	text := cmp.Or(c.String("store"), store.KindSSM+":/hardtack/"+cluster)
+	return parseStore(cmp.Or(c.String("store"), machine.DefaultStore(cluster)))
+}
+
+func parseStore(text string) (store.Location, error) {
 	if dir, ok := strings.CutPrefix(text, store.KindDir+":"); ok && dir != "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
@@ -108,13 +119,17 @@ func storeLocation(c *cli.Context) (store.Location, error) {
 }
 
 func pkiCreate(c *cli.Context) error {
-	s, err := openStore(c)
+	complete, location, err := toCreate(c)
 	if err != nil {
 		return err
 	}
-	made, err := authority.Create(c.Context, s, c.String("cluster"), time.Now())
+	s, err := openLocation(c, location)
 	if err != nil {
-		return fmt.Errorf("%w\nwhat was made stays as it is; the same command goes on from there", err)
+		return err
+	}
+	made, err := authority.Create(c.Context, s, complete.Info(), time.Now())
+	if err != nil {
+		return fmt.Errorf("%w\nthe objects created so far stay; run the same command again to continue", err)
 	}
 	if c.Bool("json") {
 		return printJSON(c.App.Writer, struct {
@@ -129,19 +144,44 @@ func pkiCreate(c *cli.Context) error {
 	return w.Flush()
 }
 
-// inspected is the answer of show and verify.
-type inspected struct {
+// toCreate returns the cluster of --file, or a default one named by --cluster, and the location of its store.
+func toCreate(c *cli.Context) (*spec.Complete, store.Location, error) {
+	name, file := c.String("cluster"), c.String("file")
+	if file == "" {
+		location, err := storeLocation(c)
+		if err != nil {
+			return nil, store.Location{}, err
+		}
+		complete, err := completeText(c, "the default cluster "+name, spec.Minimal(name))
+		return complete, location, err
+	}
+	if err := noArguments(c); err != nil {
+		return nil, store.Location{}, err
+	}
+	complete, err := readCluster(c)
+	if err != nil {
+		return nil, store.Location{}, err
+	}
+	if have := complete.Cluster.Name; name != "" && name != have {
+		return nil, store.Location{}, usagef("--cluster %s: %s is the document of %s", name, file, have)
+	}
+	location, err := parseStore(cmp.Or(c.String("store"), complete.Cluster.Store))
+	return complete, location, err
+}
+
+// inspection is the output of show and verify.
+type inspection struct {
 	Store string           `json:"store"`
 	Items []authority.Item `json:"items"`
 }
 
-func inspect(c *cli.Context) (inspected, error) {
+func inspect(c *cli.Context) (inspection, error) {
 	s, err := openStore(c)
 	if err != nil {
-		return inspected{}, err
+		return inspection{}, err
 	}
 	items, err := authority.Inspect(c.Context, s, time.Now())
-	return inspected{s.String(), items}, err
+	return inspection{s.String(), items}, err
 }
 
 func pkiShow(c *cli.Context) error {
@@ -155,7 +195,7 @@ func pkiShow(c *cli.Context) error {
 	return printItems(c.App.Writer, found)
 }
 
-func printItems(out io.Writer, found inspected) error {
+func printItems(out io.Writer, found inspection) error {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\n\nOBJECT\tKIND\tSUBJECT\tEXPIRES\tSHA-256\n", found.Store)
@@ -170,7 +210,7 @@ func printItems(out io.Writer, found inspected) error {
 		return err
 	}
 	for line := range strings.Lines(table.String()) {
-		// Empty cells at the end of a row have become blanks.
+		// A row with empty cells at its end would end in blanks.
 		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \n")); err != nil {
 			return err
 		}
@@ -178,12 +218,16 @@ func printItems(out io.Writer, found inspected) error {
 	return printProblems(out, found)
 }
 
-func printProblems(out io.Writer, found inspected) error {
+func printProblems(out io.Writer, found inspection) error {
 	for _, i := range found.Items {
 		if i.Problem == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(out, "%s: %s\n", i.Object, i.Problem); err != nil {
+		hint := ""
+		if i.Missing {
+			hint = " (hardtack pki create makes it)"
+		}
+		if _, err := fmt.Fprintf(out, "%s: %s%s\n", i.Object, i.Problem, hint); err != nil {
 			return err
 		}
 	}
@@ -207,7 +251,7 @@ func pkiVerify(c *cli.Context) error {
 		err = printProblems(c.App.Writer, found)
 	}
 	if err == nil && wrong > 0 {
-		err = fmt.Errorf("%d of %d objects of %s are not as they should be", wrong, len(found.Items), found.Store)
+		err = fmt.Errorf("%d of %d objects of %s are wrong", wrong, len(found.Items), found.Store)
 	}
 	return err
 }
@@ -257,7 +301,7 @@ func pkiKubeconfig(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	server := cmp.Or(c.String("server"), "https://masters."+c.String("cluster")+".k8s")
+	server := cmp.Or(c.String("server"), "https://"+role.Masters.Host(c.String("cluster")))
 	data, err := pki.AdminKubeconfig(a, server, c.Duration("life"), time.Now())
 	if err != nil {
 		return err

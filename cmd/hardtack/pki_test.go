@@ -9,8 +9,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 )
 
-// TestPKIInParameterStore makes a cluster's authorities at three writes a second, which is what AWS allows, and lets
-// somebody else try.
+// TestPKIInParameterStore makes a cluster's authorities at three writes a second, AWS's quota, and then tries as
+// another user.
 func TestPKIInParameterStore(t *testing.T) {
 	account := awsfake.New(awsfake.Options{})
 	operator, nobody := account.AddUser("operator", awsfake.Administrator()), account.AddUser("nobody")
@@ -28,10 +28,10 @@ func TestPKIInParameterStore(t *testing.T) {
 		return out.String(), err
 	}
 	out, err := pki(operator, "create")
-	if err != nil || strings.Count(out, "created") != 12 {
+	if err != nil || strings.Count(out, "created") != 13 {
 		t.Fatalf("create: %v\n%s", err, out)
 	}
-	if names := account.SSM().Names("/hardtack/demo"); len(names) != 12 {
+	if names := account.SSM().Names("/hardtack/demo"); len(names) != 13 {
 		t.Errorf("parameters %v", names)
 	}
 	if out, err := pki(operator, "verify"); err != nil || out != "" {

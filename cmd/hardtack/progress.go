@@ -9,11 +9,11 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
 )
 
-// progress shows all transfers together as one bar, since a terminal has one last line. Where nobody
-// watches it shows nothing.
+// progress shows all transfers as one bar, since a terminal has one last line. It shows nothing if stderr is no
+// terminal.
 type progress struct {
 	mu    sync.Mutex
 	bar   *progressbar.ProgressBar
@@ -45,11 +45,11 @@ func (p *progress) Start(what string, total int64) fetch.Meter {
 // Add implements fetch.Meter.
 func (p *progress) Add(n int64) {
 	if p.bar != nil {
-		_ = p.bar.Add64(n) // the terminal is gone; the work goes on
+		_ = p.bar.Add64(n) // a lost terminal does not stop the work
 	}
 }
 
-// Done implements fetch.Meter; the bar is of all transfers and ends with finish.
+// Done implements fetch.Meter. It does nothing: the bar is of all transfers and ends with finish.
 func (p *progress) Done(error) {}
 
 // finish removes the bar.

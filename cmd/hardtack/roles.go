@@ -12,18 +12,18 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 func rolesCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "roles",
-		Usage:     "which units a machine runs for each role, computed from the units themselves",
-		ArgsUsage: "[directory of units]",
+		Usage:     "show which units a machine runs for each role, computed from the units themselves",
+		ArgsUsage: "[UNITS DIRECTORY]",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "role", Usage: "only a machine with these roles: masters+etcd, or none"},
+			&cli.StringFlag{Name: "role", Usage: "only a machine with these `ROLES`, such as masters+etcd or none"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, with every combination of roles"},
 		},
 		Action: func(c *cli.Context) error {
@@ -48,8 +48,8 @@ func rolesCommand() *cli.Command {
 	}
 }
 
-// unitFiles returns the units that a command is about: those of the directory that its argument names,
-// else those of this program. prefix goes before the names of files in findings.
+// unitFiles returns the units of the directory in the command's argument, or else this program's. prefix goes before
+// the names of files in findings.
 func unitFiles(c *cli.Context) (fsys fs.FS, prefix string, err error) {
 	switch c.NArg() {
 	case 0:
@@ -66,6 +66,7 @@ func unitFiles(c *cli.Context) (fsys fs.FS, prefix string, err error) {
 	return nil, "", usagef("one directory of units is expected, not %d (see %s --help)", c.NArg(), name(c))
 }
 
+// printJSON prints JSON for every command. Keys are snake_case; TestJSONKeys checks it.
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
@@ -73,7 +74,7 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// printTable prints the seed's table: a row for each unit, a mark under each role that runs it.
+// printTable prints a row for each unit, with a mark under each role that runs it.
 func printTable(w io.Writer, table unit.Table, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, table)
@@ -82,7 +83,7 @@ func printTable(w io.Writer, table unit.Table, asJSON bool) error {
 	return err
 }
 
-// printCombination prints what one machine does with each unit, a line each.
+// printCombination prints a line for each unit of one machine: whether it runs.
 func printCombination(w io.Writer, c unit.Combination, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, c)

@@ -10,20 +10,20 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/stack"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 )
 
-// defaultPriceRegion is the one that most published prices are of.
+// defaultPriceRegion is the region of most published prices.
 const defaultPriceRegion = "us-east-1"
 
 func stackCostCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "cost",
-		Usage: "print what a cluster's control parts cost a month, with each price's date and source, or that it is not known",
+		Usage: "print the monthly cost of a cluster's control parts, with each price's date and source, or unknown",
 		Flags: []cli.Flag{
 			clusterFlag(),
-			&cli.StringFlag{Name: "region", Usage: "the `REGION` whose prices are meant", EnvVars: []string{"AWS_REGION", "AWS_DEFAULT_REGION"}, Value: defaultPriceRegion},
-			&cli.StringFlag{Name: "prices", Usage: "a `FILE` of prices in place of those that come with the program"},
+			&cli.StringFlag{Name: "region", Usage: "the `REGION` of the prices", EnvVars: []string{"AWS_REGION", "AWS_DEFAULT_REGION"}, Value: defaultPriceRegion},
+			&cli.StringFlag{Name: "prices", Usage: "a `FILE` of prices (default: the built-in ones)"},
 			jsonFlag(),
 		},
 		Action: stackCost,
@@ -42,9 +42,9 @@ func stackCost(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	sheet, err := stack.Cost(complete, c.String("region"), list)
+	sheet, err := template.Cost(complete, c.String("region"), list)
 	if err != nil {
-		return fmt.Errorf("reckoning what %s costs: %w", complete.Cluster.Name, err)
+		return fmt.Errorf("computing the cost of %s: %w", complete.Cluster.Name, err)
 	}
 	if c.Bool("json") {
 		return printJSON(c.App.Writer, sheet)
@@ -52,25 +52,25 @@ func stackCost(c *cli.Context) error {
 	return printSheet(c.App.Writer, sheet)
 }
 
-func readPrices(file string) ([]stack.Price, error) {
+func readPrices(file string) ([]template.Price, error) {
 	if file == "" {
-		return stack.Prices()
+		return template.Prices()
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, usagef("--prices: %w", err)
 	}
-	list, err := stack.ParsePrices(data)
+	list, err := template.ParsePrices(data)
 	if err != nil {
 		return nil, usagef("--prices %s: %w", file, err)
 	}
 	return list, nil
 }
 
-// unknown is what stands where something is not known.
+// unknown is printed for unknown prices.
 const unknown = "unknown"
 
-func printSheet(w io.Writer, s stack.Sheet) error {
+func printSheet(w io.Writer, s template.Sheet) error {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "%s in %s, a month\tquantity\tUSD a unit\tUSD\n", s.Cluster, s.Region)
@@ -83,11 +83,11 @@ func printSheet(w io.Writer, s stack.Sheet) error {
 		}
 		fmt.Fprintf(table, "%s\t%s %s\t%s\t%s\n", l.Part, cmp.Or(l.Quantity, "?"), l.Unit, price, cmp.Or(l.USD, unknown))
 	}
-	fmt.Fprintf(table, "what is known\t\t\t%s\n", s.USD)
+	fmt.Fprintf(table, "sum of known prices\t\t\t%s\n", s.USD)
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "not in it: %s\nquantities:\n", s.Without)
+	fmt.Fprintf(&b, "not included: %s\nquantities:\n", s.Without)
 	for _, l := range s.Lines {
 		fmt.Fprintf(&b, "  %s: %s\n", l.Part, l.Why)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 )
 
-// watcher calls back once what is written has the text.
+// watcher is a writer that calls back when the text has been written.
 type watcher struct {
 	mu   sync.Mutex
 	all  bytes.Buffer
@@ -47,7 +47,8 @@ func hardtackUntil(t *testing.T, text string, args ...string) (story string, err
 	return w.all.String(), err
 }
 
-// Whoever is interrupted is told what goes on, and what does not; the same command again goes on from there.
+// TestStackInterrupted checks that an interrupted command prints which operations continue, and that the same command
+// continues them.
 func TestStackInterrupted(t *testing.T) {
 	a := newStackAccount(t, 100*time.Millisecond)
 	for k, v := range map[string]string{"AWS_ENDPOINT_URL": a.url, "AWS_REGION": "us-west-2", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "HOME": t.TempDir()} {
@@ -97,7 +98,7 @@ func TestStackInterrupted(t *testing.T) {
 	a.broken = "ami-0000000000000000b"
 	a.mu.Unlock()
 	run("stack", "apply", "--poll", "20ms")
-	refresh := []string{"stack", "refresh", "--poll", "20ms", "--group", "minions", "--checkpoint-delay", "0s", "--min-healthy", "50"}
+	refresh := []string{"stack", "refresh", "--yes", "--poll", "20ms", "--group", "minions", "--checkpoint-delay", "0s", "--min-healthy", "50"}
 	interrupted("InProgress", "AutoScaling goes on refreshing demo-minions", refresh...)
 	if got := refreshes(); got != "InProgress" {
 		t.Errorf("refreshes are %s", got)

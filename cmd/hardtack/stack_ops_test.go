@@ -21,11 +21,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
 )
 
 // stackAccount is an account with a VPC, in which the machines of whatever group comes up at once complete their launch
@@ -72,7 +72,7 @@ func newStackAccount(tb testing.TB, step time.Duration) *stackAccount {
 	return a
 }
 
-// live is one step of what machines and the function do. What fails is tried again at the next step.
+// live is one step of the machines and the function. Failures are tried again at the next step.
 func (a *stackAccount) live(ctx context.Context, conf aws.Config) {
 	a.Tick()
 	machines := ec2.NewFromConfig(conf)
@@ -98,12 +98,12 @@ func (a *stackAccount) live(ctx context.Context, conf aws.Config) {
 		return
 	}
 	policy := record.DefaultPolicy()
-	policy.TTL = time.Second // a machine is drained when nobody can have its address any more
+	policy.TTL = time.Second // a machine is drained when no resolver can have its address cached
 	z, err := zone.NewRoute53(records, id, policy)
 	if err != nil {
 		return
 	}
-	s, err := dnssync.New(dnssync.Config{Zone: z, Policy: policy, Pace: -1, Settle: time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	s, err := reconcile.New(reconcile.Config{Zone: z, Policy: policy, Pace: -1, Propagation: time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Fleet: &fleet.AWS{Scaling: a.api, Machines: machines}, Hooks: &fleet.Hooks{API: a.api}})
 	if err == nil {
 		_, err = s.Sync(ctx, "demo")
@@ -137,7 +137,7 @@ func (a *stackAccount) settled(ctx context.Context) bool {
 	return true
 }
 
-// settle waits until every machine serves, and the function has seen it.
+// settle waits until every machine is in service, and the function has then run twice.
 func (a *stackAccount) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -160,11 +160,11 @@ func (a *stackAccount) settle(ctx context.Context) error {
 	return nil
 }
 
-// TestStackOperations runs the program as who operates a cluster, each script on an account of its own.
+// TestStackOperations runs the operator's commands, each script on its own account.
 func TestStackOperations(t *testing.T) {
 	accounts := map[string]*stackAccount{}
 	var mu sync.Mutex
-	of := func(ts *testscript.TestScript) *stackAccount {
+	accountOf := func(ts *testscript.TestScript) *stackAccount {
 		mu.Lock()
 		defer mu.Unlock()
 		return accounts[ts.Getenv("WORK")]
@@ -187,35 +187,35 @@ func TestStackOperations(t *testing.T) {
 					ts.Fatalf("%s is JSON: %v", args[0], got)
 				}
 			},
-			// channel IMAGE has the channel name the image; broken IMAGE has none of its machines come up.
+			// channel IMAGE points the channel at the image; broken IMAGE keeps its machines from starting.
 			"channel": func(ts *testscript.TestScript, _ bool, args []string) {
-				_, err := of(ts).SSM().Put(awsfake.Parameter{Name: "/hardtack/stable/image-id", Value: args[0]}, true)
+				_, err := accountOf(ts).SSM().Put(awsfake.Parameter{Name: "/hardtack/stable/image-id", Value: args[0]}, true)
 				ts.Check(err)
 			},
 			"broken": func(ts *testscript.TestScript, _ bool, args []string) {
-				a := of(ts)
+				a := accountOf(ts)
 				a.mu.Lock()
 				defer a.mu.Unlock()
 				a.broken = args[0]
 			},
-			// group NAME is somebody else's group of the name, nogroup NAME removes it.
+			// group NAME makes a foreign group of this name, nogroup NAME removes it.
 			"group": func(ts *testscript.TestScript, _ bool, args []string) {
-				ts.Check(of(ts).AutoScaling().Create(awsfake.Group{Name: args[0], Zones: []string{"us-west-2a"}}))
+				ts.Check(accountOf(ts).AutoScaling().Create(awsfake.Group{Name: args[0], Zones: []string{"us-west-2a"}}))
 			},
 			"nogroup": func(ts *testscript.TestScript, _ bool, args []string) {
-				ts.Check(of(ts).AutoScaling().Delete(args[0]))
+				ts.Check(accountOf(ts).AutoScaling().Delete(args[0]))
 			},
 			// upload URL FILE makes an object in S3.
 			"upload": func(ts *testscript.TestScript, _ bool, args []string) {
-				of(ts).CloudFormation().AddObject(args[0], ts.ReadFile(args[1]))
+				accountOf(ts).CloudFormation().AddObject(args[0], ts.ReadFile(args[1]))
 			},
-			// settled waits until every machine serves, and the function has seen it.
+			// settled waits until every machine is in service and the function has seen it.
 			"settled": func(ts *testscript.TestScript, _ bool, _ []string) {
-				ts.Check(of(ts).settle(context.Background()))
+				ts.Check(accountOf(ts).settle(context.Background()))
 			},
-			// stacks NAME=STATUS... fails unless these are the stacks that there are.
+			// stacks NAME=STATUS... fails unless exactly these stacks exist.
 			"stacks": func(ts *testscript.TestScript, _ bool, args []string) {
-				out, err := of(ts).stacks.DescribeStacks(context.Background(), &cloudformation.DescribeStacksInput{})
+				out, err := accountOf(ts).stacks.DescribeStacks(context.Background(), &cloudformation.DescribeStacksInput{})
 				ts.Check(err)
 				var got []string
 				for _, s := range out.Stacks {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/stack"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 )
 
 func stackRenderCommand() *cli.Command {
@@ -15,7 +15,7 @@ func stackRenderCommand() *cli.Command {
 		Flags: []cli.Flag{
 			clusterFlag(),
 			stackCAFlag(),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` instead, whole or not at all"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` instead of stdout, atomically"},
 			&cli.BoolFlag{Name: "json", Usage: "write JSON instead of YAML"},
 		},
 		Action: stackRender,
@@ -30,20 +30,20 @@ func stackRender(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	template, err := stack.Render(complete, ca)
+	tmpl, err := template.Render(complete, ca)
 	if err != nil {
 		return fmt.Errorf("making the template of %s: %w", complete.Cluster.Name, err)
 	}
-	render := template.YAML
+	render := tmpl.YAML
 	if c.Bool("json") {
-		render = template.JSON
+		render = tmpl.JSON
 	}
 	data, err := render()
 	if err != nil {
 		return err
 	}
-	if len(data) > stack.MaxInline {
-		logger(c).Warn("the template is too large for a request: deploy it from S3 (aws cloudformation deploy --s3-bucket BUCKET)", "bytes", len(data), "most", stack.MaxInline)
+	if len(data) > template.MaxInline {
+		logger(c).Warn("the template is too large for a request: deploy it from S3 (aws cloudformation deploy --s3-bucket BUCKET)", "bytes", len(data), "most", template.MaxInline)
 	}
 	if name := c.String("output"); name != "" {
 		return writeWhole(name, data)

@@ -9,23 +9,23 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/stack"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 )
 
 func stackTerraformCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "terraform",
-		Usage: "write a Terraform module that makes what the template makes",
+		Usage: "write a Terraform module that creates the same resources as the template",
 		Flags: []cli.Flag{
 			clusterFlag(),
 			stackCAFlag(),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "the module's `DIRECTORY`, made where it is not there"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "the module's `DIRECTORY`, created if it does not exist"},
 		},
 		Action: stackTerraform,
 	}
 }
 
-// stackCAFlag is the public CA of what writes user data into a file.
+// stackCAFlag is the public CA for commands that write user data into files.
 func stackCAFlag() cli.Flag {
 	return &cli.StringFlag{Name: "ca", Usage: "the `FILE` of the cluster's public CA in PEM (hardtack pki ca prints it)"}
 }
@@ -42,7 +42,7 @@ func stackTerraform(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	files, err := stack.Module(complete, ca)
+	files, err := template.Module(complete, ca)
 	if err != nil {
 		return fmt.Errorf("making the module of %s: %w", complete.Cluster.Name, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestStackScripts runs the program as somebody does who deploys a cluster.
+// TestStackScripts runs the commands that deploy a cluster.
 func TestStackScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/stack", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *updateScripts,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -8,30 +9,32 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/oci"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 func treeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "tree",
-		Usage: "what a bake would write: every path with its mode, size and source, and the digest of it all",
+		Usage: "list what a bake would write: every path with its mode, size and source, and the digest of the tree",
 		Flags: []cli.Flag{
 			lockFlag(), mirrorFlag(),
-			&cli.StringFlag{Name: "source", Value: string(fetch.Auto), Usage: "release, modules (compile; may take long) or auto"},
-			&cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "`ARCHITECTURE`"},
-			&cli.StringFlag{Name: "cache", Usage: "cache `DIRECTORY` (default: hardtack in the user's cache directory)"},
-			&cli.StringFlag{Name: "agent", Required: true, Usage: "the hardtack-agent `PROGRAM` of that architecture, which `make agent` builds"},
-			&cli.StringFlag{Name: "hello", Usage: "the hardtack-hello `PROGRAM` beside it; empty leaves its image out"},
+			&cli.StringFlag{Name: "source", Value: string(fetch.Auto), Usage: "fetch from `SOURCE`: release, modules (compiles; may take long) or auto"},
+			&cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "the `ARCHITECTURE`: amd64 or arm64"},
+			&cli.StringFlag{Name: "cache", Usage: "the cache `DIRECTORY` (default: hardtack in the user's cache directory)"},
+			&cli.StringFlag{Name: "agent", Required: true, Usage: "the hardtack-agent `PROGRAM` for that architecture, as built by make agent"},
+			&cli.StringFlag{Name: "hello", Usage: "the hardtack-hello `PROGRAM` for that architecture (default: left out)"},
 			jsonFlag(),
 		},
 		Action: tree,
 	}
 }
 
-// treeOutput is what `hardtack tree --json` prints: fields are added, never changed. Size is in bytes.
+// treeOutput is the output of `hardtack tree --json`: fields may be added, but not changed. Size is in bytes.
 type treeOutput struct {
 	Digest string      `json:"digest"`
 	Size   int64       `json:"size"`
@@ -53,49 +56,57 @@ func tree(c *cli.Context) error {
 	return err
 }
 
-// composeTree brings the components and composes what the provisioner would write.
+// composeTree fetches the components and composes the tree that the provisioner would write.
 func composeTree(c *cli.Context) (*rootfs.Tree, error) {
 	lock, err := readLock(c.String("lock"))
 	if err != nil {
 		return nil, err
 	}
-	agent, err := rootfs.Local(rootfs.FromAgent, rootfs.AgentPath, 0o755, c.String("agent"))
-	if err != nil {
-		return nil, usagef("--agent: %w", err)
-	}
-	extra := []rootfs.Entry{agent}
-	if c.IsSet("hello") {
-		program, err := os.ReadFile(c.String("hello"))
-		if err != nil {
-			return nil, usagef("--hello: %w", err)
-		}
-		hello, err := fetch.Hello(program, c.String("arch"))
-		if err != nil {
-			return nil, err
-		}
-		extra = append(extra, hello)
-	}
-	progress := newProgress(c.App.ErrWriter)
-	fetcher, err := fetch.New(fetch.Options{
-		Assets: images.FS, Cache: c.String("cache"), Mirror: c.String("mirror"), Source: fetch.Source(c.String("source")),
-		Arch: c.String("arch"), Progress: progress, Log: logger(c),
-	})
-	if err != nil {
-		return nil, usagef("%w", err)
-	}
-	results, err := fetcher.All(c.Context, lock)
-	progress.finish()
+	agent, hello, err := programs(c, c.String("arch"))
 	if err != nil {
 		return nil, err
 	}
-	brought := make([]bake.Brought, 0, len(results))
-	for _, r := range results {
-		if r.Fallback != "" {
+	bar := newProgress(c.App.ErrWriter)
+	defer bar.finish()
+	plan := image.Plan{
+		Plan:  bake.Plan{Assets: images.FS, Units: units.FS, Lock: lock, Architecture: c.String("arch")},
+		Fetch: fetch.Options{Cache: c.String("cache"), Mirror: c.String("mirror"), Source: fetch.Source(c.String("source")), Progress: bar, Log: logger(c)},
+		OnFallback: func(r fetch.Result) {
+			bar.finish() // all transfers are over by now
 			fmt.Fprintf(c.App.ErrWriter, "%s %s comes from %s: %s\n", r.Component, r.Version, r.Source, r.Fallback)
-		}
-		brought = append(brought, bake.Brought{Entries: r.Entries})
+		},
 	}
-	job, err := bake.Plan{Assets: images.FS, Units: units.FS, Lock: lock, Architecture: c.String("arch"),
-		Extra: extra}.Job(brought)
+	for _, program := range []*rootfs.Entry{agent, hello} {
+		if program != nil {
+			plan.Extra = append(plan.Extra, *program)
+		}
+	}
+	job, err := plan.Compose(c.Context)
+	if errors.As(err, new(*image.OptionsError)) {
+		return nil, usagef("%w", err)
+	}
 	return job.Tree, err
+}
+
+// programs returns the entries of --agent and --hello; nil if the flag is not set.
+func programs(c *cli.Context, arch string) (agent, hello *rootfs.Entry, err error) {
+	if c.IsSet("agent") {
+		e, err := rootfs.Local(rootfs.FromAgent, rootfs.AgentPath, 0o755, c.String("agent"))
+		if err != nil {
+			return nil, nil, usagef("--agent: %w", err)
+		}
+		agent = &e
+	}
+	if c.IsSet("hello") {
+		program, err := os.ReadFile(c.String("hello"))
+		if err != nil {
+			return nil, nil, usagef("--hello: %w", err)
+		}
+		e, err := oci.Hello(program, arch)
+		if err != nil {
+			return nil, nil, err
+		}
+		hello = &e
+	}
+	return agent, hello, nil
 }

@@ -10,21 +10,21 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/userdata"
 )
 
 func userdataCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "userdata",
-		Usage: "print the user data of a group's machines: role files and what differs from the image, no secrets, at most 16 KB",
+		Usage: "print the user data for the machines of a group: role files and what differs from the image; no secrets, at most 16 KB",
 		Flags: []cli.Flag{
 			clusterFlag(),
-			&cli.StringFlag{Name: "group", Usage: "the `GROUP` by its name"},
-			&cli.StringFlag{Name: "role", Usage: "the one group whose machines have these `ROLES`: masters+etcd"},
-			&cli.StringFlag{Name: "ca", Usage: "the `FILE` of the cluster's public CA in PEM (hardtack pki ca prints it)"},
-			&cli.BoolFlag{Name: "json", Usage: "print what is in it, and not itself"},
+			&cli.StringFlag{Name: "group", Usage: "the `GROUP`, by name"},
+			&cli.StringFlag{Name: "role", Usage: "the only group whose machines have exactly these `ROLES`, such as masters+etcd"},
+			&cli.StringFlag{Name: "ca", Usage: "the `FILE` with the cluster's public CA certificate in PEM, as printed by hardtack pki ca"},
+			&cli.BoolFlag{Name: "json", Usage: "print a summary as JSON instead of the user data"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
@@ -51,7 +51,7 @@ func userdataCommand() *cli.Command {
 	}
 }
 
-// readTrusted reads the cluster and the public CA that its machines are told to trust.
+// readTrusted reads the cluster and the public CA that its machines trust.
 func readTrusted(c *cli.Context) (*spec.Complete, []byte, error) {
 	ca, err := readCA(c.String("ca"))
 	if err != nil {
@@ -61,7 +61,7 @@ func readTrusted(c *cli.Context) (*spec.Complete, []byte, error) {
 	return complete, ca, err
 }
 
-// readCA reads the public CA, and refuses what has anything but certificates in it.
+// readCA reads the public CA, and refuses a file with anything but certificates.
 func readCA(file string) ([]byte, error) {
 	if file == "" {
 		return nil, nil
@@ -86,7 +86,7 @@ func readCA(file string) ([]byte, error) {
 	return data, nil
 }
 
-// chooseGroup is the group of that name, or the one with those roles.
+// chooseGroup returns the name of the group with this name, or else of the only one with these roles.
 func chooseGroup(c *spec.Complete, group, roles string) (string, error) {
 	var names []string
 	for _, g := range c.Groups {
@@ -94,13 +94,13 @@ func chooseGroup(c *spec.Complete, group, roles string) (string, error) {
 	}
 	switch {
 	case group != "" && roles != "":
-		return "", usagef("--group and --role both name the group: give one")
+		return "", usagef("--group and --role both select the group: give one")
 	case group != "" && !slices.Contains(names, group):
-		return "", usagef("--group: %q is none of the groups %s", group, strings.Join(names, ", "))
+		return "", usagef("--group: there is no group %q: the groups are %s", group, strings.Join(names, ", "))
 	case group != "":
 		return group, nil
 	case roles == "":
-		return "", usagef("name a group by --group or --role: there are %s", strings.Join(names, ", "))
+		return "", usagef("select a group with --group or --role: the groups are %s", strings.Join(names, ", "))
 	}
 	set, err := role.ParseSet(roles)
 	if err != nil {
@@ -116,12 +116,12 @@ func chooseGroup(c *spec.Complete, group, roles string) (string, error) {
 		return found[0], nil
 	}
 	if len(found) > 1 {
-		return "", usagef("--role: %s is what the machines of several groups are: name one by --group: %s", set, strings.Join(found, ", "))
+		return "", usagef("--role: several groups have the roles %s: select one with --group: %s", set, strings.Join(found, ", "))
 	}
-	return "", usagef("--role: no group's machines are exactly %s: there are %s", set, strings.Join(names, ", "))
+	return "", usagef("--role: no group has exactly the roles %s: the groups are %s", set, strings.Join(names, ", "))
 }
 
-// printUserData prints what the user data holds.
+// printUserData prints a summary of the user data.
 func printUserData(w io.Writer, c *spec.Complete, group string, ca, data []byte) error {
 	type file struct {
 		Path  string `json:"path"`

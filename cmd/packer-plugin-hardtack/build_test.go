@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
 )
 
-// packerTool is Packer with this plugin installed; the test is skipped where there is none.
+// packerTool is Packer with this plugin installed; the test is skipped without Packer.
 func packerTool(t *testing.T) func(args ...string) (string, error) {
 	t.Helper()
 	packerBinary := os.Getenv("HARDTACK_PACKER")

@@ -1,6 +1,5 @@
-// Command packer-plugin-hardtack is the Packer plugin: the provisioner and the data source that bake
-// Hardtack into a machine, the builder that makes a disk to bake it into, and the post-processor that makes a machine
-// image of the disk.
+// Command packer-plugin-hardtack is the Packer plugin: a builder that makes a disk, a provisioner and a data source
+// that bake Hardtack into a machine, and a post-processor that makes a machine image of the disk.
 package main
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/postprocessor/ami"
 	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/provisioner"
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/version"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 

@@ -14,10 +14,10 @@ import (
 	"github.com/hashicorp/packer-plugin-sdk/packer/registry/image"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 )
 
-// standIn is an account, and what has the AWS SDK of this process's children use it.
+// standIn starts a fake account, and points the AWS SDK of this process's children at it.
 func standIn(t *testing.T) *awsfake.Account {
 	t.Helper()
 	account := awsfake.New(awsfake.Options{Regions: []string{"us-east-1"}})
@@ -57,7 +57,7 @@ func bakedDisk(t *testing.T) string {
 	return disk
 }
 
-// The whole way by Packer itself: the template, the post-processor, and the manifest that says what there is.
+// TestPackerPublishes runs Packer with the template and the post-processor, and reads the manifest.
 func TestPackerPublishes(t *testing.T) {
 	account := standIn(t)
 	packer := packerTool(t)

@@ -22,9 +22,9 @@ import (
 	"github.com/hashicorp/packer-plugin-sdk/plugin"
 	"github.com/hashicorp/packer-plugin-sdk/rpc"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/chroot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/chroot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
 )
 
 var (
@@ -262,8 +262,8 @@ func read(t *testing.T, file string) string {
 	return string(data)
 }
 
-// TestMemoryIsBounded bakes a program of 200 MiB. What counts is the memory that the plugin has made its own: how much of
-// its large program file is in memory is the kernel's affair, and differs by 15 MB between runs.
+// TestMemoryIsBounded bakes a program of 200 MiB. It measures the plugin's private memory: how much of its large
+// program file is in memory is up to the kernel, and differs by 15 MB between runs.
 func TestMemoryIsBounded(t *testing.T) {
 	const size, bound = 200 << 20, 48 << 20
 	c, _ := newComm(t, 300)
@@ -303,7 +303,7 @@ func memory(t *testing.T, pid int, name string) int64 {
 	return 0
 }
 
-// Ctrl-C in Packer: the stream ends, nothing goes on running in the target, and a second bake repairs.
+// Ctrl-C in Packer: the stream ends, no command keeps running in the target, and a second bake repairs.
 func TestCancelOverRPC(t *testing.T) {
 	c, root := newComm(t, 200)
 	config := options(t, 100<<20)
@@ -348,7 +348,7 @@ func TestPrepareReportsEverything(t *testing.T) {
 	}
 }
 
-// What Packer gives for values that are not known yet during `packer validate`.
+// TestPrepareTakesUnknownValues uses Packer's placeholder for values that are not known yet during `packer validate`.
 func TestPrepareTakesUnknownValues(t *testing.T) {
 	client, _ := start(t, "provisioner", plugin.DEFAULT_NAME)
 	const unknown = "<unknown>"

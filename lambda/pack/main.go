@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 )
 
 func main() {
@@ -43,9 +45,9 @@ func pack(out, program string, limit int) error {
 	// The earliest time that a zip can say.
 	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Deflate, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}
 	header.SetMode(0o755)
-	file, err := w.CreateHeader(header)
+	entry, err := w.CreateHeader(header)
 	if err == nil {
-		_, err = file.Write(text)
+		_, err = entry.Write(text)
 	}
 	if err == nil {
 		err = w.Close()
@@ -56,8 +58,8 @@ func pack(out, program string, limit int) error {
 	if limit > 0 && b.Len() > limit {
 		return fmt.Errorf("packing %s: the zip has %d bytes and may have %d: see what the program imports with go tool nm -size -sort size", program, b.Len(), limit)
 	}
-	if err := os.WriteFile(out+".new", b.Bytes(), 0o644); err != nil {
+	if _, err := file.Replace(out, b.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("writing %s: %w", filepath.Base(out), err)
 	}
-	return os.Rename(out+".new", out)
+	return nil
 }

@@ -9,25 +9,26 @@ import (
 	"time"
 )
 
-// skew is how far a signature's date may be from the service's clock.
+// skew is how far a signature's date may differ from the service's clock.
 const skew = 5 * time.Minute
 
-// need is one permission that a call takes.
+// need is one permission that a call requires.
 type need struct {
 	action, arn string
-	// context are the condition keys of the service, the tags of the resource among them.
+	// context has the condition keys of the service, the resource's tags among them.
 	context map[string][]string
 	// refusal is answered in place of the service's usual one; nil is the usual one.
 	refusal *Error
 }
 
-// resourced is a service that knows what its calls need. The calls of others need the permission on "*".
+// resourced is a service that knows the permissions of its calls. Calls of other services require the permission on
+// "*".
 type resourced interface {
-	// needs runs with the account locked. A call that needs nothing is open to everyone who is known.
+	// needs runs with the account locked. A call without needs is open to every known caller.
 	needs(c *call) []need
 }
 
-// authorize refuses a call that nobody known has signed, or whose caller may not do all that it needs.
+// authorize refuses a call that is not signed by known credentials, or whose caller lacks a permission.
 func (a *Account) authorize(ctx context.Context, s service, c *call) error {
 	who, err := a.authenticate(ctx, c)
 	if err != nil || who == nil {
@@ -39,18 +40,12 @@ func (a *Account) authorize(ctx context.Context, s service, c *call) error {
 		needs = r.needs(c)
 	}
 	for _, n := range needs {
-		all := map[string][]string{
-			"aws:requestedregion": {c.Region}, "aws:currenttime": {c.Now.UTC().Format(time.RFC3339)}, "aws:epochtime": {fmt.Sprint(c.Now.Unix())},
-			"aws:sourceip": {c.Source}, "aws:securetransport": {fmt.Sprint(c.Secure)},
-		}
+		all := map[string][]string{"aws:requestedregion": {c.Region}}
 		maps.Copy(all, who.context)
 		for key, values := range n.context {
 			all[strings.ToLower(key)] = values
 		}
 		v := judge(who.policies, n.action, n.arn, all)
-		if v == allowed && who.boundary != "" {
-			v = judge([]Policy{a.identities.managed[who.boundary]}, n.action, n.arn, all)
-		}
 		if v != allowed {
 			if n.refusal != nil {
 				return n.refusal
@@ -61,7 +56,7 @@ func (a *Account) authorize(ctx context.Context, s service, c *call) error {
 	return nil
 }
 
-// authenticate finds out who has signed a call. Nil: the account is open, and the caller may do everything.
+// authenticate returns who has signed a call; nil if the account is open and the caller may do everything.
 func (a *Account) authenticate(ctx context.Context, c *call) (*principal, error) {
 	if _, known := a.identities.keys[c.Key]; !known && !a.identities.closed() {
 		if policy, ok := a.policies[c.Key]; ok {
@@ -138,7 +133,7 @@ func expiredToken(service string) error {
 	return &Error{Status: http.StatusForbidden, Code: "ExpiredToken", Message: message}
 }
 
-// forbidden is a service's word that the caller's policies do not allow what it needs.
+// forbidden returns a service's refusal of a call that the caller's policies do not allow.
 func forbidden(service, arn string, n need, v verdict) error {
 	why := "because no identity-based policy allows the " + n.action + " action"
 	if v == denied {

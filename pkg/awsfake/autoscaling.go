@@ -17,33 +17,26 @@ const (
 	StateTerminatingWait    = "Terminating:Wait"
 	StateTerminatingProceed = "Terminating:Proceed"
 	StateTerminated         = "Terminated"
-	StateDetaching          = "Detaching"
-	StateDetached           = "Detached"
-	StateEnteringStandby    = "EnteringStandby"
-	StateStandby            = "Standby"
-	// Warmed is put before the states of a warm pool: "Warmed:Pending:Wait", "Warmed:Stopped".
-	Warmed = "Warmed:"
 )
 
-// What a group thinks of an instance.
+// The health states of an instance.
 const (
 	Healthy   = "Healthy"
 	Unhealthy = "Unhealthy"
 )
 
-// AutoScalingOptions sets how groups move. The zero value moves them at once.
+// AutoScalingOptions set how groups change state. With the zero value they do at once.
 type AutoScalingOptions struct {
-	// Step is how long each state lasts that passes by itself: Pending, Terminating:Proceed …
+	// Step is how long each state lasts that ends without a decision: Pending, Terminating:Proceed …
 	Step time.Duration
 	// HealthCheck is the time until a group notices that a machine has failed.
 	HealthCheck time.Duration
-	// Lag is how long ago the state was that describe calls show.
-	Lag time.Duration
-	// Refuse may make EC2 fail a group's "launch" or "terminate"; the group tries again after a minute.
+	// Refuse may return an error with which EC2 fails a group's "launch" or "terminate"; the group tries again after a
+	// minute. Nil refuses nothing.
 	Refuse func(action, group string) error
 }
 
-// Group is what its owner says of a group. All its machines get its tags, unless Unpropagated has the key.
+// Group is a group's configuration. Its machines get all Tags whose keys are not in Unpropagated.
 type Group struct {
 	Name              string
 	Min, Max, Desired int
@@ -52,18 +45,18 @@ type Group struct {
 	Zones             []string
 	Image, Type       string
 	Subnet            string
-	// Role is the IAM role of its machines, UserData what they are started with; both may be empty.
+	// Role is the IAM role of its machines, UserData their user data; both may be empty.
 	Role, UserData string
 }
 
 // Instance is a group's view of a machine.
 type Instance struct {
 	ID, Group, Zone, State, Health string
-	// Old is set by an instance refresh for what it has to replace.
+	// Old is set while an instance refresh has to replace the instance.
 	Old bool
-	// Template is the version of a launch template that it was launched from, as a number; empty where it was none.
+	// Template is the launch template and the number of the version that it was launched from; zero for none.
 	Template LaunchRef
-	// Tokens are those of the lifecycle actions that wait, by hook.
+	// Tokens are those of the pending lifecycle actions, by hook.
 	Tokens map[string]string
 }
 
@@ -73,8 +66,7 @@ type Transition struct {
 	At                 time.Time
 }
 
-// AutoScaling is the account's groups. Its exported methods may be called by several goroutines; they are
-// no API calls.
+// AutoScaling is the account's groups. Several goroutines may call its exported methods, which are not API calls.
 type AutoScaling struct {
 	account *Account
 	options AutoScalingOptions
@@ -92,14 +84,9 @@ type group struct {
 	created   time.Time
 	hooks     map[string]Hook
 	instances []*instance
-	pool      *WarmPool
 	refreshes []*refresh
-	// activities are those that have ended, the newest last.
-	activities []xmlActivity
-	// seen is what describe calls show, with its past.
-	seen past[[]Instance]
-	// resting is until when launches pause after one has failed.
-	resting time.Time
+	// pausedUntil is until when launches pause after one has failed.
+	pausedUntil time.Time
 }
 
 type instance struct {
@@ -108,7 +95,7 @@ type instance struct {
 	route   route
 	// boots is true while the instance waits for its machine to run.
 	boots bool
-	// epoch counts the states, so that what was planned for a state that is over does not happen.
+	// epoch counts the instance's states; a timer of an earlier state is void.
 	epoch    int
 	activity string
 	// since is when the state began.
@@ -119,7 +106,7 @@ type instance struct {
 
 func newAutoScaling(a *Account, o AutoScalingOptions) *AutoScaling {
 	s := &AutoScaling{account: a, options: o, groups: map[string]*group{}}
-	a.regional.ec2.changed = s.machineChanged
+	a.regional.ec2.onChange = s.machineChanged
 	return s
 }
 
@@ -127,7 +114,7 @@ func (s *AutoScaling) now() time.Time { return s.account.regional.agenda.now }
 
 func (s *AutoScaling) ec2() *EC2 { return s.account.regional.ec2 }
 
-// Create makes a group, which then launches its machines.
+// Create makes a group, which then launches its machines. The error is an *Error with AutoScaling's code.
 func (s *AutoScaling) Create(config Group) (err error) {
 	s.account.locked(func() { err = s.create(config) })
 	return err
@@ -144,7 +131,7 @@ func (s *AutoScaling) create(config Group) error {
 		return err
 	}
 	if len(config.Zones) == 0 {
-		config.Zones = []string{homeRegion + "a"}
+		config.Zones = []string{HomeRegion + "a"}
 	}
 	config.Tags, config.Unpropagated = maps.Clone(config.Tags), maps.Clone(config.Unpropagated)
 	if config.Tags == nil {
@@ -154,15 +141,14 @@ func (s *AutoScaling) create(config Group) error {
 		config.Unpropagated = map[string]bool{}
 	}
 	s.serial++
-	g := &group{Group: config, settings: defaultSettings(), created: s.now(), hooks: map[string]Hook{}}
-	g.arn = fmt.Sprintf("arn:aws:autoscaling:%s:%s:autoScalingGroup:%s:autoScalingGroupName/%s", homeRegion, owner, uuidOf("group", s.serial), config.Name)
+	g := &group{Group: config, settings: groupSettings{Health: "EC2"}, created: s.now(), hooks: map[string]Hook{}}
+	g.arn = fmt.Sprintf("arn:aws:autoscaling:%s:%s:autoScalingGroup:%s:autoScalingGroupName/%s", HomeRegion, owner, uuidOf("group", s.serial), config.Name)
 	s.groups[config.Name] = g
 	s.account.regional.agenda.after(0, func() { s.settle(g) })
-	s.show(g)
 	return nil
 }
 
-// Delete removes a group and ends its machines; hooks do not hold them.
+// Delete removes a group and ends its machines without running hooks.
 func (s *AutoScaling) Delete(name string) (err error) {
 	s.account.locked(func() { err = s.remove(name, true) })
 	return err
@@ -205,7 +191,7 @@ func (s *AutoScaling) byID(id string) (*group, *instance, error) {
 	return nil, nil, malformed("Instance Id not found - No managed instance found for instance ID: %s", id)
 }
 
-// Instances lists a group's instances as they are, the warm pool's included, in the order of their launch.
+// Instances returns a group's instances in the order of their launch; none if the group does not exist.
 func (s *AutoScaling) Instances(name string) (list []Instance) {
 	s.account.locked(func() {
 		if g, ok := s.groups[name]; ok {
@@ -215,7 +201,7 @@ func (s *AutoScaling) Instances(name string) (list []Instance) {
 	return list
 }
 
-// Group returns a group's settings as they are.
+// Group returns a group's configuration; false if it does not exist.
 func (s *AutoScaling) Group(name string) (config Group, ok bool) {
 	s.account.locked(func() {
 		var g *group
@@ -227,29 +213,7 @@ func (s *AutoScaling) Group(name string) (config Group, ok bool) {
 	return config, ok
 }
 
-// Update changes a group's settings; what runs already stays as it is, until StartRefresh replaces it. change is
-// called with the account locked, on a copy; the group's name stays.
-func (s *AutoScaling) Update(name string, change func(*Group)) (err error) {
-	s.account.locked(func() {
-		var g *group
-		if g, err = s.find(name); err != nil {
-			return
-		}
-		to := g.Group
-		to.Tags, to.Unpropagated = maps.Clone(to.Tags), maps.Clone(to.Unpropagated)
-		change(&to)
-		if to.Min < 0 || to.Min > to.Max || to.Desired < to.Min || to.Desired > to.Max {
-			err = malformed("Desired capacity:%d must be between the specified min size:%d and max size:%d", to.Desired, to.Min, to.Max)
-			return
-		}
-		to.Name = name
-		g.Group = to
-		s.settle(g)
-	})
-	return err
-}
-
-// History lists every transition of every instance so far.
+// History returns every transition of every instance so far.
 func (s *AutoScaling) History() (list []Transition) {
 	s.account.locked(func() { list = slices.Clone(s.history) })
 	return list
@@ -268,27 +232,17 @@ func (g *group) snapshot() []Instance {
 	return list
 }
 
-// show adds what is to what describe calls will see.
-func (s *AutoScaling) show(g *group) { g.seen.put(s.now(), s.options.Lag, g.snapshot()) }
-
-// shown is what describe calls see of a group.
-func (s *AutoScaling) shown(g *group) []Instance {
-	list, _ := g.seen.at(s.now().Add(-s.options.Lag))
-	return list
-}
-
 // move puts an instance into a state.
 func (s *AutoScaling) move(g *group, i *instance, to string) {
 	s.history = append(s.history, Transition{i.ID, i.State, to, s.now()})
 	i.State, i.boots, i.since = to, false, s.now()
 	i.epoch++
-	if to == StateTerminated || to == StateDetached || to == Warmed+StateTerminated {
+	if to == StateTerminated {
 		g.instances = slices.DeleteFunc(g.instances, func(other *instance) bool { return other == i })
 	}
-	s.show(g)
 }
 
-// later plans what follows the state that an instance is in, unless it has left it by then.
+// later calls f in d, unless the instance has left its current state by then.
 func (s *AutoScaling) later(i *instance, d time.Duration, f func()) {
 	epoch := i.epoch
 	s.account.regional.agenda.after(d, func() {
@@ -298,7 +252,7 @@ func (s *AutoScaling) later(i *instance, d time.Duration, f func()) {
 	})
 }
 
-// machineChanged is EC2's word that a machine has changed by itself.
+// machineChanged is called by EC2 when a machine's state has changed.
 func (s *AutoScaling) machineChanged(m Machine) {
 	g, i, err := s.byID(m.ID)
 	runs := m.State == MachineRunning || m.State == MachinePending
@@ -306,10 +260,10 @@ func (s *AutoScaling) machineChanged(m Machine) {
 	case err != nil:
 	case i.boots && m.State == MachineRunning:
 		i.boots = false
-		s.hold(g, i, transitionLaunching)
+		s.startActions(g, i, transitionLaunching)
 	case i.boots && !runs:
 		s.launchLost(g, i)
-	case counts(i.State) && (!runs || m.Impaired):
+	case counts(i.State) && !runs:
 		s.failed(g, i)
 	}
 }
@@ -320,17 +274,15 @@ func (s *AutoScaling) launchLost(g *group, i *instance) {
 	s.move(g, i, StateTerminated)
 	s.ec2().terminate(i.ID)
 	s.launchesFail(g, true)
-	s.rest(g)
-	s.show(g)
+	s.pauseLaunches(g)
 }
 
-// failed lets the group notice that an instance's machine runs no longer.
+// failed marks an instance unhealthy after the health check's time, if its machine still does not run.
 func (s *AutoScaling) failed(g *group, i *instance) {
 	s.account.regional.agenda.after(s.options.HealthCheck, func() {
-		if m, _ := s.ec2().machine(i.ID); counts(i.State) && (m.Impaired || m.State != MachineRunning && m.State != MachinePending) {
+		if m, _ := s.ec2().machine(i.ID); counts(i.State) && m.State != MachineRunning && m.State != MachinePending {
 			i.Health = Unhealthy
 			i.cause = fmt.Sprintf("At %s an instance was taken out of service in response to an EC2 health check indicating it has been terminated or stopped.", s.now().UTC().Format(eventTime))
-			s.show(g)
 			s.settle(g)
 		}
 	})

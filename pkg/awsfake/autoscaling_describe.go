@@ -1,8 +1,8 @@
 package awsfake
 
 import (
+	"encoding/xml"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -13,7 +13,7 @@ const (
 	maxInstanceRecs = 50
 )
 
-// launchConfiguration is the name of what groups without a launch template launch from.
+// launchConfiguration is the name that groups without a launch template show.
 const launchConfiguration = "hardtack"
 
 type xmlGroup struct {
@@ -32,33 +32,16 @@ type xmlGroup struct {
 
 // xmlSettings are the fields that come from a group's settings.
 type xmlSettings struct {
-	Launch      *xmlLaunchRef   `xml:"LaunchTemplate"`
-	Subnets     string          `xml:"VPCZoneIdentifier"`
-	Cooldown    int             `xml:"DefaultCooldown"`
-	HealthCheck string          `xml:"HealthCheckType"`
-	Grace       int             `xml:"HealthCheckGracePeriod"`
-	Warmup      *int            `xml:"DefaultInstanceWarmup"`
-	Maintenance *xmlMaintenance `xml:"InstanceMaintenancePolicy"`
-	Protected   bool            `xml:"NewInstancesProtectedFromScaleIn"`
-	Termination []string        `xml:"TerminationPolicies>member"`
-	Targets     []string        `xml:"TargetGroupARNs>member"`
-}
-
-type xmlMaintenance struct {
-	Min int `xml:"MinHealthyPercentage"`
-	Max int `xml:"MaxHealthyPercentage"`
+	Launch      *xmlLaunchRef `xml:"LaunchTemplate"`
+	Subnets     string        `xml:"VPCZoneIdentifier"`
+	HealthCheck string        `xml:"HealthCheckType"`
+	Grace       int           `xml:"HealthCheckGracePeriod"`
+	Targets     []string      `xml:"TargetGroupARNs>member"`
 }
 
 func (g *group) settingsXML() xmlSettings {
 	set := g.settings
-	x := xmlSettings{Launch: set.Template.xml(), Subnets: g.Subnet, Cooldown: set.Cooldown, HealthCheck: set.Health, Grace: set.Grace, Protected: set.Protected, Termination: set.Termination, Targets: set.Targets}
-	if set.Warmup >= 0 {
-		x.Warmup = &set.Warmup
-	}
-	if set.MinHealthy >= 0 {
-		x.Maintenance = &xmlMaintenance{set.MinHealthy, set.MaxHealthy}
-	}
-	return x
+	return xmlSettings{Launch: set.Template.xml(), Subnets: g.Subnet, HealthCheck: set.Health, Grace: set.Grace, Targets: set.Targets}
 }
 
 type xmlASGInstance struct {
@@ -115,7 +98,6 @@ func (s *AutoScaling) sorted() []*group {
 	return list
 }
 
-// describeGroups shows a group's own instances; those of its warm pool are DescribeWarmPool's.
 func (s *AutoScaling) describeGroups(p params) (any, error) {
 	size, err := p.records(maxRecords)
 	if err != nil {
@@ -152,8 +134,8 @@ func (s *AutoScaling) describeGroups(p params) (any, error) {
 		if x.Launch == nil {
 			x.Template = launchConfiguration
 		}
-		for _, i := range s.shown(g) {
-			if include && !strings.HasPrefix(i.State, Warmed) {
+		for _, i := range g.snapshot() {
+			if include {
 				x.Instances = append(x.Instances, instanceXML(i))
 			}
 		}
@@ -195,7 +177,7 @@ func (s *AutoScaling) describeInstances(p params) (any, error) {
 	ids := p.list("InstanceIds.member")
 	var list []xmlASGInstance
 	for _, g := range s.sorted() {
-		for _, i := range s.shown(g) {
+		for _, i := range g.snapshot() {
 			if len(ids) == 0 || slices.Contains(ids, i.ID) {
 				x := instanceXML(i)
 				x.Health, x.Group = strings.ToUpper(i.Health), g.Name // this call shouts, the other does not
@@ -210,41 +192,6 @@ func (s *AutoScaling) describeInstances(p params) (any, error) {
 	return struct {
 		Instances []xmlASGInstance `xml:"AutoScalingInstances>member"`
 		NextToken string           `xml:"NextToken,omitempty"`
-	}{list, token}, nil
-}
-
-func (s *AutoScaling) describeTags(p params) (any, error) {
-	size, err := p.records(maxRecords)
-	if err != nil {
-		return nil, err
-	}
-	filters := filtersOf(p.structs("Filters.member"), "Values.member", false)
-	var list []xmlASGTag
-	for _, g := range s.sorted() {
-		for _, tag := range g.tagsXML() {
-			fields := map[string][]string{
-				"auto-scaling-group": {g.Name}, "key": {tag.Key}, "value": {tag.Value}, "propagate-at-launch": {strconv.FormatBool(tag.Propagate)},
-			}
-			keep := true
-			for _, f := range filters {
-				values, known := fields[f.name]
-				if !known {
-					return nil, malformed("Filter type %s is not correct. Allowed Filter types are: auto-scaling-group key value propagate-at-launch", f.name)
-				}
-				keep = keep && f.matches(values...)
-			}
-			if keep {
-				list = append(list, tag)
-			}
-		}
-	}
-	list, token, err := page(list, size, p.get("NextToken"))
-	if err != nil {
-		return nil, err
-	}
-	return struct {
-		Tags      []xmlASGTag `xml:"Tags>member"`
-		NextToken string      `xml:"NextToken,omitempty"`
 	}{list, token}, nil
 }
 
@@ -265,34 +212,7 @@ func setTag(g *Group, tag params) error {
 	return nil
 }
 
-func (s *AutoScaling) createOrUpdateTags(p params) (any, error) {
-	tags := p.structs("Tags.member")
-	for _, tag := range tags {
-		if _, err := s.find(tag.get("ResourceId")); err != nil {
-			return nil, err
-		}
-	}
-	for _, tag := range tags {
-		if err := setTag(&s.groups[tag.get("ResourceId")].Group, tag); err != nil {
-			return nil, err
-		}
-	}
-	return nil, nil
-}
-
-func (s *AutoScaling) deleteTags(p params) (any, error) {
-	for _, tag := range p.structs("Tags.member") {
-		g, err := s.find(tag.get("ResourceId"))
-		if err != nil {
-			return nil, err
-		}
-		delete(g.Tags, tag.get("Key"))
-		delete(g.Unpropagated, tag.get("Key"))
-	}
-	return nil, nil
-}
-
-// SetTag sets a tag of a group, or removes it where value is nil. No event announces it.
+// SetTag sets a tag of a group, or removes it if value is nil. AWS emits no event for it, and neither does awsfake.
 func (s *AutoScaling) SetTag(name, key string, value *string) (err error) {
 	s.account.locked(func() {
 		var g *group
@@ -338,27 +258,11 @@ func (s *AutoScaling) describeHooks(p params) (any, error) {
 	return out, nil
 }
 
-func (s *AutoScaling) describePool(p params) (any, error) {
-	g, err := s.find(p.get("AutoScalingGroupName"))
-	if err != nil {
-		return nil, err
-	}
-	size, err := p.records(maxInstanceRecs)
-	if err != nil {
-		return nil, err
-	}
-	var list []xmlASGInstance
-	for _, i := range s.shown(g) {
-		if strings.HasPrefix(i.State, Warmed) {
-			list = append(list, instanceXML(i))
-		}
-	}
-	list, token, err := page(list, size, p.get("NextToken"))
-	if err != nil {
-		return nil, err
-	}
+// describeConfigurations answers an empty list: accounts that were opened after 2023 cannot make launch configurations
+// ("Migrate your Auto Scaling groups to launch templates").
+func (s *AutoScaling) describeConfigurations(params) (any, error) {
 	return struct {
-		Instances []xmlASGInstance `xml:"Instances>member"`
-		NextToken string           `xml:"NextToken,omitempty"`
-	}{list, token}, nil
+		XMLName xml.Name `xml:"DescribeLaunchConfigurationsResult"`
+		List    struct{} `xml:"LaunchConfigurations"`
+	}{}, nil
 }

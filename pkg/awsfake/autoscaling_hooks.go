@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a lifecycle action may end with.
+// The results of a lifecycle action.
 const (
 	Continue = "CONTINUE"
 	Abandon  = "ABANDON"
@@ -33,15 +33,15 @@ type Hook struct {
 	Role       string
 }
 
-// action is one hook that one instance waits for.
+// action is a pending lifecycle action of one instance.
 type action struct {
 	hook  Hook
 	token string
-	// until is when the default result is taken, limit how far heartbeats can move that.
+	// until is when the default result is taken, limit how far heartbeats can move it.
 	until, limit time.Time
 }
 
-// PutHook adds or replaces a hook of a group. Instances that wait already are not touched.
+// PutHook adds or replaces a hook of a group. Pending lifecycle actions keep the hook they started with.
 func (s *AutoScaling) PutHook(name string, h Hook) (err error) {
 	s.account.locked(func() { err = s.putHook(name, h) })
 	return err
@@ -62,7 +62,7 @@ func (s *AutoScaling) putHook(name string, h Hook) error {
 	return err
 }
 
-// checked is a hook with what it does not say filled in, or what AutoScaling has against it.
+// checked returns the hook with defaults filled in, or AutoScaling's refusal.
 func (h Hook) checked() (Hook, error) {
 	if h.Heartbeat == 0 {
 		h.Heartbeat = defaultHeartbeat
@@ -83,8 +83,8 @@ func (h Hook) checked() (Hook, error) {
 	return h, nil
 }
 
-// hold makes an instance wait for the hooks of a transition, or go on where there is none.
-func (s *AutoScaling) hold(g *group, i *instance, transition string) {
+// startActions starts the lifecycle actions of a transition, or goes on if the group has no hook for it.
+func (s *AutoScaling) startActions(g *group, i *instance, transition string) {
 	var hooks []Hook
 	for _, name := range sortedKeys(g.hooks) {
 		if g.hooks[name].Transition == transition {
@@ -116,7 +116,7 @@ func (s *AutoScaling) hold(g *group, i *instance, transition string) {
 	}
 }
 
-// watch takes an action's default result once its time is over.
+// watch takes an action's default result when its time is over.
 func (s *AutoScaling) watch(g *group, i *instance, a *action) {
 	s.later(i, a.until.Sub(s.now()), func() {
 		switch {
@@ -135,7 +135,6 @@ func (s *AutoScaling) complete(g *group, i *instance, a *action, result string) 
 	if result == Abandon {
 		i.actions = map[string]*action{}
 	}
-	s.show(g)
 	if len(i.actions) > 0 {
 		return
 	}
@@ -147,8 +146,8 @@ func (s *AutoScaling) complete(g *group, i *instance, a *action, result string) 
 	s.later(i, s.options.Step, func() { s.finish(g, i) })
 }
 
-// abandon ends an instance whose launch was given up; the group will launch another. Whether hooks on
-// termination are run then, AWS does not say in so many words; they are, which is the harder case.
+// abandon ends an instance whose launch was abandoned; the group will launch another. AWS does not say whether
+// termination hooks run then; here they do, which is the harder case.
 func (s *AutoScaling) abandon(g *group, i *instance, a *action) {
 	message := fmt.Sprintf("Instance failed to complete user's Lifecycle Action: Lifecycle Action with token %s was abandoned: Lifecycle Action Completed with ABANDON Result", a.token)
 	s.announce(EventLaunchFailed, g, i, eventStatusFailed, message)
@@ -157,11 +156,11 @@ func (s *AutoScaling) abandon(g *group, i *instance, a *action) {
 	s.settle(g)
 }
 
-// launched goes on once a machine has been started: its hooks, then service.
+// launched starts the launch actions of an instance whose machine runs, or waits for the hypervisor to start it.
 func (s *AutoScaling) launched(g *group, i *instance) {
 	switch m, _ := s.ec2().machine(i.ID); {
 	case s.ec2().options.Hypervisor == nil || m.State == MachineRunning:
-		s.hold(g, i, transitionLaunching)
+		s.startActions(g, i, transitionLaunching)
 	case m.State == MachinePending:
 		i.boots = true
 	default:
@@ -169,34 +168,24 @@ func (s *AutoScaling) launched(g *group, i *instance) {
 	}
 }
 
-// finish ends a transition that nothing holds any more.
+// finish ends a transition once its lifecycle actions are complete.
 func (s *AutoScaling) finish(g *group, i *instance) {
-	state := strings.TrimSuffix(i.State, ":Proceed")
-	switch {
-	case i.route.Destination == originPool:
-		s.poolReady(g, i)
-	case state == StatePending:
+	if strings.TrimSuffix(i.State, ":Proceed") == StatePending {
 		s.move(g, i, StateInService)
 		s.launchesFail(g, false)
 		if r := g.refreshing(); r != nil && g.warmup(r) > 0 {
 			s.later(i, g.warmup(r), func() { s.settle(g) })
 		}
-		if i.route.Origin != "" {
-			s.announce(EventLaunch, g, i, eventStatusInProgress, "")
-		}
-		// Nobody looked at its machine while it was on standby or in the pool.
-		if m, _ := s.ec2().machine(i.ID); m.State != MachineRunning && m.State != MachinePending {
-			s.failed(g, i)
-		}
-	default:
-		s.move(g, i, strings.TrimSuffix(state, StateTerminating)+StateTerminated)
+		s.announce(EventLaunch, g, i, eventStatusInProgress, "")
+	} else {
+		s.move(g, i, StateTerminated)
 		s.ec2().terminate(i.ID)
 		s.announce(EventTerminate, g, i, eventStatusInProgress, "")
 	}
 	s.settle(g)
 }
 
-// findAction finds the action that a call means: by its token, else by the instance's id.
+// findAction finds a lifecycle action by its token, or by the instance's ID if token is empty.
 func (s *AutoScaling) findAction(name, hook, token, id string) (*group, *instance, *action, error) {
 	g, err := s.find(name)
 	if err != nil {
@@ -217,7 +206,7 @@ func (s *AutoScaling) findAction(name, hook, token, id string) (*group, *instanc
 	return nil, nil, nil, malformed("No active Lifecycle Action found with instance ID %s", id)
 }
 
-// Complete ends the lifecycle action that an instance waits for, with CONTINUE or ABANDON.
+// Complete ends a pending lifecycle action of an instance with CONTINUE or ABANDON.
 func (s *AutoScaling) Complete(groupName, hook, id, result string) (err error) {
 	s.account.locked(func() { err = s.completeCall(groupName, hook, "", id, result) })
 	return err

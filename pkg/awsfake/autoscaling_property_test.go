@@ -3,44 +3,32 @@ package awsfake
 import (
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
 
-// follows holds which state may follow which: the diagrams "Amazon EC2 Auto Scaling instance lifecycle"
-// and "Lifecycle state transitions for instances in a warm pool" of the User Guide, and an end from
-// every state that is not one already.
+// follows holds which state may follow which: the diagram "Amazon EC2 Auto Scaling instance lifecycle" of the User Guide,
+// and an end from every state that is not one already.
 func follows(from, to string) bool {
 	next := map[string][]string{
-		"":                           {StatePending, "Warmed:Pending"},
-		StatePending:                 {StatePendingWait, StateInService, StateTerminating},
-		StatePendingWait:             {StatePendingProceed, StateTerminating},
-		StatePendingProceed:          {StateInService, StateTerminating},
-		StateInService:               {StateEnteringStandby, StateDetaching, StateTerminating, "Warmed:Pending"},
-		StateEnteringStandby:         {StateStandby},
-		StateStandby:                 {StatePending, StateDetaching, StateTerminating},
-		StateDetaching:               {StateDetached},
-		StateTerminating:             {StateTerminatingWait, StateTerminated},
-		StateTerminatingWait:         {StateTerminatingProceed},
-		StateTerminatingProceed:      {StateTerminated},
-		"Warmed:Pending":             {"Warmed:Pending:Wait", "Warmed:Stopped"},
-		"Warmed:Pending:Wait":        {"Warmed:Pending:Proceed", "Warmed:Terminating"},
-		"Warmed:Pending:Proceed":     {"Warmed:Stopped"},
-		"Warmed:Stopped":             {StatePending, "Warmed:Terminating"},
-		"Warmed:Terminating":         {"Warmed:Terminating:Wait", "Warmed:Terminated"},
-		"Warmed:Terminating:Wait":    {"Warmed:Terminating:Proceed"},
-		"Warmed:Terminating:Proceed": {"Warmed:Terminated"},
+		"":                      {StatePending},
+		StatePending:            {StatePendingWait, StateInService, StateTerminating},
+		StatePendingWait:        {StatePendingProceed, StateTerminating},
+		StatePendingProceed:     {StateInService, StateTerminating},
+		StateInService:          {StateTerminating},
+		StateTerminating:        {StateTerminatingWait, StateTerminated},
+		StateTerminatingWait:    {StateTerminatingProceed},
+		StateTerminatingProceed: {StateTerminated},
 	}
 	return slices.Contains(next[from], to)
 }
 
-// TestStateMachine does what operators and machines do, at random, and checks every step that
-// instances take, the group's size, and that groups come to rest at what is wanted of them.
+// TestStateMachine makes random calls, as operators and machines do. It checks every transition of instances and the
+// group's size, and that groups settle at their desired capacity.
 func TestStateMachine(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		b := newBench(t, Options{AutoScaling: AutoScalingOptions{Step: step, HealthCheck: 2 * step}, EC2: EC2Options{Boot: step, Halt: step}})
+		b := newBench(t, Options{AutoScaling: AutoScalingOptions{Step: step, HealthCheck: 2 * step}})
 		s := b.account.AutoScaling()
 		if err := s.Create(Group{Name: "g", Max: 6, Desired: 3}); err != nil {
 			t.Fatal(err)
@@ -54,11 +42,6 @@ func TestStateMachine(t *testing.T) {
 				if err := s.PutHook("g", Hook{Name: string(rune('a' + n)), Transition: transition, Heartbeat: 30 * time.Second, Default: result}); err != nil {
 					t.Fatal(err)
 				}
-			}
-		}
-		if random.IntN(2) == 0 {
-			if err := s.PutPool("g", WarmPool{Min: 2, Prepared: 4, Reuse: random.IntN(2) == 0}); err != nil {
-				t.Fatal(err)
 			}
 		}
 		for range 150 {
@@ -78,23 +61,16 @@ func (b *bench) act(random *rand.Rand) {
 		return
 	}
 	i := list[random.IntN(len(list))]
-	switch random.IntN(9) {
+	switch random.IntN(5) {
 	case 0:
 		_ = s.SetDesired("g", random.IntN(7))
 	case 1:
-		_ = s.SetHealth(i.ID, Unhealthy)
-	case 2:
 		b.account.EC2().Terminate(i.ID)
-	case 3:
-		_ = s.EnterStandby("g", i.ID, random.IntN(2) == 0)
-	case 4:
-		_ = s.ExitStandby("g", i.ID)
-	case 5:
+	case 2:
 		_ = s.Terminate(i.ID, random.IntN(2) == 0)
-	case 6:
-		_, _ = s.StartRefresh("g", random.IntN(101))
-	case 7:
-		b.account.locked(func() { _ = s.detach("g", []string{i.ID}, random.IntN(2) == 0) })
+	case 3:
+		lowest := random.IntN(101)
+		b.account.locked(func() { _, _ = s.startRefresh("g", refreshPreferences{MinHealthy: &lowest}, nil) })
 	default:
 		for _, hook := range []string{"a", "b", "c"} {
 			_ = s.Complete("g", hook, i.ID, []string{Continue, Abandon}[random.IntN(2)])
@@ -102,7 +78,7 @@ func (b *bench) act(random *rand.Rand) {
 	}
 }
 
-// comeToRest completes what waits, lets time pass and checks history and size.
+// comeToRest completes pending actions, lets time pass, and checks history and size.
 func (b *bench) comeToRest(t *testing.T, seed uint64) {
 	t.Helper()
 	s := b.account.AutoScaling()
@@ -129,7 +105,7 @@ func (b *bench) comeToRest(t *testing.T, seed uint64) {
 			if m, _ := b.account.EC2().Machine(i.ID); m.State != MachineRunning {
 				t.Errorf("seed %d: %s is in service and %s", seed, i.ID, m.State)
 			}
-		} else if i.State != StateStandby && !strings.HasPrefix(i.State, Warmed) {
+		} else {
 			t.Errorf("seed %d: %s rests in %s", seed, i.ID, i.State)
 		}
 	}

@@ -16,42 +16,36 @@ const (
 	refreshRollback   = "RollbackInProgress"
 	refreshRolledBack = "RollbackSuccessful"
 	refreshNoRollback = "RollbackFailed"
-	refreshBaking     = "Baking"
 )
 
 // The events of refreshes beyond start, success and cancellation
 // (https://docs.aws.amazon.com/autoscaling/ec2/userguide/instance-refresh-eventbridge-events.html).
 const (
-	EventRefreshCheckpoint        = "EC2 Auto Scaling Instance Refresh Checkpoint Reached"
-	EventRefreshFailed            = "EC2 Auto Scaling Instance Refresh Failed"
-	EventRefreshRollback          = "EC2 Auto Scaling Instance Refresh Rollback Started"
-	EventRefreshRollbackDone      = "EC2 Auto Scaling Instance Refresh Rollback Succeeded"
-	EventRefreshRollbackFailed    = "EC2 Auto Scaling Instance Refresh Rollback Failed"
-	refreshPatience               = time.Hour // how long launches may fail, or standby instances be waited for
-	defaultCheckpointDelay        = 3600
-	defaultMinHealthy             = 90
-	refreshWait, refreshTerminate = "Wait", "Terminate"
+	EventRefreshCheckpoint     = "EC2 Auto Scaling Instance Refresh Checkpoint Reached"
+	EventRefreshFailed         = "EC2 Auto Scaling Instance Refresh Failed"
+	EventRefreshRollback       = "EC2 Auto Scaling Instance Refresh Rollback Started"
+	EventRefreshRollbackDone   = "EC2 Auto Scaling Instance Refresh Rollback Succeeded"
+	EventRefreshRollbackFailed = "EC2 Auto Scaling Instance Refresh Rollback Failed"
+	refreshPatience            = time.Hour // how long launches may fail
+	defaultCheckpointDelay     = 3600
+	defaultMinHealthy          = 90
 )
 
-// refreshPreferences are how a refresh goes about it; the alarms of the API are not modelled.
+// refreshPreferences are those of the API, without alarms.
 type refreshPreferences struct {
-	MinHealthy      *int   `cfn:"MinHealthyPercentage" xml:"MinHealthyPercentage"`
-	MaxHealthy      *int   `cfn:"MaxHealthyPercentage" xml:"MaxHealthyPercentage"`
-	Warmup          *int   `cfn:"InstanceWarmup" xml:"InstanceWarmup"`
-	Checkpoints     []int  `cfn:"CheckpointPercentages" xml:"CheckpointPercentages>member"`
-	CheckpointDelay *int   `cfn:"CheckpointDelay" xml:"CheckpointDelay"`
-	SkipMatching    bool   `cfn:"SkipMatching" xml:"SkipMatching"`
-	AutoRollback    bool   `cfn:"AutoRollback" xml:"AutoRollback"`
-	Protected       string `cfn:"ScaleInProtectedInstances" xml:"ScaleInProtectedInstances,omitempty"`
-	Standby         string `cfn:"StandbyInstances" xml:"StandbyInstances,omitempty"`
-	BakeTime        *int   `cfn:"BakeTime" xml:"BakeTime"`
+	MinHealthy      *int  `cfn:"MinHealthyPercentage" xml:"MinHealthyPercentage"`
+	Warmup          *int  `cfn:"InstanceWarmup" xml:"InstanceWarmup"`
+	Checkpoints     []int `cfn:"CheckpointPercentages" xml:"CheckpointPercentages>member"`
+	CheckpointDelay *int  `cfn:"CheckpointDelay" xml:"CheckpointDelay"`
+	SkipMatching    bool  `cfn:"SkipMatching" xml:"SkipMatching"`
+	AutoRollback    bool  `cfn:"AutoRollback" xml:"AutoRollback"`
 }
 
 // refresh is one rolling replacement of a group's instances.
 type refresh struct {
 	id, status, reason string
 	refreshPreferences
-	// desired is what the group is to launch from once the refresh has succeeded; nil is what it has.
+	// desired is the launch template of the group once the refresh has succeeded; nil leaves it unchanged.
 	desired *LaunchRef
 	// total is how many instances the group had at the start.
 	total   int
@@ -61,22 +55,22 @@ type refresh struct {
 	rollback *rollback
 }
 
-// refreshWaits are what a refresh waits for.
+// refreshWaits is the state of a refresh's waits.
 type refreshWaits struct {
-	// next is the number of the next checkpoint, until when the last one is waited at.
+	// next is the index of the next checkpoint, until the end of the wait at it.
 	next  int
 	until time.Time
-	// failing is since when launches fail, waiting since when standby instances are waited for.
-	failing, waiting time.Time
+	// failing is when launches began to fail; zero if they do not.
+	failing time.Time
 }
 
-// refreshEnd is what a refresh had come to when it ended.
+// refreshEnd is the progress of a refresh when it ended.
 type refreshEnd struct {
 	ended             time.Time
 	percent, toUpdate int
 }
 
-// rollback is what a refresh was like when it was rolled back.
+// rollback is the progress of a refresh when its rollback began.
 type rollback struct {
 	Reason   string `xml:"RollbackReason"`
 	Started  string `xml:"RollbackStartTime"`
@@ -85,7 +79,7 @@ type rollback struct {
 }
 
 func (r *refresh) active() bool {
-	return slices.Contains([]string{refreshRunning, refreshCancelling, refreshRollback, refreshBaking}, r.status)
+	return slices.Contains([]string{refreshRunning, refreshCancelling, refreshRollback}, r.status)
 }
 
 func (g *group) refreshing() *refresh {
@@ -95,13 +89,7 @@ func (g *group) refreshing() *refresh {
 	return nil
 }
 
-// StartRefresh begins the rolling replacement of a group's instances and returns its id.
-func (s *AutoScaling) StartRefresh(name string, minHealthyPercent int) (id string, err error) {
-	s.account.locked(func() { id, err = s.startRefresh(name, refreshPreferences{MinHealthy: &minHealthyPercent}, nil) })
-	return id, err
-}
-
-// startRefresh marks every instance as old that has to go; refreshStep replaces them a few at a time.
+// startRefresh marks every instance that has to be replaced as old; refreshStep replaces them a few at a time.
 func (s *AutoScaling) startRefresh(name string, wants refreshPreferences, desired *LaunchRef) (string, error) {
 	g, err := s.find(name)
 	if err != nil {
@@ -136,34 +124,10 @@ func (s *AutoScaling) startRefresh(name string, wants refreshPreferences, desire
 	return r.id, nil
 }
 
-func healthyBounds(lowest, highest int) error {
-	switch {
-	case lowest > 100:
-		return malformed("MinHealthyPercentage must be between 0 and 100, is %d", lowest)
-	case highest >= 0 && (highest < 100 || highest > 200):
-		return malformed("MaxHealthyPercentage must be between 100 and 200, is %d", highest)
-	case highest >= 0 && lowest < 0:
-		return malformed("You must specify MinHealthyPercentage when you specify MaxHealthyPercentage")
-	case highest >= 0 && highest-lowest > 100:
-		return malformed("The difference between MinHealthyPercentage and MaxHealthyPercentage cannot be greater than 100")
-	}
-	return nil
-}
-
 // check refuses preferences that contradict each other (API reference, RefreshPreferences).
 func (w refreshPreferences) check() error {
-	lowest, highest := -1, -1
-	if w.MinHealthy != nil {
-		lowest = *w.MinHealthy
-		if lowest < 0 {
-			return malformed("MinHealthyPercentage must be between 0 and 100, is %d", lowest)
-		}
-	}
-	if w.MaxHealthy != nil {
-		highest = max(*w.MaxHealthy, 0)
-	}
-	if err := healthyBounds(lowest, highest); err != nil {
-		return err
+	if w.MinHealthy != nil && (*w.MinHealthy < 0 || *w.MinHealthy > 100) {
+		return malformed("MinHealthyPercentage must be between 0 and 100, is %d", *w.MinHealthy)
 	}
 	last := 0
 	for _, percent := range w.Checkpoints {
@@ -172,27 +136,18 @@ func (w refreshPreferences) check() error {
 		}
 		last = percent
 	}
-	for _, f := range []struct {
-		name    string
-		value   *int
-		highest int
-	}{{"CheckpointDelay", w.CheckpointDelay, 172800}, {"BakeTime", w.BakeTime, 172800}, {"InstanceWarmup", w.Warmup, 172800}} {
-		if f.value != nil && (*f.value < 0 || *f.value > f.highest) {
-			return malformed("%s must be between 0 and %d seconds, is %d", f.name, f.highest, *f.value)
+	for name, value := range map[string]*int{"CheckpointDelay": w.CheckpointDelay, "InstanceWarmup": w.Warmup} {
+		if value != nil && (*value < 0 || *value > 172800) {
+			return malformed("%s must be between 0 and 172800 seconds, is %d", name, *value)
 		}
 	}
-	switch {
-	case w.CheckpointDelay != nil && len(w.Checkpoints) == 0:
+	if w.CheckpointDelay != nil && len(w.Checkpoints) == 0 {
 		return malformed("You must specify CheckpointPercentages when you specify CheckpointDelay")
-	case !slices.Contains([]string{"", refreshWait, "Ignore", refreshTerminate}, w.Standby):
-		return malformed("Invalid StandbyInstances: %s", w.Standby)
-	case !slices.Contains([]string{"", refreshWait, "Ignore", "Refresh"}, w.Protected):
-		return malformed("Invalid ScaleInProtectedInstances: %s", w.Protected)
 	}
 	return nil
 }
 
-// irreversible is why a group's refresh could not be rolled back; empty: it could (API reference,
+// irreversible returns why a group's refresh cannot be rolled back; "" if it can (API reference,
 // RollbackInstanceRefresh).
 func (s *AutoScaling) irreversible(g *group, desired *LaunchRef) string {
 	was := g.settings.Template
@@ -221,25 +176,16 @@ func (s *AutoScaling) running(name string) (*group, *refresh, error) {
 	return g, r, nil
 }
 
-// cancelRefresh stops a refresh or its rollback. What was replaced stays replaced, and the group launches from what
-// it had before. Unless told otherwise it ends once nothing is under way.
-func (s *AutoScaling) cancelRefresh(name string, wait bool) (string, error) {
+// cancelRefresh stops a refresh or its rollback once no launch or termination is under way. Replaced instances stay,
+// and the group keeps its former launch template.
+func (s *AutoScaling) cancelRefresh(name string) (string, error) {
 	g, r, err := s.running(name)
 	if err != nil {
 		return "", err
 	}
 	r.status, r.reason = refreshCancelling, "Cancelled due to user request"
-	if !wait {
-		s.endRefresh(g, r, refreshCancelled, EventRefreshCancelled)
-	}
 	s.account.regional.agenda.after(0, func() { s.settle(g) })
 	return r.id, nil
-}
-
-// RollbackRefresh undoes what a group's refresh has done so far.
-func (s *AutoScaling) RollbackRefresh(name string) (id string, err error) {
-	s.account.locked(func() { id, err = s.rollbackRefresh(name) })
-	return id, err
 }
 
 func (s *AutoScaling) rollbackRefresh(name string) (string, error) {
@@ -247,7 +193,7 @@ func (s *AutoScaling) rollbackRefresh(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if r.status != refreshRunning && r.status != refreshBaking {
+	if r.status != refreshRunning {
 		return "", refuse("ActiveInstanceRefreshNotFound", "No in progress or pending Instance Refresh found for Auto Scaling group %s", name)
 	}
 	if why := s.irreversible(g, r.desired); why != "" {
@@ -257,10 +203,10 @@ func (s *AutoScaling) rollbackRefresh(name string) (string, error) {
 	return r.id, nil
 }
 
-// rollBack replaces what the refresh has launched by what the group had before.
+// rollBack replaces the instances that the refresh has launched by instances of the group's former launch template.
 func (s *AutoScaling) rollBack(g *group, r *refresh, reason string) {
 	r.rollback = &rollback{Reason: reason, Started: stamp(s.now()), Percent: s.percent(g, r), ToUpdate: s.toUpdate(g, r)}
-	r.status, r.reason, r.failing, r.waiting = refreshRollback, reason, time.Time{}, time.Time{}
+	r.status, r.reason, r.failing = refreshRollback, reason, time.Time{}
 	for _, i := range g.active() {
 		i.Old = !s.matches(i, g.settings.Template)
 	}

@@ -18,20 +18,16 @@ func (g *group) old() int {
 	return n
 }
 
-// warmup is how long a new instance serves before it counts: as the refresh says, else the group's default warmup,
-// else its grace period.
+// warmup is how long a new instance serves before it counts: as the refresh says, else the group's grace period.
 func (g *group) warmup(r *refresh) time.Duration {
 	seconds := g.settings.Grace
-	switch {
-	case r.Warmup != nil:
+	if r.Warmup != nil {
 		seconds = *r.Warmup
-	case g.settings.Warmup >= 0:
-		seconds = g.settings.Warmup
 	}
 	return time.Duration(seconds) * time.Second
 }
 
-// warm reports whether an instance counts as healthy: one that was there before always does.
+// warm reports whether an instance counts as healthy. An instance that is older than the refresh always does.
 func (s *AutoScaling) warm(g *group, r *refresh, i *instance) bool {
 	return i.State == StateInService && (i.Old || i.since.Before(r.started) || s.now().Sub(i.since) >= g.warmup(r))
 }
@@ -47,7 +43,7 @@ func (s *AutoScaling) updated(g *group, r *refresh) int {
 	return min(n, r.total-min(g.old(), r.total))
 }
 
-// percent is how far a refresh has come. It goes down while it is rolled back.
+// percent returns a refresh's progress. It decreases during a rollback.
 func (s *AutoScaling) percent(g *group, r *refresh) int {
 	switch {
 	case r.total == 0:
@@ -58,7 +54,7 @@ func (s *AutoScaling) percent(g *group, r *refresh) int {
 	return 100 * s.updated(g, r) / r.total
 }
 
-// toUpdate is how many instances of those that a refresh began with it has not updated.
+// toUpdate returns how many of the instances at the start of the refresh are not updated yet.
 func (s *AutoScaling) toUpdate(g *group, r *refresh) int {
 	if r.rollback != nil {
 		return r.total - min(g.old(), r.total)
@@ -92,10 +88,10 @@ func (s *AutoScaling) checkpoint(g *group, r *refresh) (target int, waits bool) 
 	return upTo(), false
 }
 
-// refreshStep brings a group's refresh on as far as it may go now.
+// refreshStep advances a group's refresh as far as possible now.
 func (s *AutoScaling) refreshStep(g *group) {
 	r := g.refreshing()
-	if r == nil || r.status == refreshBaking {
+	if r == nil {
 		return
 	}
 	if r.status == refreshCancelling {
@@ -122,7 +118,7 @@ func (s *AutoScaling) refreshStep(g *group) {
 	s.replace(g, r, left)
 }
 
-// refreshed ends a refresh, once all that replaces something serves and is warm.
+// refreshed ends a refresh once all replacements are in service and warm.
 func (s *AutoScaling) refreshed(g *group, r *refresh, target int) {
 	serving := 0
 	for _, i := range g.instances {
@@ -134,56 +130,22 @@ func (s *AutoScaling) refreshed(g *group, r *refresh, target int) {
 	case serving < g.Desired || s.updated(g, r) < min(target, g.Desired):
 	case r.status == refreshRollback:
 		s.endRefresh(g, r, refreshRolledBack, EventRefreshRollbackDone)
-	case r.BakeTime != nil && *r.BakeTime > 0:
-		r.status = refreshBaking
-		s.account.regional.agenda.after(time.Duration(*r.BakeTime)*time.Second, func() {
-			if r.status == refreshBaking {
-				s.endRefresh(g, r, refreshDone, EventRefreshSucceeded)
-			}
-		})
 	default:
 		s.endRefresh(g, r, refreshDone, EventRefreshSucceeded)
 	}
 }
 
-// healthy are the bounds, in instances, that a refresh keeps: how many serve at least, and how many there are at
-// most. Without a maximum, one may always be missing; with one, another is launched first where the bounds would
-// allow nothing (API reference, RefreshPreferences, MaxHealthyPercentage).
-func (g *group) healthy(r *refresh) (lowest, highest int) {
-	percent, most := defaultMinHealthy, -1
-	if g.settings.MinHealthy >= 0 {
-		percent, most = g.settings.MinHealthy, g.settings.MaxHealthy
-	}
+// healthy returns how many instances a refresh leaves in service; one may always be missing (API reference,
+// RefreshPreferences, MinHealthyPercentage).
+func (g *group) healthy(r *refresh) int {
+	percent := defaultMinHealthy
 	if r.MinHealthy != nil {
 		percent = *r.MinHealthy
 	}
-	if r.MaxHealthy != nil {
-		most = *r.MaxHealthy
-	}
-	lowest = (g.Desired*percent + 99) / 100
-	if most < 0 {
-		return min(lowest, g.Desired-1), g.Desired
-	}
-	highest = g.Desired * most / 100
-	if lowest == g.Desired && highest == g.Desired {
-		highest++
-	}
-	return lowest, highest
+	return min((g.Desired*percent+99)/100, g.Desired-1)
 }
 
-// surge is how many instances a group has beyond its desired capacity while a refresh launches before it
-// terminates.
-func (s *AutoScaling) surge(g *group) int {
-	r := g.refreshing()
-	if r == nil || r.status != refreshRunning && r.status != refreshRollback || s.now().Before(r.until) {
-		return 0
-	}
-	target, _ := s.checkpoint(g, r)
-	_, highest := g.healthy(r)
-	return max(0, min(highest-g.Desired, g.old()-(r.total-target)))
-}
-
-// replace ends as many old instances as may be missing.
+// replace terminates as many old instances as the healthy percentage allows.
 func (s *AutoScaling) replace(g *group, r *refresh, left int) {
 	serving := 0
 	for _, i := range g.instances {
@@ -191,7 +153,7 @@ func (s *AutoScaling) replace(g *group, r *refresh, left int) {
 			serving++
 		}
 	}
-	lowest, _ := g.healthy(r)
+	lowest := g.healthy(r)
 	for _, i := range g.active() {
 		if serving <= lowest || left <= 0 {
 			return
@@ -208,29 +170,12 @@ func (s *AutoScaling) replace(g *group, r *refresh, left int) {
 	}
 }
 
-// stuck deals with what a refresh cannot get past: instances on standby, and launches that fail for an hour.
+// stuck fails a refresh whose launches have failed for an hour, and reports whether it did.
 func (s *AutoScaling) stuck(g *group, r *refresh) bool {
-	var standby []*instance
-	for _, i := range g.instances {
-		if i.State == StateStandby {
-			standby = append(standby, i)
-		}
-	}
-	if len(standby) == 0 {
-		r.waiting = time.Time{}
-	}
-	if len(standby) > 0 && r.Standby == refreshTerminate {
-		for _, i := range standby {
-			s.terminate(g, i)
-		}
-	}
-	if len(standby) > 0 && (r.Standby == "" || r.Standby == refreshWait) && g.old() == 0 {
-		return s.patience(g, r, &r.waiting, "instances are in Standby")
-	}
 	return !r.failing.IsZero() && s.patience(g, r, &r.failing, "replacement instances could not be launched") && !r.active()
 }
 
-// patience fails a refresh for which something has been wrong for an hour, and reports that it has to wait.
+// patience fails a refresh whose problem has lasted an hour. It always returns true: the refresh has to wait.
 func (s *AutoScaling) patience(g *group, r *refresh, since *time.Time, what string) bool {
 	if since.IsZero() {
 		*since = s.now()

@@ -109,11 +109,7 @@ func refreshAnswer(id string, err error) (any, error) {
 }
 
 func (s *AutoScaling) cancelRefreshCall(p params) (any, error) {
-	wait, err := p.flag("WaitForTransitioningInstances", true)
-	if err != nil {
-		return nil, err
-	}
-	return refreshAnswer(s.cancelRefresh(p.get("AutoScalingGroupName"), wait))
+	return refreshAnswer(s.cancelRefresh(p.get("AutoScalingGroupName")))
 }
 
 func (s *AutoScaling) rollbackRefreshCall(p params) (any, error) {

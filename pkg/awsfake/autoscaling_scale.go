@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// retry is how long a group rests after EC2 has refused a launch or a termination.
+// retry is how long a group pauses launches after EC2 has refused a launch or a termination.
 const retry = time.Minute
 
 // counts reports whether an instance in this state counts towards the desired capacity.
@@ -15,7 +15,7 @@ func counts(state string) bool {
 	return state == StateInService || state == StatePending || strings.HasPrefix(state, StatePending+":")
 }
 
-// settle starts whatever brings the group nearer to what is wanted of it. It may be called at any time.
+// settle launches and terminates machines towards the group's desired state. It may be called at any time.
 func (s *AutoScaling) settle(g *group) {
 	if s.groups[g.Name] != g {
 		return // deleted meanwhile
@@ -27,17 +27,14 @@ func (s *AutoScaling) settle(g *group) {
 	}
 	s.refreshStep(g)
 	active := g.active()
-	want := g.Desired + s.surge(g)
-	for n := len(active); n < want; n++ {
-		if !s.scaleOut(g) {
+	for n := len(active); n < g.Desired; n++ {
+		if !s.launch(g) {
 			break
 		}
 	}
-	for n := len(active); n > want; n-- {
+	for n := len(active); n > g.Desired; n-- {
 		s.scaleIn(g)
 	}
-	s.fillPool(g)
-	s.show(g)
 }
 
 // active lists the instances that count, the oldest first.
@@ -51,24 +48,9 @@ func (g *group) active() []*instance {
 	return list
 }
 
-// scaleOut adds one instance, from the warm pool where one is ready.
-func (s *AutoScaling) scaleOut(g *group) bool {
-	for _, i := range g.instances {
-		if isWarm(i.State) {
-			i.route = route{originPool, originGroup}
-			s.begin(i, fmt.Sprintf("At %s an instance was started in response to a difference between desired and actual capacity.", s.now().UTC().Format(eventTime)))
-			s.move(g, i, StatePending)
-			s.ec2().start(i.ID)
-			s.later(i, s.options.Step, func() { s.launched(g, i) })
-			return true
-		}
-	}
-	return s.launch(g, StatePending, route{originEC2, originGroup})
-}
-
-// launch starts a machine for the group or its pool; false where EC2 refuses, or has a moment ago.
-func (s *AutoScaling) launch(g *group, state string, way route) bool {
-	if s.now().Before(g.resting) {
+// launch starts a machine for the group; false if EC2 refuses, or has refused less than a minute ago.
+func (s *AutoScaling) launch(g *group) bool {
+	if s.now().Before(g.pausedUntil) {
 		return false
 	}
 	cause := fmt.Sprintf("At %s an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d.",
@@ -81,16 +63,16 @@ func (s *AutoScaling) launch(g *group, state string, way route) bool {
 	}
 	if err != nil {
 		s.launchesFail(g, true)
-		i := &instance{Instance: Instance{Group: g.Name, Zone: at.zone}, route: way}
+		i := &instance{Instance: Instance{Group: g.Name, Zone: at.zone}, route: route{originEC2, originGroup}}
 		s.begin(i, cause)
 		s.announce(EventLaunchFailed, g, i, eventStatusFailed, err.Error())
-		s.rest(g)
+		s.pauseLaunches(g)
 		return false
 	}
-	i := &instance{Instance: Instance{ID: m.ID, Group: g.Name, Zone: at.zone, Health: Healthy, Template: from}, actions: map[string]*action{}, route: way}
+	i := &instance{Instance: Instance{ID: m.ID, Group: g.Name, Zone: at.zone, Health: Healthy, Template: from}, actions: map[string]*action{}, route: route{originEC2, originGroup}}
 	s.begin(i, cause)
 	g.instances = append(g.instances, i)
-	s.move(g, i, state)
+	s.move(g, i, StatePending)
 	s.later(i, s.options.Step, func() { s.launched(g, i) })
 	return true
 }
@@ -102,9 +84,9 @@ func (s *AutoScaling) refused(what string, g *group) error {
 	return s.options.Refuse(what, g.Name)
 }
 
-// rest pauses launches and tries again later.
-func (s *AutoScaling) rest(g *group) {
-	g.resting = s.now().Add(retry)
+// pauseLaunches pauses launches for a minute and then tries again.
+func (s *AutoScaling) pauseLaunches(g *group) {
+	g.pausedUntil = s.now().Add(retry)
 	s.account.regional.agenda.after(retry, func() { s.settle(g) })
 }
 
@@ -114,7 +96,7 @@ func (s *AutoScaling) begin(i *instance, cause string) {
 	i.activity, i.cause, i.started = uuidOf("activity", s.serial), cause, s.now()
 }
 
-// scaleIn takes one instance out: an unhealthy one, else the oldest that serves, else the oldest.
+// scaleIn terminates one instance: an unhealthy one, else the oldest in service, else the oldest.
 func (s *AutoScaling) scaleIn(g *group) {
 	active := g.active()
 	rank := func(i *instance) int {
@@ -127,12 +109,7 @@ func (s *AutoScaling) scaleIn(g *group) {
 		return 2
 	}
 	slices.SortStableFunc(active, func(a, b *instance) int { return rank(a) - rank(b) })
-	victim := active[0]
-	if g.pool != nil && g.pool.Reuse && victim.State == StateInService && victim.Health == Healthy {
-		s.returnToPool(g, victim)
-		return
-	}
-	s.terminate(g, victim)
+	s.terminate(g, active[0])
 }
 
 // terminate begins the end of an instance. Where EC2 refuses, it stays and the group tries again.
@@ -141,24 +118,20 @@ func (s *AutoScaling) terminate(g *group, i *instance) {
 	if i.Health != Unhealthy {
 		cause = fmt.Sprintf("At %s instance %s was selected for termination.", s.now().UTC().Format(eventTime), i.ID)
 	}
-	if s.now().Before(g.resting) && s.options.Refuse != nil {
+	if s.now().Before(g.pausedUntil) && s.options.Refuse != nil {
 		return
 	}
 	if err := s.refused("terminate", g); err != nil {
 		s.begin(i, cause)
 		s.announce(EventTerminateFailed, g, i, eventStatusFailed, err.Error())
-		s.rest(g)
+		s.pauseLaunches(g)
 		return
 	}
-	prefix, origin := "", originGroup
-	if strings.HasPrefix(i.State, Warmed) {
-		prefix, origin = Warmed, originPool
-	}
 	s.begin(i, cause)
-	i.route = route{origin, originEC2}
+	i.route = route{originGroup, originEC2}
 	i.actions = map[string]*action{}
-	s.move(g, i, prefix+StateTerminating)
-	s.later(i, s.options.Step, func() { s.hold(g, i, transitionTerminating) })
+	s.move(g, i, StateTerminating)
+	s.later(i, s.options.Step, func() { s.startActions(g, i, transitionTerminating) })
 }
 
 // announce emits the event of an activity's end.
@@ -169,12 +142,11 @@ func (s *AutoScaling) announce(detailType string, g *group, i *instance, status,
 		subnet = "subnet-" + hexID("subnet "+i.Zone, 0, 17)
 	}
 	descriptions := map[string]string{
-		EventLaunch: "Launching a new EC2 instance: " + i.ID, EventTerminate: "Terminating EC2 instance: " + i.ID, EventDetach: "Detaching EC2 instance: " + i.ID,
+		EventLaunch: "Launching a new EC2 instance: " + i.ID, EventTerminate: "Terminating EC2 instance: " + i.ID,
 	}
-	s.finished(g, i, descriptions[detailType], status, message)
 	resources := []string{g.arn}
 	if i.ID != "" {
-		resources = append(resources, fmt.Sprintf("arn:aws:ec2:%s:%s:instance/%s", homeRegion, owner, i.ID))
+		resources = append(resources, fmt.Sprintf("arn:aws:ec2:%s:%s:instance/%s", HomeRegion, owner, i.ID))
 	}
 	s.account.regional.events.emit(detailType, resources, scalingDetail{
 		StatusCode: status, Description: descriptions[detailType], AutoScalingGroupName: g.Name, ActivityID: i.activity,
@@ -196,12 +168,12 @@ func (s *AutoScaling) setDesired(g *group, desired int) error {
 	return nil
 }
 
-// decrement lowers the desired capacity by n where the group's minimum allows it.
-func (s *AutoScaling) decrement(g *group, n int) error {
-	if g.Desired-n < g.Min {
+// decrement lowers the desired capacity by one where the group's minimum allows it.
+func (s *AutoScaling) decrement(g *group) error {
+	if g.Desired <= g.Min {
 		return malformed("Currently, desiredSize equals minSize (%d). Terminating instance(s) without replacement will violate group's min size constraint. Either set shouldDecrementDesiredCapacity flag to false or lower group's min size.", g.Min)
 	}
-	g.Desired -= n
+	g.Desired--
 	return nil
 }
 
@@ -213,5 +185,30 @@ func (s *AutoScaling) SetDesired(name string, desired int) (err error) {
 			err = s.setDesired(g, desired)
 		}
 	})
+	return err
+}
+
+// terminateCall ends one instance, with or without a replacement.
+func (s *AutoScaling) terminateCall(id string, decrement bool) (*group, *instance, error) {
+	g, i, err := s.byID(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !counts(i.State) {
+		return nil, nil, refuse("ScalingActivityInProgress", "The instance %s is already in %s.", id, i.State)
+	}
+	if decrement {
+		if err := s.decrement(g); err != nil {
+			return nil, nil, err
+		}
+	}
+	s.terminate(g, i)
+	s.settle(g)
+	return g, i, nil
+}
+
+// Terminate ends an instance; with decrement, without a replacement.
+func (s *AutoScaling) Terminate(id string, decrement bool) (err error) {
+	s.account.locked(func() { _, _, err = s.terminateCall(id, decrement) })
 	return err
 }

@@ -7,32 +7,22 @@ import (
 	"strings"
 )
 
-// groupSettings are the settings of a group that only its API callers and CloudFormation make.
+// groupSettings are the settings that Group does not have.
 type groupSettings struct {
-	// Template is what machines are launched from; without one they are what Group says.
+	// Template is the group's launch template; zero means that Group's image and type are used.
 	Template LaunchRef
 	Health   string // "EC2", "ELB"
-	// Grace, Cooldown and Warmup are seconds; a Warmup below zero is none.
-	Grace, Cooldown, Warmup int
-	// MinHealthy and MaxHealthy are the instance maintenance policy in percent; below zero is none.
-	MinHealthy, MaxHealthy int
-	Protected              bool
-	Termination            []string
-	Targets                []string
+	Grace    int    // seconds
+	Targets  []string
 }
 
-func defaultSettings() groupSettings {
-	return groupSettings{Health: "EC2", Cooldown: 300, Warmup: -1, MinHealthy: -1, MaxHealthy: -1, Termination: []string{"Default"}}
-}
-
-// groupFields are the fields that CreateAutoScalingGroup and UpdateAutoScalingGroup may carry here.
+// groupFields are the modelled parameters of CreateAutoScalingGroup and UpdateAutoScalingGroup.
 var groupFields = []string{
 	"Action", "Version", "AutoScalingGroupName", "MinSize", "MaxSize", "DesiredCapacity", "AvailabilityZones", "VPCZoneIdentifier", "Tags",
-	"LaunchConfigurationName", "LaunchTemplate", "HealthCheckType", "HealthCheckGracePeriod", "DefaultCooldown", "DefaultInstanceWarmup",
-	"InstanceMaintenancePolicy", "NewInstancesProtectedFromScaleIn", "TerminationPolicies", "TargetGroupARNs", "LifecycleHookSpecificationList",
+	"LaunchConfigurationName", "LaunchTemplate", "HealthCheckType", "HealthCheckGracePeriod", "TargetGroupARNs",
 }
 
-// knownFields refuses a call about a group that says more than is modelled.
+// knownFields refuses a call about a group that has fields beyond the modelled ones.
 func knownFields(p params) error {
 	for key := range p {
 		if name, _, _ := strings.Cut(key, "."); !slices.Contains(groupFields, name) {
@@ -42,30 +32,18 @@ func knownFields(p params) error {
 	return nil
 }
 
-// settingsOf reads a group's settings; what a call does not say stays as it was.
+// settingsOf reads a group's settings from a call; absent fields stay as they were.
 func (s *AutoScaling) settingsOf(p params, was groupSettings) (groupSettings, error) {
 	to := was
 	if err := knownFields(p); err != nil {
 		return to, err
 	}
-	err := p.integers(map[string]*int{
-		"HealthCheckGracePeriod": &to.Grace, "DefaultCooldown": &to.Cooldown, "DefaultInstanceWarmup": &to.Warmup,
-		"InstanceMaintenancePolicy.MinHealthyPercentage": &to.MinHealthy, "InstanceMaintenancePolicy.MaxHealthyPercentage": &to.MaxHealthy,
-	})
+	err := p.integers(map[string]*int{"HealthCheckGracePeriod": &to.Grace})
 	if err != nil {
-		return to, err
-	}
-	if err := healthyBounds(to.MinHealthy, to.MaxHealthy); err != nil {
-		return to, err
-	}
-	if to.Protected, err = p.flag("NewInstancesProtectedFromScaleIn", to.Protected); err != nil {
 		return to, err
 	}
 	if p.has("HealthCheckType") {
 		to.Health = p.get("HealthCheckType")
-	}
-	if list := p.list("TerminationPolicies.member"); len(list) > 0 {
-		to.Termination = list
 	}
 	if list := p.list("TargetGroupARNs.member"); len(list) > 0 {
 		to.Targets = list
@@ -83,7 +61,7 @@ func (s *AutoScaling) settingsOf(p params, was groupSettings) (groupSettings, er
 func (s *AutoScaling) fullRef(ref LaunchRef) (LaunchRef, error) {
 	t, v, err := s.ec2().resolved(ref)
 	if err == nil {
-		_, err = s.ec2().planned(t, v, homeRegion+"a", "")
+		_, err = s.ec2().planned(t, v, HomeRegion+"a", "")
 	}
 	if err != nil {
 		return ref, malformed("You must use a valid fully-formed launch template. %s", refusal(err).Message)
@@ -112,7 +90,7 @@ func (s *AutoScaling) spots(g *Group) ([]spot, error) {
 			return nil, malformed("%s", refusal(err).Message)
 		}
 		if subnet.Zone == "" {
-			subnet.Zone = homeRegion + "a"
+			subnet.Zone = HomeRegion + "a"
 			if len(g.Zones) > 0 {
 				subnet.Zone = g.Zones[n%len(g.Zones)]
 			}
@@ -145,7 +123,8 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// choose is where the next machine goes: the subnet with the fewest of the group's machines, or the next zone.
+// choose returns where the next machine is launched: the subnet with the fewest of the group's machines, or the next
+// zone.
 func (s *AutoScaling) choose(g *group) (spot, error) {
 	list, err := s.spots(&g.Group)
 	if err != nil {
@@ -162,7 +141,7 @@ func (s *AutoScaling) choose(g *group) (spot, error) {
 	return slices.MinFunc(list, func(a, b spot) int { return load[a.subnet] - load[b.subnet] }), nil
 }
 
-// template is what the group launches from now: what a refresh wants, as long as it goes on.
+// template returns the launch template for the next launch: the refresh's desired one while a refresh is active.
 func (g *group) template() LaunchRef {
 	if r := g.refreshing(); r != nil && r.desired != nil && r.status != refreshRollback {
 		return *r.desired
@@ -170,7 +149,7 @@ func (g *group) template() LaunchRef {
 	return g.settings.Template
 }
 
-// run starts a machine as the group's owner wants them, and says what it was launched from.
+// run starts a machine for the group, and returns the launch template version that it used.
 func (s *AutoScaling) run(g *group, at spot) (Machine, LaunchRef, error) {
 	if err := s.refused("launch", g); err != nil {
 		return Machine{}, LaunchRef{}, err
@@ -196,7 +175,7 @@ func (s *AutoScaling) run(g *group, at spot) (Machine, LaunchRef, error) {
 	return m, from, err
 }
 
-// matches reports whether an instance is what a launch from ref would be now.
+// matches reports whether a launch from ref would now make the same instance.
 func (s *AutoScaling) matches(i *instance, ref LaunchRef) bool {
 	t, v, err := s.ec2().resolved(LaunchRef{ID: ref.ID, Version: ref.Version})
 	if err != nil || i.Template != (LaunchRef{t.ID, t.Name, strconv.Itoa(v.Number)}) {

@@ -1,28 +1,26 @@
 package awsfake
 
-import "time"
+import (
+	"slices"
+)
 
 // actions are the calls of AutoScaling's Query protocol (version 2011-01-01) that are understood.
 func (s *AutoScaling) actions() actions {
 	return actions{
-		"CreateAutoScalingGroup": s.createGroup, "UpdateAutoScalingGroup": s.updateGroup, "DeleteAutoScalingGroup": s.deleteGroup,
+		"CreateAutoScalingGroup": s.createGroup, "UpdateAutoScalingGroup": s.updateGroup,
 		"DescribeAutoScalingGroups": s.describeGroups, "DescribeAutoScalingInstances": s.describeInstances,
 		"DescribeLaunchConfigurations": s.describeConfigurations,
-		"DescribeTags":                 s.describeTags, "CreateOrUpdateTags": s.createOrUpdateTags, "DeleteTags": s.deleteTags,
-		"PutLifecycleHook": s.putHookCall, "DeleteLifecycleHook": s.deleteHook, "DescribeLifecycleHooks": s.describeHooks,
-		"CompleteLifecycleAction": s.completeAction, "RecordLifecycleActionHeartbeat": s.recordHeartbeat,
-		"SetDesiredCapacity": s.setDesiredCall, "SetInstanceHealth": s.setHealthCall,
-		"EnterStandby": s.enterStandbyCall, "ExitStandby": s.exitStandbyCall, "DetachInstances": s.detachCall,
-		"TerminateInstanceInAutoScalingGroup": s.terminateInstanceCall,
-		"StartInstanceRefresh":                s.startRefreshCall, "CancelInstanceRefresh": s.cancelRefreshCall, "RollbackInstanceRefresh": s.rollbackRefreshCall, "DescribeInstanceRefreshes": s.describeRefreshes,
-		"DescribeScalingActivities": s.describeActivities,
-		"PutWarmPool":               s.putPoolCall, "DeleteWarmPool": s.deletePool, "DescribeWarmPool": s.describePool,
+		"DescribeLifecycleHooks":       s.describeHooks,
+		"CompleteLifecycleAction":      s.completeAction, "RecordLifecycleActionHeartbeat": s.recordHeartbeat,
+		"SetDesiredCapacity": s.setDesiredCall, "TerminateInstanceInAutoScalingGroup": s.terminateInstanceCall,
+		"StartInstanceRefresh": s.startRefreshCall, "CancelInstanceRefresh": s.cancelRefreshCall,
+		"RollbackInstanceRefresh": s.rollbackRefreshCall, "DescribeInstanceRefreshes": s.describeRefreshes,
 	}
 }
 
 func (s *AutoScaling) serve(c *call) (any, error) { return s.actions().serve(c) }
 
-// integers reads several numbers into where they belong; fields that are absent leave it as it is.
+// integers reads several numbers; absent parameters leave their destination unchanged.
 func (p params) integers(into map[string]*int) error {
 	for _, name := range sortedKeys(into) {
 		n, err := p.integer(name, *into[name])
@@ -51,7 +49,7 @@ func (s *AutoScaling) createGroup(p params) (any, error) {
 			return nil, err
 		}
 	}
-	settings, err := s.settingsOf(p, defaultSettings())
+	settings, err := s.settingsOf(p, groupSettings{Health: "EC2"})
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +63,6 @@ func (s *AutoScaling) createGroup(p params) (any, error) {
 		return nil, err
 	}
 	s.groups[config.Name].settings = settings
-	for _, hook := range p.structs("LifecycleHookSpecificationList.member") {
-		h, err := hookOf(hook)
-		if err == nil {
-			err = s.putHook(config.Name, h)
-		}
-		if err != nil {
-			delete(s.groups, config.Name)
-			return nil, err
-		}
-	}
 	return nil, nil
 }
 
@@ -112,56 +100,23 @@ func (s *AutoScaling) updateGroup(p params) (any, error) {
 	return nil, s.setDesired(g, desired)
 }
 
-func (s *AutoScaling) deleteGroup(p params) (any, error) {
-	force, err := p.flag("ForceDelete", false)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.remove(p.get("AutoScalingGroupName"), force)
-}
-
-func hookOf(p params) (Hook, error) {
-	seconds, err := p.integer("HeartbeatTimeout", 0)
-	return Hook{
-		Name: p.get("LifecycleHookName"), Transition: p.get("LifecycleTransition"), Heartbeat: time.Duration(seconds) * time.Second,
-		Default: p.get("DefaultResult"), Metadata: p.get("NotificationMetadata"), Target: p.get("NotificationTargetARN"), Role: p.get("RoleARN"),
-	}, err
-}
-
-func (s *AutoScaling) putHookCall(p params) (any, error) {
-	h, err := hookOf(p)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.putHook(p.get("AutoScalingGroupName"), h)
-}
-
-func (s *AutoScaling) deleteHook(p params) (any, error) {
-	g, err := s.find(p.get("AutoScalingGroupName"))
-	if err != nil {
-		return nil, err
-	}
-	name := p.get("LifecycleHookName")
-	if _, ok := g.hooks[name]; !ok {
-		return nil, malformed("No Lifecycle Hook found with name %s", name)
+// deleteHook removes a hook and completes its pending actions: with CONTINUE for a termination, ABANDON for a launch
+// (API reference, DeleteLifecycleHook).
+func (s *AutoScaling) deleteHook(g *group, name string) {
+	h, ok := g.hooks[name]
+	if !ok {
+		return
 	}
 	delete(g.hooks, name)
-	for _, i := range g.snapshot() {
-		if _, waits := i.Tokens[name]; waits {
-			// "If there are any outstanding lifecycle actions, they are completed first": CONTINUE for a
-			// termination, ABANDON for a launch (API reference, DeleteLifecycleHook).
-			g, held, a, err := s.findAction(g.Name, name, "", i.ID)
-			if err != nil {
-				return nil, err
-			}
-			result := Abandon
-			if a.hook.Transition == transitionTerminating {
-				result = Continue
-			}
-			s.complete(g, held, a, result)
+	result := Abandon
+	if h.Transition == transitionTerminating {
+		result = Continue
+	}
+	for _, i := range slices.Clone(g.instances) {
+		if a, waits := i.actions[name]; waits {
+			s.complete(g, i, a, result)
 		}
 	}
-	return nil, nil
 }
 
 func (s *AutoScaling) completeAction(p params) (any, error) {
@@ -184,40 +139,13 @@ func (s *AutoScaling) setDesiredCall(p params) (any, error) {
 	return nil, s.setDesired(g, desired)
 }
 
-func (s *AutoScaling) setHealthCall(p params) (any, error) {
-	return nil, s.setHealth(p.get("InstanceId"), p.get("HealthStatus"))
-}
-
-func (s *AutoScaling) enterStandbyCall(p params) (any, error) {
-	name, ids := p.get("AutoScalingGroupName"), p.list("InstanceIds.member")
-	decrement, err := p.flag("ShouldDecrementDesiredCapacity", false)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.enterStandby(name, ids, decrement); err != nil {
-		return nil, err
-	}
-	return s.activities(name, "Moving EC2 instance to Standby", ids), nil
-}
-
-func (s *AutoScaling) exitStandbyCall(p params) (any, error) {
-	name, ids := p.get("AutoScalingGroupName"), p.list("InstanceIds.member")
-	if err := s.exitStandby(name, ids); err != nil {
-		return nil, err
-	}
-	return s.activities(name, "Moving EC2 instance out of Standby", ids), nil
-}
-
-func (s *AutoScaling) detachCall(p params) (any, error) {
-	name, ids := p.get("AutoScalingGroupName"), p.list("InstanceIds.member")
-	decrement, err := p.flag("ShouldDecrementDesiredCapacity", false)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.detach(name, ids, decrement); err != nil {
-		return nil, err
-	}
-	return s.activities(name, "Detaching EC2 instance", ids), nil
+type xmlActivity struct {
+	ActivityID  string `xml:"ActivityId"`
+	Group       string `xml:"AutoScalingGroupName"`
+	Cause       string `xml:"Cause"`
+	Started     string `xml:"StartTime"`
+	Status      string `xml:"StatusCode"`
+	Description string `xml:"Description"`
 }
 
 func (s *AutoScaling) terminateInstanceCall(p params) (any, error) {
@@ -232,30 +160,4 @@ func (s *AutoScaling) terminateInstanceCall(p params) (any, error) {
 	return struct {
 		Activity xmlActivity `xml:"Activity"`
 	}{xmlActivity{ActivityID: i.activity, Group: g.Name, Cause: i.cause, Started: stamp(i.started), Status: eventStatusInProgress, Description: "Terminating EC2 instance: " + i.ID}}, nil
-}
-
-func (s *AutoScaling) putPoolCall(p params) (any, error) {
-	pool := WarmPool{Prepared: -1, State: p.get("PoolState")}
-	if err := p.integers(map[string]*int{"MinSize": &pool.Min, "MaxGroupPreparedCapacity": &pool.Prepared}); err != nil {
-		return nil, err
-	}
-	reuse, err := p.flag("InstanceReusePolicy.ReuseOnScaleIn", false)
-	if err != nil {
-		return nil, err
-	}
-	pool.Reuse = reuse
-	return nil, s.putPool(p.get("AutoScalingGroupName"), pool)
-}
-
-func (s *AutoScaling) deletePool(p params) (any, error) {
-	g, err := s.find(p.get("AutoScalingGroupName"))
-	if err != nil {
-		return nil, err
-	}
-	if g.pool == nil {
-		return nil, malformed("No warm pool found for Auto Scaling group %s", g.Name)
-	}
-	g.pool = nil
-	s.settle(g)
-	return nil, nil
 }

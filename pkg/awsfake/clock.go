@@ -4,16 +4,14 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
 )
 
-// Clock is the account's time. Rates, propagation and timeouts are measured with it.
-type Clock interface {
-	Now() time.Time
-	// Sleep waits for d, or until ctx ends, whose error it then returns.
-	Sleep(ctx context.Context, d time.Duration) error
-}
+// Clock is the account's time. Rates and timeouts are measured with it.
+type Clock = clock.Clock
 
-// VirtualClock only moves when it is told to. It may be used by several goroutines.
+// VirtualClock moves only when Advance is called. Several goroutines may use it.
 type VirtualClock struct {
 	mu       sync.Mutex
 	now      time.Time
@@ -30,14 +28,14 @@ func NewVirtualClock(start time.Time) *VirtualClock {
 	return &VirtualClock{now: start, sleepers: map[*sleeper]struct{}{}}
 }
 
-// Now is the time that the clock shows.
+// Now returns the time that the clock shows.
 func (c *VirtualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Advance moves the clock by d and wakes who has slept long enough.
+// Advance moves the clock by d and wakes the sleepers whose time has come.
 func (c *VirtualClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +48,7 @@ func (c *VirtualClock) Advance(d time.Duration) {
 	}
 }
 
-// Next is when the first sleeper wakes; false when nobody sleeps.
+// Next returns when the first sleeper wakes; false if no goroutine sleeps.
 func (c *VirtualClock) Next() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +61,7 @@ func (c *VirtualClock) Next() (time.Time, bool) {
 	return first, !first.IsZero()
 }
 
-// Sleep waits until the clock has been moved by d.
+// Sleep waits until the clock has moved by d. Its error is that of ctx, if ctx ends first.
 func (c *VirtualClock) Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

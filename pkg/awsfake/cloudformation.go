@@ -10,27 +10,25 @@ import (
 	"time"
 )
 
-// CloudFormationOptions set how stacks move. The zero value makes every resource at once.
+// CloudFormationOptions set how long stacks take. With the zero value every resource is made at once.
 type CloudFormationOptions struct {
 	// Step is how long each resource, and each change set, takes.
 	Step time.Duration
 }
 
-// CloudFormation is the account's stacks. Their resources are those of the account's own services, made with the
-// rules that the services' APIs have; what a caller's policies say is asked for the calls of CloudFormation alone,
-// not for what it does on their behalf.
+// CloudFormation is the account's stacks. Their resources are made in the account's own services, by the rules of
+// those services' APIs. A caller's policies are evaluated for CloudFormation's calls only, not for the calls that it
+// makes on the caller's behalf.
 //
-// Held: change sets that create and update, with what they would change; parameters and their constraints; the
-// functions and sections named in cloudformation_template.go; the order of resources; progress by the clock;
-// rollback of a failed creation and update; replacement and its cleanup; policies of deletion; termination
-// protection; tags that stacks give their resources; the limits of template and counts. A group is made once
-// AutoScaling has taken it, whether or not its machines come up, and deleted once they have gone, through their
-// hooks. Refused, since it is not modelled: transforms, rules, imports, nested stacks, exports, update and creation
-// policies, drift, stack sets, CreateStack and UpdateStack.
+// Modelled are the templates of pkg/cluster/template and their change sets: parameters and their constraints,
+// functions, the resource types in order, progress by the clock, rollback of a failed creation and update, replacement
+// and its cleanup, deletion policies, termination protection, and the limits of a template's size. A group is complete
+// once AutoScaling has accepted it, whether or not its machines start, and deleted once its machines have ended,
+// through their hooks. Everything else is refused.
 type CloudFormation struct {
 	account *Account
 	options CloudFormationOptions
-	// stacks are all that ever were, the deleted ones included.
+	// stacks are all stacks, deleted ones included.
 	stacks  []*cfnStack
 	objects map[string]string
 	serial  int
@@ -38,13 +36,13 @@ type CloudFormation struct {
 }
 
 func newCloudFormation(a *Account, o CloudFormationOptions) *CloudFormation {
-	return &CloudFormation{account: a, options: o, objects: map[string]string{}}
+	return &CloudFormation{account: a, options: o, objects: map[string]string{}, balancers: newBalancers()}
 }
 
-// CloudFormation is the account's stacks.
+// CloudFormation returns the account's stacks.
 func (a *Account) CloudFormation() *CloudFormation { return a.regional.cloudformation }
 
-// AddObject makes a template in S3 that calls can name by its URL.
+// AddObject puts a template into S3, which calls can refer to by its URL.
 func (c *CloudFormation) AddObject(url, body string) {
 	c.account.locked(func() { c.objects[url] = body })
 }
@@ -59,7 +57,7 @@ const (
 	stateRollback, stateUpdateRollback                      = "ROLLBACK", "UPDATE_ROLLBACK"
 	stateCleanup                                            = "_COMPLETE_CLEANUP_IN_PROGRESS"
 	retain, retainExceptOnCreate, kindStack                 = "Retain", "RetainExceptOnCreate", "AWS::CloudFormation::Stack"
-	capabilityIAM, capabilityNamed, capabilityAuto          = "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"
+	capabilityIAM, capabilityNamed                          = "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"
 	executionUnavailable, executionAvailable, executionDone = "UNAVAILABLE", "AVAILABLE", "EXECUTE_COMPLETE"
 )
 
@@ -71,16 +69,16 @@ type cfnStack struct {
 	status  string
 	reason  string
 	times   struct{ created, updated, deleted time.Time }
-	settled
+	stackState
 	sets   []*changeSet
 	events []cfnEvent
-	// job is what is being done to the stack.
+	// job is the stack's operation in progress; nil for none.
 	job       *job
 	protected bool
 }
 
-// settled is what a stack has come to.
-type settled struct {
+// stackState is a stack's template with its values and resources.
+type stackState struct {
 	template     *cfnTemplate
 	parameters   stackValues
 	tags         map[string]string
@@ -93,21 +91,21 @@ type settled struct {
 type cfnMade struct {
 	logical, physical, kind string
 	status, reason          string
-	// properties are what it was last made of, attributes what Fn::GetAtt answers.
+	// properties are those of the last creation or update, attributes those of Fn::GetAtt.
 	properties map[string]any
 	attributes map[string]string
 	needs      []string
 	deletion   string
 	updated    time.Time
-	// tries is how often its deletion was refused since something else needs it.
+	// tries counts the deletions that were refused because another resource depends on it.
 	tries int
 }
 
 type stackOutput struct{ Key, Value, Description string }
 
 type cfnEvent struct {
-	id, logical, physical, kind, status, reason, properties string
-	at                                                      time.Time
+	id, logical, physical, kind, status, reason string
+	at                                          time.Time
 }
 
 var stackName = regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{0,127}$`)
@@ -141,7 +139,7 @@ func (c *CloudFormation) note(s *cfnStack, e cfnEvent) {
 // arn is a stack's or a change set's.
 func (c *CloudFormation) arn(kind, name string) string {
 	c.serial++
-	return fmt.Sprintf("arn:aws:cloudformation:%s:%s:%s/%s/%s", homeRegion, owner, kind, name, uuidOf(kind, c.serial))
+	return fmt.Sprintf("arn:aws:cloudformation:%s:%s:%s/%s/%s", HomeRegion, owner, kind, name, uuidOf(kind, c.serial))
 }
 
 // changeSet is one change set.
@@ -149,12 +147,12 @@ type changeSet struct {
 	id, name, kind, description string
 	status, reason, execution   string
 	created                     time.Time
-	next                        settled
+	next                        stackState
 	changes                     []resourceChange
 }
 
-// wanted is what a caller wants a stack to be.
-type wanted struct {
+// changeSetRequest is a request for a change set.
+type changeSetRequest struct {
 	stack, name, kind, description string
 	body, url                      string
 	previous                       bool
@@ -167,8 +165,8 @@ func alreadyExists(format string, args ...any) error {
 	return refuse("AlreadyExistsException", format, args...)
 }
 
-// createChangeSet checks what can be refused at once; whether there is anything to change is said later.
-func (c *CloudFormation) createChangeSet(w wanted) (*cfnStack, *changeSet, error) {
+// createChangeSet checks the request. Whether anything changes is found later, by compare.
+func (c *CloudFormation) createChangeSet(w changeSetRequest) (*cfnStack, *changeSet, error) {
 	for _, name := range []string{w.stack, w.name} {
 		if !stackName.MatchString(name) && !strings.HasPrefix(name, "arn:aws:cloudformation:") {
 			return nil, nil, malformed("1 validation error detected: Value '%s' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*", name)
@@ -187,9 +185,9 @@ func (c *CloudFormation) createChangeSet(w wanted) (*cfnStack, *changeSet, error
 	case err == nil && slices.ContainsFunc(s.sets, func(other *changeSet) bool { return other.name == w.name }):
 		return nil, nil, alreadyExists("ChangeSet %s already exists", w.name)
 	}
-	var was settled
+	var was stackState
 	if err == nil {
-		was = s.settled
+		was = s.stackState
 	}
 	next, err := c.plan(w, was)
 	if err != nil {
@@ -216,10 +214,10 @@ func (s *cfnStack) updatable() bool {
 }
 
 // plan reads the template that a call names, with its parameters and capabilities.
-func (c *CloudFormation) plan(w wanted, was settled) (settled, error) {
+func (c *CloudFormation) plan(w changeSetRequest, was stackState) (stackState, error) {
 	body, err := c.body(w)
 	if err != nil {
-		return settled{}, err
+		return stackState{}, err
 	}
 	t := was.template
 	if !w.previous {
@@ -228,35 +226,29 @@ func (c *CloudFormation) plan(w wanted, was settled) (settled, error) {
 		err = malformed("There is no previous template to use")
 	}
 	if err != nil {
-		return settled{}, err
+		return stackState{}, err
 	}
 	values, err := c.parameters(t, w.parameters, was.parameters)
 	if err != nil {
-		return settled{}, err
+		return stackState{}, err
 	}
-	need, _ := t.capabilities()
-	for _, capability := range need {
+	for _, capability := range t.capabilities() {
 		has := slices.Contains(w.capabilities, capability) || capability == capabilityIAM && slices.Contains(w.capabilities, capabilityNamed)
 		if !has {
-			return settled{}, refuse("InsufficientCapabilitiesException", "Requires capabilities : [%s]", capability)
+			return stackState{}, refuse("InsufficientCapabilitiesException", "Requires capabilities : [%s]", capability)
 		}
 	}
-	for _, capability := range w.capabilities {
-		if !slices.Contains([]string{capabilityIAM, capabilityNamed, capabilityAuto}, capability) {
-			return settled{}, malformed("1 validation error detected: Value '[%s]' at 'capabilities' failed to satisfy constraint", capability)
-		}
-	}
-	return settled{template: t, parameters: values, tags: maps.Clone(w.tags), capabilities: w.capabilities}, nil
+	return stackState{template: t, parameters: values, tags: maps.Clone(w.tags), capabilities: w.capabilities}, nil
 }
 
-func (c *CloudFormation) body(w wanted) (string, error) {
-	given := 0
-	for _, is := range []bool{w.body != "", w.url != "", w.previous} {
-		if is {
-			given++
+func (c *CloudFormation) body(w changeSetRequest) (string, error) {
+	sources := 0
+	for _, isSet := range []bool{w.body != "", w.url != "", w.previous} {
+		if isSet {
+			sources++
 		}
 	}
-	if given != 1 {
+	if sources != 1 {
 		return "", malformed("Either Template URL or Template Body must be specified.")
 	}
 	if len(w.body) > maxTemplateBody {
@@ -275,24 +267,19 @@ func (c *CloudFormation) body(w wanted) (string, error) {
 	return w.body, nil
 }
 
-// capabilities are what a template takes its caller to acknowledge, and for which resources.
-func (t *cfnTemplate) capabilities() (need, why []string) {
+// capabilities returns the capabilities that the caller must acknowledge.
+func (t *cfnTemplate) capabilities() (need []string) {
 	for _, id := range sortedKeys(t.resources) {
 		r := t.resources[id]
 		if !strings.HasPrefix(r.Type, "AWS::IAM::") {
 			continue
 		}
-		why = append(why, r.Type)
-		capability := capabilityIAM
 		if name := resourceKinds()[r.Type].facts().name; name != "" && r.properties()[name] != nil {
-			capability = capabilityNamed
+			return []string{capabilityNamed}
 		}
-		need = append(need, capability)
+		need = []string{capabilityIAM}
 	}
-	if slices.Contains(need, capabilityNamed) {
-		need = []string{capabilityNamed}
-	}
-	return slices.Compact(need), slices.Compact(slices.Sorted(slices.Values(why)))
+	return need
 }
 
 // changeSetNotFound is refused with 404.
@@ -315,7 +302,7 @@ func (c *CloudFormation) findSet(stack, name string) (*cfnStack, *changeSet, err
 	return nil, nil, changeSetNotFound(name)
 }
 
-// executeChangeSet begins what a change set says.
+// executeChangeSet starts to execute a change set.
 func (c *CloudFormation) executeChangeSet(stack, name string) error {
 	s, set, err := c.findSet(stack, name)
 	if err != nil {
@@ -328,7 +315,7 @@ func (c *CloudFormation) executeChangeSet(stack, name string) error {
 		return malformed("Stack:%s is in %s state and can not be updated.", s.id, s.status)
 	}
 	set.execution = executionDone
-	// The others were compared with what is no longer there.
+	// The others were compared with the former state.
 	for _, other := range s.sets {
 		if other != set && other.execution == executionAvailable {
 			other.execution = "OBSOLETE"
@@ -350,19 +337,17 @@ func (c *CloudFormation) deleteChangeSet(stack, name string) error {
 	return nil
 }
 
-// deleteStack begins the end of a stack.
-func (c *CloudFormation) deleteStack(name string, keep []string) error {
+// deleteStack starts the deletion of a stack.
+func (c *CloudFormation) deleteStack(name string) error {
 	s, err := c.find(name)
 	switch {
 	case err != nil || s.status == verbDelete+completed || s.status == verbDelete+begun:
-		return nil // "deleting" what is not there is no error
+		return nil // deleting a missing stack is no error
 	case s.protected:
 		return malformed("Stack [%s] cannot be deleted while TerminationProtection is enabled", s.id)
-	case len(keep) > 0 && s.status != verbDelete+failed:
-		return malformed("Invalid operation on stack [%s]. When you delete a stack, specify which resources to retain only when the stack is in the DELETE_FAILED state.", s.id)
 	case strings.HasPrefix(s.status, verbUpdate) && s.busy():
 		return malformed("Stack [%s] cannot be deleted while in status %s", s.id, s.status)
 	}
-	c.dismantle(s, keep)
+	c.startDeletion(s)
 	return nil
 }

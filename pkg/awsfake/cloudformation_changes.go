@@ -1,27 +1,20 @@
 package awsfake
 
 import (
-	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 )
 
-// resourceChange is what a change set says of one resource.
+// resourceChange is a change set's change of one resource.
 type resourceChange struct {
 	Action      string         `xml:"ResourceChange>Action"`
 	Logical     string         `xml:"ResourceChange>LogicalResourceId"`
 	Physical    string         `xml:"ResourceChange>PhysicalResourceId,omitempty"`
 	Kind        string         `xml:"ResourceChange>ResourceType"`
 	Replacement string         `xml:"ResourceChange>Replacement,omitempty"`
-	Scope       []string       `xml:"ResourceChange>Scope>member"`
 	Details     []changeDetail `xml:"ResourceChange>Details>member"`
-	Policy      string         `xml:"ResourceChange>PolicyAction,omitempty"`
-	// Before and After are the properties, in JSON, where the caller asks for them.
-	Before string `xml:"ResourceChange>BeforeContext,omitempty"`
-	After  string `xml:"ResourceChange>AfterContext,omitempty"`
-	Type   string `xml:"Type"`
+	Type        string         `xml:"Type"`
 }
 
 // changeDetail is one reason for a change.
@@ -29,18 +22,9 @@ type changeDetail struct {
 	Attribute  string `xml:"Target>Attribute"`
 	Name       string `xml:"Target>Name,omitempty"`
 	Recreation string `xml:"Target>RequiresRecreation"`
-	changeValues
 	Evaluation string `xml:"Evaluation"`
 	Source     string `xml:"ChangeSource"`
 	Cause      string `xml:"CausingEntity,omitempty"`
-}
-
-// changeValues are a property's values before and after; what is no text is JSON.
-type changeValues struct {
-	Path   string `xml:"Target>Path,omitempty"`
-	How    string `xml:"Target>AttributeChangeType,omitempty"`
-	Before string `xml:"Target>BeforeValue,omitempty"`
-	After  string `xml:"Target>AfterValue,omitempty"`
 }
 
 // The words of changes (API reference, ResourceChange and ResourceChangeDetail).
@@ -53,7 +37,7 @@ const (
 
 const noChanges = "The submitted information didn't contain changes. Submit different information to create a change set."
 
-// compare finds what a change set would change.
+// compare finds the changes of a change set.
 func (c *CloudFormation) compare(s *cfnStack, set *changeSet) {
 	changes, err := c.changes(s, &set.next)
 	set.changes = changes
@@ -76,15 +60,15 @@ func orEmpty(m map[string]string) map[string]string {
 	return m
 }
 
-// sameOutputs reports whether outputs say the same as before, as far as the templates say.
-func sameOutputs(s *cfnStack, next *settled) bool {
+// sameOutputs reports whether the templates' outputs are the same.
+func sameOutputs(s *cfnStack, next *stackState) bool {
 	return s.template != nil && reflect.DeepEqual(s.template.outputs, next.template.outputs)
 }
 
-// preview is what a change set knows of the resources: those that are made or replaced are known later.
+// preview answers references in a change set: the values of new and replaced resources are known after execution.
 type preview struct {
 	stack *cfnStack
-	// actions are what is done to each resource so far: Add, Modify, and replaced ones.
+	// actions are the action of each resource so far, Add or Modify; replaced has those to be replaced.
 	actions  map[string]string
 	replaced map[string]bool
 }
@@ -105,13 +89,13 @@ func (p *preview) attribute(id, name string) (string, bool) {
 	return made.attributes[name], true
 }
 
-// scopeOf is what functions see in a change set.
-func scopeOf(s *cfnStack, next *settled, p *preview) *scope {
+// scopeOf returns the scope of functions in a change set.
+func scopeOf(s *cfnStack, next *stackState, p *preview) *scope {
 	return &scope{template: next.template, stack: s, values: next.parameters.values, ref: p.ref, attribute: p.attribute, met: map[string]bool{}}
 }
 
-// changes lists what would be done to each resource, in the order of their names.
-func (c *CloudFormation) changes(s *cfnStack, next *settled) ([]resourceChange, error) {
+// changes returns the change of each resource, sorted by name.
+func (c *CloudFormation) changes(s *cfnStack, next *stackState) ([]resourceChange, error) {
 	p := &preview{stack: s, actions: map[string]string{}, replaced: map[string]bool{}}
 	sc := scopeOf(s, next, p)
 	order, err := next.order(sc)
@@ -132,13 +116,7 @@ func (c *CloudFormation) changes(s *cfnStack, next *settled) ([]resourceChange, 
 	}
 	for id, made := range s.resources {
 		if !slices.Contains(order, id) {
-			change := resourceChange{Type: "Resource", Action: actGone, Logical: id, Physical: made.physical, Kind: made.kind, Before: contextOf(made.properties)}
-			if made.deletion == retain || made.deletion == retainExceptOnCreate {
-				change.Policy = retain
-			} else {
-				change.Policy = "Delete"
-			}
-			changes = append(changes, change)
+			changes = append(changes, resourceChange{Type: "Resource", Action: actGone, Logical: id, Physical: made.physical, Kind: made.kind})
 		}
 	}
 	slices.SortFunc(changes, func(a, b resourceChange) int { return strings.Compare(a.Logical, b.Logical) })
@@ -146,7 +124,7 @@ func (c *CloudFormation) changes(s *cfnStack, next *settled) ([]resourceChange, 
 }
 
 // order is that of the resources whose conditions are met.
-func (n *settled) order(sc *scope) ([]string, error) {
+func (n *stackState) order(sc *scope) ([]string, error) {
 	for _, name := range sortedKeys(n.template.conditions) {
 		if _, err := sc.condition(name); err != nil {
 			return nil, err
@@ -155,8 +133,8 @@ func (n *settled) order(sc *scope) ([]string, error) {
 	return n.template.order(sc.present, func(id string) []string { return n.template.dependencies(id, sc.branch) })
 }
 
-// changeOf is what would be done to one resource; nil where it is nothing.
-func (c *CloudFormation) changeOf(sc *scope, p *preview, next *settled, id string) (*resourceChange, error) {
+// changeOf returns the change of one resource; nil for none.
+func (c *CloudFormation) changeOf(sc *scope, p *preview, next *stackState, id string) (*resourceChange, error) {
 	declared := next.template.resources[id]
 	properties, err := sc.properties(id)
 	if err != nil {
@@ -164,10 +142,9 @@ func (c *CloudFormation) changeOf(sc *scope, p *preview, next *settled, id strin
 	}
 	made, ok := p.stack.resources[id]
 	if !ok {
-		return &resourceChange{Type: "Resource", Action: actionAdd, Logical: id, Kind: declared.Type, After: contextOf(properties)}, nil
+		return &resourceChange{Type: "Resource", Action: actionAdd, Logical: id, Kind: declared.Type}, nil
 	}
-	change := &resourceChange{Type: "Resource", Action: actionModify, Logical: id, Physical: made.physical, Kind: declared.Type, Replacement: "False",
-		Before: contextOf(made.properties), After: contextOf(properties)}
+	change := &resourceChange{Type: "Resource", Action: actionModify, Logical: id, Physical: made.physical, Kind: declared.Type, Replacement: "False"}
 	if made.kind != declared.Type {
 		return nil, malformed("Update of resource type is not permitted. The new template modifies resource type of the following resources: [%s]", id)
 	}
@@ -179,9 +156,6 @@ func (c *CloudFormation) changeOf(sc *scope, p *preview, next *settled, id strin
 		return nil, nil
 	}
 	for _, d := range change.Details {
-		if !slices.Contains(change.Scope, d.Attribute) {
-			change.Scope = append(change.Scope, d.Attribute)
-		}
 		switch {
 		case d.Recreation == always && d.Evaluation == static:
 			change.Replacement = "True"
@@ -203,7 +177,7 @@ func unionKeys(a, b map[string]any) []string {
 	return sortedKeys(keys)
 }
 
-// detailsOf lists the reasons for which one property changes, or may.
+// detailsOf returns the reasons why one property changes, or may change.
 func detailsOf(sc *scope, p *preview, declared cfnResource, kind resourceKind, name string, was, is any) []changeDetail {
 	detail := changeDetail{Attribute: scopeProperties, Name: name, Recreation: never, Evaluation: static, Source: "DirectModification"}
 	if kind.facts().replace[name] {
@@ -212,7 +186,6 @@ func detailsOf(sc *scope, p *preview, declared cfnResource, kind resourceKind, n
 	if name == scopeTags {
 		detail.Attribute, detail.Name = scopeTags, ""
 	}
-	detail.changeValues = valuesOf(name, was, is)
 	var list []changeDetail
 	differs := !reflect.DeepEqual(was, is)
 	explained := false
@@ -237,47 +210,6 @@ func detailsOf(sc *scope, p *preview, declared cfnResource, kind resourceKind, n
 		list = append(list, detail)
 	}
 	return list
-}
-
-// contextOf is a resource's properties as a change set shows them.
-func contextOf(properties map[string]any) string {
-	return jsonText(map[string]any{"Properties": properties})
-}
-
-// jsonText is a value of a template: a text as it is, the rest in JSON.
-func jsonText(v any) string {
-	if text, ok := v.(string); ok {
-		return text
-	}
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("encoding a value: %v", err)) // they are maps, lists and texts
-	}
-	return string(raw)
-}
-
-func valuesOf(name string, was, is any) changeValues {
-	v := changeValues{Path: "/Properties/" + name, How: actionModify}
-	if was == nil {
-		v.How = actionAdd
-	} else {
-		v.Before = jsonText(was)
-	}
-	if is == nil {
-		v.How = actGone
-	} else {
-		v.After = jsonText(is)
-	}
-	return v
-}
-
-// withoutValues is a change as it is shown to who has not asked for values.
-func (r resourceChange) withoutValues() resourceChange {
-	r.Before, r.After, r.Details = "", "", slices.Clone(r.Details)
-	for i := range r.Details {
-		r.Details[i].changeValues = changeValues{}
-	}
-	return r
 }
 
 // properties are a resource's, with every function evaluated.

@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// plain is a stack of what both stand-ins make.
+// plain is a stack of the resources that both stand-ins model.
 const plain = `AWSTemplateFormatVersion: "2010-09-09"
 Description: a group and what it launches from
 Parameters:
   Kind: {Type: String, Default: t3.small, AllowedValues: [t3.small, t3.large]}
-  ImageId: {Type: "AWS::SSM::Parameter::Value<String>", Default: /image}
+  ImageId: {Type: "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", Default: /image}
 Conditions:
   Large: !Equals [!Ref Kind, t3.large]
 Resources:
@@ -30,7 +30,7 @@ Resources:
       LaunchTemplateData:
         ImageId: !Ref ImageId
         InstanceType: !Ref Kind
-        UserData: !Base64 hello
+        UserData: aGVsbG8=
   Role:
     Type: AWS::IAM::Role
     Properties:
@@ -41,13 +41,12 @@ Outputs:
   Where: {Value: !Sub "${AWS::Region}-${Kind}"}
   RoleName: {Value: !Ref Role, Description: the role}
   Latest: {Value: !GetAtt Template.LatestVersionNumber}
-  Joined: {Value: !Join ["/", [a, !Select [0, !Split [".", !Ref Kind]]]]}
 `
 
-// TestTemplatesAgainstMoto has both stand-ins tell the same stories, of what moto gets right. Of launch templates it
-// checks nothing that they say (TestLaunchTemplateRefusals). Of stacks it does not: refuse what a template may not be,
-// say what an update changes, answer a change set's outputs and description, tell a parameter's value from what
-// Parameter Store resolves it to, encode what Fn::Sub has made, replace, roll back, or take time.
+// TestTemplatesAgainstMoto compares both stand-ins as far as moto is right. moto does not check the contents of launch
+// templates (TestLaunchTemplateRefusals does). With stacks it does not refuse invalid templates, show the changes of
+// an update, answer a change set's outputs and description, tell a parameter's value from the one resolved from
+// Parameter Store, encode the result of Fn::Sub, replace, roll back, or take time.
 func TestTemplatesAgainstMoto(t *testing.T) {
 	theirs, ours := motoBench(t), newBench(t, Options{})
 	for name, story := range map[string]func(*bench, *testing.T) []string{"launch templates": (*bench).templateStory, "stacks": (*bench).plainStory} {
@@ -100,7 +99,7 @@ func (b *bench) plainStory(t *testing.T) (lines []string) {
 	return append(lines, "gone: "+outcome(err))
 }
 
-// plainNow is what describe calls say of the stack.
+// plainNow returns the answers of describe calls about the stack.
 func (b *bench) plainNow(t *testing.T) (lines []string) {
 	t.Helper()
 	out, err := b.stacks.DescribeStacks(t.Context(), &cloudformation.DescribeStacksInput{StackName: aws.String("plain")})
@@ -126,8 +125,7 @@ func (b *bench) plainNow(t *testing.T) (lines []string) {
 		lines = append(lines, line)
 	}
 	slices.Sort(lines)
-	body, err := b.stacks.GetTemplate(t.Context(), &cloudformation.GetTemplateInput{StackName: aws.String("plain")})
-	return append(lines, fmt.Sprint("the template is there: ", err == nil && *body.TemplateBody == plain))
+	return lines
 }
 
 // put makes a parameter by its API.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// reference is what a function names: a parameter or resource, and perhaps an attribute of it.
+// reference is a parameter or resource that a function names, with the attribute of Fn::GetAtt or "".
 type reference struct{ name, attribute string }
 
 // walk calls visit with every function below v; branch may choose between those of an Fn::If.
@@ -32,7 +32,7 @@ func walk(v any, branch func(args []any) []any, visit func(function string, argu
 	}
 }
 
-// functionOf reports whether a map is the call of a function. A policy's Condition is none.
+// functionOf reports whether a map is the call of a function.
 func functionOf(m map[string]any) (name string, argument any, ok bool) {
 	if len(m) != 1 {
 		return "", nil, false
@@ -40,13 +40,10 @@ func functionOf(m map[string]any) (name string, argument any, ok bool) {
 	for key, value := range m {
 		name, argument = key, value
 	}
-	if _, isText := argument.(string); name == "Condition" && !isText {
-		return "", nil, false
-	}
-	return name, argument, name == "Ref" || name == "Condition" || strings.HasPrefix(name, "Fn::")
+	return name, argument, name == "Ref" || strings.HasPrefix(name, "Fn::")
 }
 
-// references lists what v refers to, in the order in which it does.
+// references returns the references in v, in their order.
 func references(v any, branch func(args []any) []any) []reference {
 	var list []reference
 	walk(v, branch, func(function string, argument any) {
@@ -56,16 +53,9 @@ func references(v any, branch func(args []any) []any) []reference {
 		case "Fn::GetAtt":
 			list = append(list, attributeOf(argument))
 		case "Fn::Sub":
-			names := map[string]any{}
-			if args, ok := argument.([]any); ok && len(args) == 2 {
-				text, _ = args[0].(string)
-				names, _ = args[1].(map[string]any)
-			}
 			for _, name := range subNames(text) {
-				if _, local := names[name]; !local {
-					id, attribute, _ := strings.Cut(name, ".")
-					list = append(list, reference{id, attribute})
-				}
+				id, attribute, _ := strings.Cut(name, ".")
+				list = append(list, reference{id, attribute})
 			}
 		}
 	})
@@ -73,9 +63,6 @@ func references(v any, branch func(args []any) []any) []reference {
 }
 
 func attributeOf(argument any) reference {
-	if text, ok := argument.(string); ok {
-		argument = splitAttribute(text)
-	}
 	args, _ := argument.([]any)
 	if len(args) != 2 {
 		return reference{}
@@ -96,7 +83,7 @@ func subNames(text string) []string {
 	return names
 }
 
-// checkReferences finds names that nothing has, whatever the conditions say.
+// checkReferences refuses unknown names, whatever the conditions.
 func (t *cfnTemplate) checkReferences() error {
 	for _, id := range sortedKeys(t.resources) {
 		r := t.resources[id]
@@ -106,29 +93,15 @@ func (t *cfnTemplate) checkReferences() error {
 		if r.Condition != "" && t.conditions[r.Condition] == nil {
 			return formatError("Unresolved condition dependencies [%s] in the Resources block of the template", r.Condition)
 		}
-		for _, other := range r.dependsOn() {
-			if _, ok := t.resources[other]; !ok {
-				return formatError("Unresolved resource dependencies [%s] in the Resources block of the template", other)
-			}
-		}
 	}
 	for _, name := range sortedKeys(t.outputs) {
 		if err := t.checkNames(t.outputs[name].Value, "Outputs"); err != nil {
 			return err
 		}
 	}
-	return t.checkConditions()
-}
-
-func (t *cfnTemplate) checkConditions() error {
 	for _, name := range sortedKeys(t.conditions) {
 		if err := t.checkNames(t.conditions[name], "Conditions"); err != nil {
 			return err
-		}
-		for _, r := range references(t.conditions[name], nil) {
-			if _, ok := t.resources[r.name]; ok {
-				return malformed("Template error: Condition %s references resource %s: conditions can only refer to parameters", name, r.name)
-			}
 		}
 	}
 	return nil
@@ -142,12 +115,9 @@ func (t *cfnTemplate) checkNames(v any, block string) (err error) {
 	}
 	walk(v, nil, func(function string, argument any) {
 		args, _ := argument.([]any)
-		text, _ := argument.(string)
 		switch {
 		case !slices.Contains(functions, function):
 			complain(malformed("Template error: awsfake does not model the function %s", function))
-		case function == "Condition" && t.conditions[text] == nil:
-			complain(formatError("Unresolved condition dependency %s in the %s block of the template", text, block))
 		case function == "Fn::If" && len(args) != 3:
 			complain(malformed("Template error: Fn::If requires a list argument with three elements"))
 		case function == "Fn::If" && (args[0] == nil || t.conditions[fmt.Sprint(args[0])] == nil):
@@ -169,11 +139,10 @@ func (t *cfnTemplate) checkNames(v any, block string) (err error) {
 	return err
 }
 
-// dependencies are the resources that one needs.
+// dependencies returns the resources that a resource depends on.
 func (t *cfnTemplate) dependencies(id string, branch func(args []any) []any) []string {
-	r := t.resources[id]
-	list := r.dependsOn()
-	for _, ref := range references(r.Properties, branch) {
+	var list []string
+	for _, ref := range references(t.resources[id].Properties, branch) {
 		if _, ok := t.resources[ref.name]; ok {
 			list = append(list, ref.name)
 		}
@@ -181,8 +150,7 @@ func (t *cfnTemplate) dependencies(id string, branch func(args []any) []any) []s
 	return list
 }
 
-// order lists the resources so that each comes after what it needs, those that could go first in the order of
-// their names.
+// order returns the resources in the order of their dependencies, and by name where there is a choice.
 func (t *cfnTemplate) order(present func(string) bool, needs func(string) []string) ([]string, error) {
 	var order []string
 	done := map[string]bool{}

@@ -15,11 +15,12 @@ type resourceKind interface {
 	create(p *provision) error
 	// update changes a resource in place from p.before; its attributes may change.
 	update(p *provision) error
-	// remove deletes it; what is not there is gone. Not done: it takes longer, and remove has to be called again.
+	// remove deletes the resource; deleting a missing one is no error. If done is false, the deletion is in progress
+	// and remove has to be called again.
 	remove(p *provision) (done bool, err error)
 }
 
-// kindFacts are what templates need to know of a type.
+// kindFacts describe a type to templates and change sets.
 type kindFacts struct {
 	// attributes are those of Fn::GetAtt, name is the property that names the resource, if it has one.
 	attributes []string
@@ -39,7 +40,7 @@ type provision struct {
 // resourceKinds are the types that are modelled.
 var resourceKinds = sync.OnceValue(func() map[string]resourceKind {
 	kinds := map[string]resourceKind{}
-	for _, some := range []map[string]resourceKind{dnsKinds(), networkKinds(), scalingKinds(), identityKinds(), balancerKinds(), parameterKinds()} {
+	for _, some := range []map[string]resourceKind{dnsKinds(), networkKinds(), scalingKinds(), identityKinds(), balancerKinds()} {
 		maps.Copy(kinds, some)
 	}
 	return kinds
@@ -111,8 +112,8 @@ func (k kind[P]) remove(p *provision) (bool, error) {
 	return done, nil
 }
 
-// or is the name that the template gives, or one that CloudFormation makes up.
-func (p *provision) or(name string) string {
+// nameOr returns the name in the template, or a generated one if it is empty.
+func (p *provision) nameOr(name string) string {
 	if name != "" {
 		return name
 	}
@@ -120,7 +121,7 @@ func (p *provision) or(name string) string {
 	return fmt.Sprintf("%s-%s-%s", p.stack.name, p.logical, strings.ToUpper(hexID("name "+p.stack.id, p.cf.serial, 12)))
 }
 
-// tagged are a resource's tags: the stack's, its own, and those by which CloudFormation knows it.
+// tagged returns a resource's tags: the stack's, the resource's, and CloudFormation's.
 func (p *provision) tagged(own []LaunchTag) map[string]string {
 	tags := map[string]string{
 		"aws:cloudformation:stack-name": p.stack.name, "aws:cloudformation:stack-id": p.stack.id, "aws:cloudformation:logical-id": p.logical,
@@ -132,8 +133,8 @@ func (p *provision) tagged(own []LaunchTag) map[string]string {
 	return tags
 }
 
-// is names what was made: its physical id, and its attributes in pairs.
-func (p *provision) is(physical string, pairs ...string) {
+// setID sets the resource's physical ID, and its attributes from pairs of name and value.
+func (p *provision) setID(physical string, pairs ...string) {
 	p.physical = physical
 	p.attributes = map[string]string{}
 	for i := 0; i+1 < len(pairs); i += 2 {

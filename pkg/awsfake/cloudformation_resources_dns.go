@@ -11,7 +11,6 @@ type zoneShape struct {
 		ID     string `cfn:"VPCId,required"`
 		Region string `cfn:"VPCRegion,required"`
 	} `cfn:"VPCs"`
-	Tags []LaunchTag `cfn:"HostedZoneTags"`
 }
 
 func (z *zoneShape) vpcs() []VPC {
@@ -35,9 +34,6 @@ type recordShape struct {
 	Type    string   `cfn:"Type,required"`
 	TTL     string   `cfn:"TTL,required"`
 	Records []string `cfn:"ResourceRecords,required"`
-	Set     string   `cfn:"SetIdentifier"`
-	Weight  *int     `cfn:"Weight"`
-	Comment string   `cfn:"Comment"`
 }
 
 func (r *recordShape) set() (RecordSet, error) {
@@ -45,11 +41,7 @@ func (r *recordShape) set() (RecordSet, error) {
 	if err != nil {
 		return RecordSet{}, malformed("Value of property TTL must be a number, is %s", r.TTL)
 	}
-	set := RecordSet{Name: r.Name, Type: r.Type, TTL: ttl, Values: r.Records, Identifier: r.Set}
-	if r.Weight != nil {
-		set.Weight = int64(*r.Weight)
-	}
-	return set, nil
+	return RecordSet{Name: r.Name, Type: r.Type, TTL: ttl, Values: r.Records}, nil
 }
 
 func dnsKinds() map[string]resourceKind {
@@ -57,9 +49,9 @@ func dnsKinds() map[string]resourceKind {
 		"AWS::Route53::HostedZone": kind[zoneShape]{
 			attributes: []string{"Id"},
 			make: func(p *provision, want *zoneShape) error {
-				z, _, err := p.cf.account.route53.create(HostedZone{Name: want.Name, Comment: want.comment(), CallerReference: p.or(""), VPCs: want.vpcs()}, p.cf.now())
+				z, _, err := p.cf.account.route53.create(HostedZone{Name: want.Name, Comment: want.comment(), CallerReference: p.nameOr(""), VPCs: want.vpcs()}, p.cf.now())
 				if err == nil {
-					p.is(z.ID, "Id", z.ID)
+					p.setID(z.ID, "Id", z.ID)
 				}
 				return err
 			},
@@ -75,13 +67,12 @@ func dnsKinds() map[string]resourceKind {
 				return nil
 			},
 			drop: func(p *provision, _ *zoneShape) (bool, error) {
-				_, err := p.cf.account.route53.remove(p.physical, p.cf.now())
-				return true, err
+				return true, p.cf.account.route53.remove(p.physical)
 			},
 		},
 		"AWS::Route53::RecordSet": kind[recordShape]{
 			make: func(p *provision, want *recordShape) error {
-				p.is(want.Name)
+				p.setID(want.Name)
 				return p.record("CREATE", want)
 			},
 			change: func(p *provision, want, was *recordShape) error {

@@ -16,30 +16,18 @@ type groupShape struct {
 		Name    string `cfn:"LaunchTemplateName"`
 		Version string `cfn:"Version,required"`
 	} `cfn:"LaunchTemplate,required"`
-	Subnets []string    `cfn:"VPCZoneIdentifier"`
-	Zones   []string    `cfn:"AvailabilityZones"`
-	Hooks   []hookSpec  `cfn:"LifecycleHookSpecificationList"`
-	Tags    []groupTag  `cfn:"Tags"`
-	Targets []string    `cfn:"TargetGroupARNs"`
-	Policy  *maintained `cfn:"InstanceMaintenancePolicy"`
+	Subnets []string   `cfn:"VPCZoneIdentifier"`
+	Hooks   []hookSpec `cfn:"LifecycleHookSpecificationList"`
+	Tags    []groupTag `cfn:"Tags"`
+	Targets []string   `cfn:"TargetGroupARNs"`
 }
 
 // groupSizes are the fields that AutoScaling calls by the same names, but for Cooldown.
 type groupSizes struct {
-	Min         string   `cfn:"MinSize,required"`
-	Max         string   `cfn:"MaxSize,required"`
-	Desired     string   `cfn:"DesiredCapacity"`
-	Health      string   `cfn:"HealthCheckType"`
-	Grace       string   `cfn:"HealthCheckGracePeriod"`
-	Cooldown    string   `cfn:"Cooldown"`
-	Warmup      string   `cfn:"DefaultInstanceWarmup"`
-	Protected   string   `cfn:"NewInstancesProtectedFromScaleIn"`
-	Termination []string `cfn:"TerminationPolicies"`
-}
-
-type maintained struct {
-	Min string `cfn:"MinHealthyPercentage,required"`
-	Max string `cfn:"MaxHealthyPercentage,required"`
+	Min     string `cfn:"MinSize,required"`
+	Max     string `cfn:"MaxSize,required"`
+	Desired string `cfn:"DesiredCapacity"`
+	Health  string `cfn:"HealthCheckType"`
 }
 
 type groupTag struct {
@@ -70,13 +58,7 @@ func (h hookRest) hook(name string) Hook {
 	return hook
 }
 
-type hookShape struct {
-	Name  string `cfn:"LifecycleHookName" update:"replace"`
-	Group string `cfn:"AutoScalingGroupName,required" update:"replace"`
-	hookRest
-}
-
-// form is the call of AutoScaling that makes the group what the template says.
+// form returns the parameters of AutoScaling's call for the group in the template.
 func (g *groupShape) form(name string) params {
 	p := params{}
 	set := func(key, value string) {
@@ -84,31 +66,21 @@ func (g *groupShape) form(name string) params {
 			url.Values(p).Set(key, value)
 		}
 	}
-	list := func(key string, values []string) {
-		for i, value := range values {
-			set(key+".member."+strconv.Itoa(i+1), value)
-		}
-	}
 	set("AutoScalingGroupName", name)
 	for key, value := range map[string]string{
-		"MinSize": g.Min, "MaxSize": g.Max, "DesiredCapacity": g.Desired, "HealthCheckType": g.Health, "HealthCheckGracePeriod": g.Grace,
-		"DefaultCooldown": g.Cooldown, "DefaultInstanceWarmup": g.Warmup, "NewInstancesProtectedFromScaleIn": g.Protected,
+		"MinSize": g.Min, "MaxSize": g.Max, "DesiredCapacity": g.Desired, "HealthCheckType": g.Health,
 		"LaunchTemplate.LaunchTemplateId": g.Template.ID, "LaunchTemplate.LaunchTemplateName": g.Template.Name, "LaunchTemplate.Version": g.Template.Version,
 		"VPCZoneIdentifier": strings.Join(g.Subnets, ","),
 	} {
 		set(key, value)
 	}
-	if g.Policy != nil {
-		set("InstanceMaintenancePolicy.MinHealthyPercentage", g.Policy.Min)
-		set("InstanceMaintenancePolicy.MaxHealthyPercentage", g.Policy.Max)
+	for i, arn := range g.Targets {
+		set("TargetGroupARNs.member."+strconv.Itoa(i+1), arn)
 	}
-	list("AvailabilityZones", g.Zones)
-	list("TerminationPolicies", g.Termination)
-	list("TargetGroupARNs", g.Targets)
 	return p
 }
 
-// checkGroup refuses what AutoScaling would refuse once the group has been changed in part.
+// checkGroup makes the checks that AutoScaling would fail after a part of the group was changed.
 func (p *provision) checkGroup(want *groupShape) error {
 	for _, tag := range want.Tags {
 		if strings.HasPrefix(tag.Key, "aws:") {
@@ -123,8 +95,8 @@ func (p *provision) checkGroup(want *groupShape) error {
 	return p.cf.checkTargets(want.Targets)
 }
 
-// retag gives a group its tags: the template's, the stack's and CloudFormation's own.
-func (p *provision) retag(g *group, want *groupShape) {
+// setTags gives a group its tags: the template's, the stack's and CloudFormation's own.
+func (p *provision) setTags(g *group, want *groupShape) {
 	tags, hidden := p.tagged(nil), map[string]bool{}
 	for _, tag := range want.Tags {
 		tags[tag.Key] = tag.Value
@@ -137,8 +109,8 @@ func (p *provision) retag(g *group, want *groupShape) {
 
 func (p *provision) groups() *AutoScaling { return p.cf.account.regional.autoscaling }
 
-// rehook makes a group's hooks those of the template. Hooks that others have put stay.
-func (p *provision) rehook(name string, want, was []hookSpec) error {
+// setHooks sets a group's hooks to those of the template. Hooks that others have put stay.
+func (p *provision) setHooks(name string, want, was []hookSpec) error {
 	left := map[string]bool{}
 	for _, h := range was {
 		left[h.Name] = true
@@ -149,20 +121,10 @@ func (p *provision) rehook(name string, want, was []hookSpec) error {
 			return err
 		}
 	}
-	for _, hook := range sortedKeys(left) {
-		if _, there := p.groups().groups[name].hooks[hook]; !there {
-			continue
-		}
-		if err := p.unhook(name, hook); err != nil {
-			return err
-		}
+	for hook := range left {
+		p.groups().deleteHook(p.groups().groups[name], hook)
 	}
 	return nil
-}
-
-func (p *provision) unhook(group, hook string) error {
-	_, err := p.groups().deleteHook(params{"AutoScalingGroupName": {group}, "LifecycleHookName": {hook}})
-	return err
 }
 
 func scalingKinds() map[string]resourceKind {
@@ -182,28 +144,17 @@ func scalingKinds() map[string]resourceKind {
 				if _, err := p.groups().updateGroup(want.form(p.physical)); err != nil {
 					return err
 				}
-				p.retag(g, want)
-				return p.rehook(p.physical, want.Hooks, was.Hooks)
+				p.setTags(g, want)
+				return p.setHooks(p.physical, want.Hooks, was.Hooks)
 			},
 			drop: (*provision).dropGroup,
-		},
-		"AWS::AutoScaling::LifecycleHook": kind[hookShape]{
-			name: "LifecycleHookName",
-			make: func(p *provision, want *hookShape) error {
-				p.is(p.or(want.Name))
-				return p.groups().putHook(want.Group, want.hook(p.physical))
-			},
-			change: func(p *provision, want, _ *hookShape) error {
-				return p.groups().putHook(want.Group, want.hook(p.physical))
-			},
-			drop: func(p *provision, was *hookShape) (bool, error) { return true, p.unhook(was.Group, p.physical) },
 		},
 	}
 }
 
-// makeGroup makes a group with its hooks before it has machines, as the list of hooks in the call does.
+// makeGroup makes a group, and its hooks before its first machine, as the list of hooks in the call does.
 func (p *provision) makeGroup(want *groupShape) error {
-	name := p.or(want.Name)
+	name := p.nameOr(want.Name)
 	if err := p.checkGroup(want); err != nil {
 		return err
 	}
@@ -211,27 +162,21 @@ func (p *provision) makeGroup(want *groupShape) error {
 		return err
 	}
 	g := p.groups().groups[name]
-	p.is(name, "AutoScalingGroupARN", g.arn)
-	p.retag(g, want)
-	return p.rehook(name, want.Hooks, nil)
+	p.setID(name, "AutoScalingGroupARN", g.arn)
+	p.setTags(g, want)
+	return p.setHooks(name, want.Hooks, nil)
 }
 
-// dropGroup lets a group's machines go, through their hooks, and then deletes it.
+// dropGroup ends a group's machines, through their hooks, and then deletes the group.
 func (p *provision) dropGroup(*groupShape) (bool, error) {
 	g, ok := p.groups().groups[p.physical]
 	if !ok {
 		return true, nil
 	}
 	if len(g.instances) > 0 {
-		g.pool = nil
 		if g.Max > 0 {
 			g.Min, g.Max, g.Desired = 0, 0, 0
 			p.groups().settle(g)
-		}
-		for _, i := range g.instances {
-			if i.State == StateStandby {
-				p.groups().terminate(g, i)
-			}
 		}
 		if len(g.instances) > 0 {
 			return false, nil

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// revert takes an update back.
+// revert returns the operation that undoes an update.
 func (c *CloudFormation) revert(s *cfnStack, made, before *cfnMade) operation {
 	return operation{
 		verb: verbUpdate, logical: made.logical, made: func() *cfnMade { return before },
@@ -20,8 +20,8 @@ func (c *CloudFormation) revert(s *cfnStack, made, before *cfnMade) operation {
 	}
 }
 
-// unmake deletes a resource, or leaves it behind.
-func (c *CloudFormation) unmake(s *cfnStack, made *cfnMade, gone func(), keep bool) operation {
+// deletion returns the operation that deletes a resource, or with keep retains it.
+func (c *CloudFormation) deletion(s *cfnStack, made *cfnMade, gone func(), keep bool) operation {
 	op := operation{verb: verbDelete, logical: made.logical, made: func() *cfnMade { return made }}
 	op.begin = func() (bool, error) {
 		if keep {
@@ -41,15 +41,15 @@ func (c *CloudFormation) unmake(s *cfnStack, made *cfnMade, gone func(), keep bo
 	return op
 }
 
-// rollBack takes back what a job has done, once an operation has failed.
-func (c *CloudFormation) rollBack(s *cfnStack, j *job, verb string, was settled) {
+// rollBack undoes a job's operations after one has failed.
+func (c *CloudFormation) rollBack(s *cfnStack, j *job, verb string, was stackState) {
 	c.cancel(s, j)
 	prefix, what := stateRollback, "create"
 	if verb == verbUpdate {
 		prefix, what = stateUpdateRollback, "update"
 	}
 	s.set(c, prefix+begun, fmt.Sprintf("The following resource(s) failed to %s: [%s]. ", what, strings.Join(j.fails, ", ")))
-	back := &job{inTurn: true, broken: func(string) {}}
+	back := &job{sequential: true, broken: func(string) {}}
 	for _, op := range slices.Backward(j.undo) {
 		if verb == verbUpdate && op.verb == verbDelete {
 			back.stale = append(back.stale, op)
@@ -59,9 +59,9 @@ func (c *CloudFormation) rollBack(s *cfnStack, j *job, verb string, was settled)
 	}
 	if verb == verbUpdate {
 		resources := s.resources
-		s.settled = was
+		s.stackState = was
 		s.resources = resources
-		// What was replaced is what it was before, as soon as the rollback begins; the new one goes at its end.
+		// A replaced resource is back as soon as the rollback begins; its replacement is deleted at the end.
 		for _, op := range back.stale {
 			if made := op.made(); j.replaced(made) != nil {
 				s.resources[made.logical] = j.replaced(made)
@@ -81,7 +81,7 @@ func (c *CloudFormation) rollBack(s *cfnStack, j *job, verb string, was settled)
 	c.start(s, back)
 }
 
-// replaced is what stood in a resource's place before it.
+// replaced returns the resource that made has replaced; nil for none.
 func (j *job) replaced(made *cfnMade) *cfnMade {
 	for _, op := range j.stale {
 		if old := op.made(); old.logical == made.logical && old != made {
@@ -91,8 +91,8 @@ func (j *job) replaced(made *cfnMade) *cfnMade {
 	return nil
 }
 
-// goneOrder lists resources so that each comes after what it needs.
-func goneOrder(resources map[string]*cfnMade) []string {
+// creationOrder returns the resources in the order of their dependencies.
+func creationOrder(resources map[string]*cfnMade) []string {
 	var order []string
 	seen := map[string]bool{}
 	var visit func(id string)
@@ -113,8 +113,8 @@ func goneOrder(resources map[string]*cfnMade) []string {
 	return order
 }
 
-// dismantle deletes a stack's resources, the last made first.
-func (c *CloudFormation) dismantle(s *cfnStack, keep []string) {
+// startDeletion deletes a stack's resources in the reverse order of their dependencies.
+func (c *CloudFormation) startDeletion(s *cfnStack) {
 	s.set(c, verbDelete+begun, "User Initiated")
 	j := &job{broken: func(string) {}}
 	j.done = func() {
@@ -126,9 +126,9 @@ func (c *CloudFormation) dismantle(s *cfnStack, keep []string) {
 		s.sets = nil
 		s.set(c, verbDelete+completed, "")
 	}
-	for _, id := range slices.Backward(goneOrder(s.resources)) {
+	for _, id := range slices.Backward(creationOrder(s.resources)) {
 		made := s.resources[id]
-		op := c.unmake(s, made, func() { delete(s.resources, id) }, made.keeps(false) || slices.Contains(keep, id))
+		op := c.deletion(s, made, func() { delete(s.resources, id) }, made.keeps(false))
 		for other, needs := range s.resources {
 			if slices.Contains(needs.needs, id) {
 				op.after = append(op.after, other)

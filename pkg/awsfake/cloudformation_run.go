@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// deletionPause is how long CloudFormation waits before it looks again whether something has gone.
+// deletionPause is how long CloudFormation waits before it checks a deletion again.
 const deletionPause = 15 * time.Second
 
-// job is what is being done to a stack: operations, each as soon as those are done that it comes after.
+// job is a change of a stack in progress: operations, each of which starts once those that it depends on are done.
 type job struct {
 	queue   []operation
 	running []operation
-	// inTurn jobs do one operation after another.
-	inTurn bool
-	// undo is what takes back what has been done, the last first; stale what is left over when all is done.
+	// sequential means that operations run one after another.
+	sequential bool
+	// undo are the operations that undo the job, the last first; stale are the deletions left until the end.
 	undo  []operation
 	stale []operation
-	// old is the order in which what was there before was made.
+	// old is the creation order of the resources that existed before.
 	old  []string
 	done func()
-	// broken is what becomes of an operation that has failed, by its resource.
+	// broken is called with the resource of a failed operation.
 	broken func(logical string)
 	// fails lists the resources of operations that have failed.
 	fails []string
@@ -31,19 +31,19 @@ type job struct {
 // operation is one step of a job.
 type operation struct {
 	verb, logical string
-	// after lists the resources whose operations have to be done before.
+	// after are the resources whose operations must be done first.
 	after []string
-	// begin prepares it; skip: there is nothing to do.
+	// begin prepares the operation; skip means that it changes nothing.
 	begin func() (skip bool, err error)
-	// do carries it out; not done: it has to be asked again.
+	// do carries it out; if done is false, it has to be called again.
 	do func() (done bool, err error)
-	// made is the resource that it is about, from begin on.
+	// made returns the operation's resource, after begin.
 	made func() *cfnMade
 }
 
 // ready reports whether an operation may begin.
 func (j *job) ready(op operation) bool {
-	if j.inTurn {
+	if j.sequential {
 		return len(j.running) == 0
 	}
 	open := func(other operation) bool {
@@ -53,7 +53,7 @@ func (j *job) ready(op operation) bool {
 	return !slices.ContainsFunc(j.queue, open) && !slices.ContainsFunc(j.running, open) && !slices.ContainsFunc(j.fails, failed)
 }
 
-// next goes on with a stack's job.
+// next starts the operations of a job that are ready, and ends the job after the last.
 func (c *CloudFormation) next(s *cfnStack, j *job) {
 	for s.job == j {
 		k := slices.IndexFunc(j.queue, j.ready)
@@ -67,8 +67,8 @@ func (c *CloudFormation) next(s *cfnStack, j *job) {
 			continue
 		}
 		j.running = append(j.running, op)
-		c.mark(s, op, begun, "")
-		c.account.regional.agenda.after(c.options.Step, func() { c.try(s, j, op, err) })
+		c.setStatus(s, op, begun, "")
+		c.account.regional.agenda.after(c.options.Step, func() { c.carryOut(s, j, op, err) })
 	}
 	if s.job == j && len(j.running) == 0 {
 		s.job = nil
@@ -76,8 +76,8 @@ func (c *CloudFormation) next(s *cfnStack, j *job) {
 	}
 }
 
-// try carries out an operation that begin had nothing against.
-func (c *CloudFormation) try(s *cfnStack, j *job, op operation, err error) {
+// carryOut carries out an operation, unless begin has failed with err.
+func (c *CloudFormation) carryOut(s *cfnStack, j *job, op operation, err error) {
 	if s.job != j {
 		return
 	}
@@ -89,21 +89,21 @@ func (c *CloudFormation) try(s *cfnStack, j *job, op operation, err error) {
 		done, err = false, nil
 	}
 	if !done {
-		c.account.regional.agenda.after(deletionPause, func() { c.try(s, j, op, nil) })
+		c.account.regional.agenda.after(deletionPause, func() { c.carryOut(s, j, op, nil) })
 		return
 	}
 	j.running = slices.DeleteFunc(j.running, func(other operation) bool { return other.logical == op.logical && other.verb == op.verb })
 	if err == nil {
-		c.mark(s, op, completed, "")
+		c.setStatus(s, op, completed, "")
 	} else {
-		c.mark(s, op, failed, refusal(err).Message)
+		c.setStatus(s, op, failed, refusal(err).Message)
 		j.fails = append(j.fails, op.logical)
 		j.broken(op.logical)
 	}
 	c.next(s, j)
 }
 
-// dependencyTries is how often CloudFormation tries to delete what something else still needs; with the pause
+// dependencyTries is how often CloudFormation tries to delete a resource on which another depends; with the pause
 // between them, five minutes.
 const dependencyTries = 20
 
@@ -116,25 +116,21 @@ func (m *cfnMade) patient(code string) bool {
 	return code == "PriorRequestNotComplete"
 }
 
-// cancel ends what a job has under way, since something else has failed.
+// cancel ends a job's running operations because another one has failed.
 func (c *CloudFormation) cancel(s *cfnStack, j *job) {
 	for _, op := range j.running {
 		what := map[string]string{verbCreate: "Resource creation cancelled", verbUpdate: "Resource update cancelled"}[op.verb]
-		c.mark(s, op, failed, what)
+		c.setStatus(s, op, failed, what)
 		j.fails = append(j.fails, op.logical)
 	}
 	j.running = nil
 }
 
-// mark sets a resource's state and notes it.
-func (c *CloudFormation) mark(s *cfnStack, op operation, progress, reason string) {
+// setStatus sets a resource's state and adds an event.
+func (c *CloudFormation) setStatus(s *cfnStack, op operation, progress, reason string) {
 	made := op.made()
 	made.status, made.reason, made.updated = op.verb+progress, reason, c.now()
-	e := cfnEvent{logical: made.logical, physical: made.physical, kind: made.kind, status: made.status, reason: reason}
-	if op.verb != verbDelete {
-		e.properties = jsonText(made.properties)
-	}
-	c.note(s, e)
+	c.note(s, cfnEvent{logical: made.logical, physical: made.physical, kind: made.kind, status: made.status, reason: reason})
 }
 
 func (c *CloudFormation) start(s *cfnStack, j *job) {
@@ -142,8 +138,8 @@ func (c *CloudFormation) start(s *cfnStack, j *job) {
 	c.account.regional.agenda.after(0, func() { c.next(s, j) })
 }
 
-// live is what functions see while a stack is being changed: the resources as they are.
-func live(s *cfnStack, n *settled) *scope {
+// liveScope returns the scope of functions while a stack changes: its resources in their current state.
+func liveScope(s *cfnStack, n *stackState) *scope {
 	return &scope{
 		template: n.template, stack: s, values: n.parameters.values, met: map[string]bool{},
 		ref: func(id string) (string, bool) {
@@ -164,42 +160,42 @@ func live(s *cfnStack, n *settled) *scope {
 	}
 }
 
-// execute makes a stack what a change set says.
+// execute changes a stack as a change set says.
 func (c *CloudFormation) execute(s *cfnStack, set *changeSet) {
-	verb, was := set.kind, s.settled
+	verb, was := set.kind, s.stackState
 	next := set.next
 	if next.resources = was.resources; next.resources == nil {
 		next.resources = map[string]*cfnMade{}
 	}
 	next.outputs = was.outputs
-	s.settled = next
+	s.stackState = next
 	if verb == verbUpdate {
 		s.times.updated = c.now()
 	}
 	s.set(c, verb+begun, "User Initiated")
-	sc := live(s, &next)
+	sc := liveScope(s, &next)
 	order, err := next.order(sc)
-	j := &job{old: goneOrder(s.resources)}
+	j := &job{old: creationOrder(s.resources)}
 	j.broken = func(string) { c.rollBack(s, j, verb, was) }
 	j.done = func() { c.finish(s, j, verb, was) }
 	if err != nil {
 		panic(fmt.Sprintf("a change set that was compared has no order: %v", err))
 	}
 	for _, id := range order {
-		j.queue = append(j.queue, c.bring(s, j, sc, id))
+		j.queue = append(j.queue, c.ensure(s, j, sc, id))
 	}
 	for _, id := range j.old {
 		if !slices.Contains(order, id) {
 			made := s.resources[id]
-			j.stale = append(j.stale, c.unmake(s, made, func() { delete(s.resources, id) }, made.keeps(false)))
+			j.stale = append(j.stale, c.deletion(s, made, func() { delete(s.resources, id) }, made.keeps(false)))
 		}
 	}
 	c.start(s, j)
 }
 
-// finish ends a job that has worked: outputs, and then what is left over.
-func (c *CloudFormation) finish(s *cfnStack, j *job, verb string, was settled) {
-	outputs, err := s.evaluateOutputs(live(s, &s.settled))
+// finish ends a successful job: it evaluates the outputs and then deletes stale resources.
+func (c *CloudFormation) finish(s *cfnStack, j *job, verb string, was stackState) {
+	outputs, err := s.evaluateOutputs(liveScope(s, &s.stackState))
 	if err != nil {
 		j.fails = []string{s.name}
 		c.rollBack(s, j, verb, was)
@@ -210,16 +206,16 @@ func (c *CloudFormation) finish(s *cfnStack, j *job, verb string, was settled) {
 		s.set(c, verbCreate+completed, "")
 		return
 	}
-	// What needed something else goes before it.
+	// A resource is deleted before those that it depended on.
 	slices.SortStableFunc(j.stale, func(a, b operation) int { return slices.Index(j.old, b.logical) - slices.Index(j.old, a.logical) })
 	c.cleanUp(s, j, verbUpdate)
 }
 
-// cleanUp deletes what an update has replaced or left out. What cannot be deleted is left behind, as CloudFormation
-// does after it has tried three times.
+// cleanUp deletes the resources that an update has replaced or removed. A resource that cannot be deleted is
+// abandoned, as by CloudFormation after three tries.
 func (c *CloudFormation) cleanUp(s *cfnStack, j *job, prefix string) {
 	s.set(c, prefix+stateCleanup, "")
-	last := &job{queue: j.stale, inTurn: true, done: func() { s.set(c, prefix+completed, "") }}
+	last := &job{queue: j.stale, sequential: true, done: func() { s.set(c, prefix+completed, "") }}
 	last.broken = func(string) {}
 	c.start(s, last)
 }
@@ -228,11 +224,6 @@ func (s *cfnStack) evaluateOutputs(sc *scope) ([]stackOutput, error) {
 	var list []stackOutput
 	for _, name := range sortedKeys(s.template.outputs) {
 		o := s.template.outputs[name]
-		if o.Condition != "" {
-			if met, err := sc.condition(o.Condition); err != nil || !met {
-				continue
-			}
-		}
 		value, err := sc.text(o.Value, "Output")
 		if err != nil {
 			return nil, err
@@ -242,8 +233,8 @@ func (s *cfnStack) evaluateOutputs(sc *scope) ([]stackOutput, error) {
 	return list, nil
 }
 
-// bring makes a resource what the template says: it creates it, replaces it, updates it or leaves it alone.
-func (c *CloudFormation) bring(s *cfnStack, j *job, sc *scope, id string) operation {
+// ensure returns the operation that creates, replaces or updates a resource, or leaves it alone if it is unchanged.
+func (c *CloudFormation) ensure(s *cfnStack, j *job, sc *scope, id string) operation {
 	declared := sc.template.resources[id]
 	kind := resourceKinds()[declared.Type]
 	var made, before *cfnMade
@@ -289,17 +280,17 @@ func (c *CloudFormation) bring(s *cfnStack, j *job, sc *scope, id string) operat
 		}
 		s.resources[id] = made
 		if before == nil {
-			j.undo = append(j.undo, c.unmake(s, made, func() { delete(s.resources, id) }, made.keeps(true)))
+			j.undo = append(j.undo, c.deletion(s, made, func() { delete(s.resources, id) }, made.keeps(true)))
 			return true, nil
 		}
-		j.undo = append(j.undo, c.unmake(s, made, func() { s.resources[id] = before }, false))
-		j.stale = append(j.stale, c.unmake(s, before, func() {}, declared.UpdateReplace == retain))
+		j.undo = append(j.undo, c.deletion(s, made, func() { s.resources[id] = before }, false))
+		j.stale = append(j.stale, c.deletion(s, before, func() {}, declared.UpdateReplace == retain))
 		return true, nil
 	}
 	return op
 }
 
-// keeps reports whether a resource outlives its stack; created: it was made by the operation that is taken back.
+// keeps reports whether a resource is retained; created means that the failed operation has created it.
 func (m *cfnMade) keeps(created bool) bool {
 	return m.deletion == retain || m.deletion == retainExceptOnCreate && !created
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The page sizes of CloudFormation: 1 MB of answer, in fact; a hundred entries here.
+// stackPage is the size of all pages. CloudFormation's own are limited to 1 MB.
 const stackPage = 100
 
 // actions are the calls of CloudFormation's Query protocol (version 2010-05-15) that are understood.
@@ -13,9 +13,8 @@ func (c *CloudFormation) actions() actions {
 	return actions{
 		"CreateChangeSet": c.createChangeSetCall, "DescribeChangeSet": c.describeChangeSet, "ExecuteChangeSet": c.executeChangeSetCall,
 		"DeleteChangeSet": c.deleteChangeSetCall, "ListChangeSets": c.listChangeSets,
-		"DescribeStacks": c.describeStacks, "ListStacks": c.listStacks, "DescribeStackEvents": c.describeEvents, "DeleteStack": c.deleteStackCall,
-		"ListStackResources": c.listResources, "DescribeStackResources": c.describeResources, "DescribeStackResource": c.describeResource,
-		"GetTemplate": c.getTemplate, "ValidateTemplate": c.validateTemplate, "UpdateTerminationProtection": c.protect,
+		"DescribeStacks": c.describeStacks, "DescribeStackEvents": c.describeEvents, "DeleteStack": c.deleteStackCall,
+		"ListStackResources": c.listResources, "DescribeStackResources": c.describeResources, "UpdateTerminationProtection": c.protect,
 	}
 }
 
@@ -25,20 +24,20 @@ func (c *CloudFormation) serve(call *call) (any, error) { return c.actions().ser
 func (c *CloudFormation) needs(call *call) []need {
 	action, name := "cloudformation:"+call.Action, call.Form.Get("StackName")
 	switch {
-	case name == "" || call.Action == "ValidateTemplate" || call.Action == "ListStacks":
+	case name == "":
 		return []need{{action: action, arn: "*"}}
 	case strings.HasPrefix(name, "arn:"):
 		return []need{{action: action, arn: name}}
 	}
-	n := need{action: action, arn: "arn:aws:cloudformation:" + homeRegion + ":" + owner + ":stack/" + name + "/*"}
+	n := need{action: action, arn: "arn:aws:cloudformation:" + HomeRegion + ":" + owner + ":stack/" + name + "/*"}
 	if s, err := c.find(name); err == nil {
 		n.arn, n.context = s.id, tagContext("cloudformation", s.tags)
 	}
 	return []need{n}
 }
 
-// only refuses a call that says more than is modelled.
-func only(p params, names ...string) error {
+// onlyFields refuses a call that has fields beyond those that are modelled.
+func onlyFields(p params, names ...string) error {
 	for key := range p {
 		name, _, _ := strings.Cut(key, ".")
 		if !slices.Contains(append(names, "Action", "Version", "ClientRequestToken", "ClientToken", "NextToken"), name) {
@@ -67,24 +66,20 @@ type xmlGiven struct {
 	Resolved string `xml:"ResolvedValue,omitempty"`
 }
 
-func (n *settled) givenXML() []xmlGiven {
+func (n *stackState) givenXML() []xmlGiven {
 	var list []xmlGiven
 	for _, key := range sortedKeys(n.parameters.given) {
-		x := xmlGiven{Key: key, Value: n.parameters.given[key], Resolved: n.parameters.resolved[key]}
-		if n.template.parameters[key].NoEcho {
-			x.Value = "****"
-		}
-		list = append(list, x)
+		list = append(list, xmlGiven{Key: key, Value: n.parameters.given[key], Resolved: n.parameters.resolved[key]})
 	}
 	return list
 }
 
 func (c *CloudFormation) createChangeSetCall(p params) (any, error) {
-	err := only(p, "StackName", "ChangeSetName", "ChangeSetType", "Description", "TemplateBody", "TemplateURL", "UsePreviousTemplate", "Parameters", "Capabilities", "Tags")
+	err := onlyFields(p, "StackName", "ChangeSetName", "ChangeSetType", "Description", "TemplateBody", "TemplateURL", "UsePreviousTemplate", "Parameters", "Capabilities", "Tags")
 	if err != nil {
 		return nil, err
 	}
-	w := wanted{
+	w := changeSetRequest{
 		stack: p.get("StackName"), name: p.get("ChangeSetName"), kind: p.get("ChangeSetType"), description: p.get("Description"),
 		body: p.get("TemplateBody"), url: p.get("TemplateURL"), capabilities: p.list("Capabilities.member"), tags: map[string]string{},
 	}
@@ -112,15 +107,15 @@ func (c *CloudFormation) createChangeSetCall(p params) (any, error) {
 
 func givenParameters(p params) ([]givenParameter, error) {
 	var list []givenParameter
-	for _, one := range p.structs("Parameters.member") {
-		previous, err := one.flag("UsePreviousValue", false)
+	for _, parameter := range p.structs("Parameters.member") {
+		previous, err := parameter.flag("UsePreviousValue", false)
 		if err != nil {
 			return nil, err
 		}
-		if previous && one.has("ParameterValue") {
-			return nil, malformed("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key with a value", one.get("ParameterKey"))
+		if previous && parameter.has("ParameterValue") {
+			return nil, malformed("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key with a value", parameter.get("ParameterKey"))
 		}
-		list = append(list, givenParameter{one.get("ParameterKey"), one.get("ParameterValue"), previous})
+		list = append(list, givenParameter{parameter.get("ParameterKey"), parameter.get("ParameterValue"), previous})
 	}
 	return list, nil
 }
@@ -147,11 +142,7 @@ type xmlChangeSetRest struct {
 }
 
 func (c *CloudFormation) describeChangeSet(p params) (any, error) {
-	if err := only(p, "StackName", "ChangeSetName", "IncludePropertyValues"); err != nil {
-		return nil, err
-	}
-	values, err := p.flag("IncludePropertyValues", false)
-	if err != nil {
+	if err := onlyFields(p, "StackName", "ChangeSetName"); err != nil {
 		return nil, err
 	}
 	s, set, err := c.findSet(p.get("StackName"), p.get("ChangeSetName"))
@@ -163,12 +154,7 @@ func (c *CloudFormation) describeChangeSet(p params) (any, error) {
 		return nil, err
 	}
 	x := set.xml(s)
-	for _, change := range changes {
-		if !values {
-			change = change.withoutValues()
-		}
-		x.Changes = append(x.Changes, change)
-	}
+	x.Changes = changes
 	x.NextToken = token
 	return x, nil
 }
@@ -198,22 +184,22 @@ func (c *CloudFormation) listChangeSets(p params) (any, error) {
 }
 
 func (c *CloudFormation) executeChangeSetCall(p params) (any, error) {
-	if err := only(p, "StackName", "ChangeSetName"); err != nil {
+	if err := onlyFields(p, "StackName", "ChangeSetName"); err != nil {
 		return nil, err
 	}
 	return nil, c.executeChangeSet(p.get("StackName"), p.get("ChangeSetName"))
 }
 
 func (c *CloudFormation) deleteChangeSetCall(p params) (any, error) {
-	if err := only(p, "StackName", "ChangeSetName"); err != nil {
+	if err := onlyFields(p, "StackName", "ChangeSetName"); err != nil {
 		return nil, err
 	}
 	return nil, c.deleteChangeSet(p.get("StackName"), p.get("ChangeSetName"))
 }
 
 func (c *CloudFormation) deleteStackCall(p params) (any, error) {
-	if err := only(p, "StackName", "RetainResources"); err != nil {
+	if err := onlyFields(p, "StackName"); err != nil {
 		return nil, err
 	}
-	return nil, c.deleteStack(p.get("StackName"), p.list("RetainResources.member"))
+	return nil, c.deleteStack(p.get("StackName"))
 }

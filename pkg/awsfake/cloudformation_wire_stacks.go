@@ -1,9 +1,6 @@
 package awsfake
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 type xmlStack struct {
 	ID           string     `xml:"StackId"`
@@ -52,7 +49,7 @@ func (s *cfnStack) xml() xmlStack {
 }
 
 func (c *CloudFormation) describeStacks(p params) (any, error) {
-	if err := only(p, "StackName"); err != nil {
+	if err := onlyFields(p, "StackName"); err != nil {
 		return nil, err
 	}
 	var list []xmlStack
@@ -79,37 +76,16 @@ func (c *CloudFormation) describeStacks(p params) (any, error) {
 	}{list, token}, nil
 }
 
-func (c *CloudFormation) listStacks(p params) (any, error) {
-	wanted := p.list("StackStatusFilter.member")
-	var list []xmlStack
-	for _, s := range slices.Backward(c.stacks) {
-		if len(wanted) == 0 || slices.Contains(wanted, s.status) {
-			x := s.xml()
-			x.Parameters, x.Outputs, x.Tags, x.Capabilities = nil, nil, nil, nil
-			list = append(list, x)
-		}
-	}
-	list, token, err := page(list, stackPage, p.get("NextToken"))
-	if err != nil {
-		return nil, err
-	}
-	return struct {
-		Stacks    []xmlStack `xml:"StackSummaries>member"`
-		NextToken string     `xml:"NextToken,omitempty"`
-	}{list, token}, nil
-}
-
 type xmlStackEvent struct {
-	StackID    string `xml:"StackId"`
-	ID         string `xml:"EventId"`
-	StackName  string `xml:"StackName"`
-	Logical    string `xml:"LogicalResourceId"`
-	Physical   string `xml:"PhysicalResourceId"`
-	Kind       string `xml:"ResourceType"`
-	At         string `xml:"Timestamp"`
-	Status     string `xml:"ResourceStatus"`
-	Reason     string `xml:"ResourceStatusReason,omitempty"`
-	Properties string `xml:"ResourceProperties,omitempty"`
+	StackID   string `xml:"StackId"`
+	ID        string `xml:"EventId"`
+	StackName string `xml:"StackName"`
+	Logical   string `xml:"LogicalResourceId"`
+	Physical  string `xml:"PhysicalResourceId"`
+	Kind      string `xml:"ResourceType"`
+	At        string `xml:"Timestamp"`
+	Status    string `xml:"ResourceStatus"`
+	Reason    string `xml:"ResourceStatusReason,omitempty"`
 }
 
 // describeEvents lists a stack's events, the newest first.
@@ -120,7 +96,7 @@ func (c *CloudFormation) describeEvents(p params) (any, error) {
 	}
 	var list []xmlStackEvent
 	for _, e := range slices.Backward(s.events) {
-		list = append(list, xmlStackEvent{s.id, e.id, s.name, e.logical, e.physical, e.kind, stamp(e.at), e.status, e.reason, e.properties})
+		list = append(list, xmlStackEvent{s.id, e.id, s.name, e.logical, e.physical, e.kind, stamp(e.at), e.status, e.reason})
 	}
 	list, token, err := page(list, stackPage, p.get("NextToken"))
 	if err != nil {
@@ -170,7 +146,7 @@ func (c *CloudFormation) listResources(p params) (any, error) {
 
 // describeResources lists up to a hundred resources; there are no pages.
 func (c *CloudFormation) describeResources(p params) (any, error) {
-	if err := only(p, "StackName", "LogicalResourceId"); err != nil {
+	if err := onlyFields(p, "StackName", "LogicalResourceId"); err != nil {
 		return nil, err
 	}
 	s, err := c.find(p.get("StackName"))
@@ -188,86 +164,8 @@ func (c *CloudFormation) describeResources(p params) (any, error) {
 	}{list}, nil
 }
 
-func (c *CloudFormation) describeResource(p params) (any, error) {
-	s, err := c.find(p.get("StackName"))
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range s.resourcesXML() {
-		if r.Logical == p.get("LogicalResourceId") {
-			return struct {
-				Resource xmlStackResource `xml:"StackResourceDetail"`
-			}{r}, nil
-		}
-	}
-	return nil, malformed("Resource %s does not exist for stack %s", p.get("LogicalResourceId"), s.name)
-}
-
-func (c *CloudFormation) getTemplate(p params) (any, error) {
-	if err := only(p, "StackName", "ChangeSetName", "TemplateStage"); err != nil {
-		return nil, err
-	}
-	var t *cfnTemplate
-	if name := p.get("ChangeSetName"); name != "" {
-		_, set, err := c.findSet(p.get("StackName"), name)
-		if err != nil {
-			return nil, err
-		}
-		t = set.next.template
-	} else {
-		s, err := c.find(p.get("StackName"))
-		if err != nil {
-			return nil, err
-		}
-		t = s.template
-	}
-	if t == nil {
-		return nil, malformed("Stack with id %s has no template yet: no change set has been executed", p.get("StackName"))
-	}
-	return struct {
-		Body   string   `xml:"TemplateBody"`
-		Stages []string `xml:"StagesAvailable>member"`
-	}{t.body, []string{"Original", "Processed"}}, nil
-}
-
-type xmlDeclared struct {
-	Key         string  `xml:"ParameterKey"`
-	Default     *string `xml:"DefaultValue"`
-	NoEcho      bool    `xml:"NoEcho"`
-	Description string  `xml:"Description,omitempty"`
-}
-
-func (c *CloudFormation) validateTemplate(p params) (any, error) {
-	if err := only(p, "TemplateBody", "TemplateURL"); err != nil {
-		return nil, err
-	}
-	body, err := c.body(wanted{body: p.get("TemplateBody"), url: p.get("TemplateURL")})
-	if err != nil {
-		return nil, err
-	}
-	t, err := parseTemplate(body)
-	if err != nil {
-		return nil, err
-	}
-	out := struct {
-		Parameters   []xmlDeclared `xml:"Parameters>member"`
-		Description  string        `xml:"Description,omitempty"`
-		Capabilities []string      `xml:"Capabilities>member"`
-		Reason       string        `xml:"CapabilitiesReason,omitempty"`
-	}{Description: t.description}
-	for _, name := range sortedKeys(t.parameters) {
-		d := t.parameters[name]
-		out.Parameters = append(out.Parameters, xmlDeclared{name, d.Default, d.NoEcho, d.Description})
-	}
-	need, why := t.capabilities()
-	if out.Capabilities = need; len(need) > 0 {
-		out.Reason = "The following resource(s) require capabilities: [" + strings.Join(why, ", ") + "]"
-	}
-	return out, nil
-}
-
 func (c *CloudFormation) protect(p params) (any, error) {
-	if err := only(p, "StackName", "EnableTerminationProtection"); err != nil {
+	if err := onlyFields(p, "StackName", "EnableTerminationProtection"); err != nil {
 		return nil, err
 	}
 	s, err := c.find(p.get("StackName"))

@@ -8,43 +8,36 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
 )
 
-// owner is the account's number.
+// owner is the account's ID.
 const owner = "123456789012"
 
-// Options are the account's surroundings; every zero field has a use.
+// Options set up an account. The zero value is an account with the machine's clock, AWS's default rates and no faults.
 type Options struct {
-	// Clock is the account's time; nil is the machine's. Only then must the date of a signature be right, since
-	// clients sign with the time of their machine.
+	// Clock is the account's time; nil is the machine's clock. Dates of signatures are checked only with the machine's
+	// clock, since clients sign with the time of their machine.
 	Clock Clock
-	// Faults decides what befalls calls; nil is nothing.
+	// Faults decides which calls fail, and how; nil is no faults.
 	Faults Faults
-	// Rates are calls a second by service ("route53") or by action ("ssm:PutParameter"), in place of the
-	// defaults: route53 5, ssm 40, ssm:PutParameter 3, and the quotas of the EBS direct APIs. Zero or less is no limit.
+	// Rates are the allowed calls a second by service ("route53") or by action ("ssm:PutParameter"). They replace the
+	// defaults: route53 5, ssm 40, ssm:PutParameter 3, and the quotas of the EBS direct APIs. Zero or less is no
+	// limit.
 	Rates map[string]float64
-	// Propagation is how long a committed change takes to reach every name server. AWS says that it
-	// is generally within 60 s; zero is at once.
-	Propagation time.Duration
-	// Processing is how long after a batch its zone answers another with PriorRequestNotComplete.
-	Processing time.Duration
-	// EC2 and AutoScaling set how machines and groups move.
+	// EC2 and AutoScaling set how machines and groups change state.
 	EC2         EC2Options
 	AutoScaling AutoScalingOptions
-	// CloudFormation sets how stacks move.
+	// CloudFormation sets how long stacks take.
 	CloudFormation CloudFormationOptions
-	// EBS sets how snapshots and images come to be.
+	// EBS sets how long snapshots and images take, and where blocks are kept.
 	EBS EBSOptions
-	// Regions are the account's regions beside its home, us-west-2, each with its own images, snapshots and
-	// parameters. A call that is signed for another region than these is for the home region.
+	// Regions are the account's regions beside its home, us-west-2, each with separate images, snapshots and
+	// parameters. A call signed for any other region is answered by the home region.
 	Regions []string
-	// Deliver decides what becomes of an event: one arrival after each delay, none for a lost one, two for a
-	// duplicate. It runs with the account locked. Nil delivers every event once, at once.
-	Deliver func(Event) []time.Duration
 }
 
-// Account is one AWS account in one region. Its methods may be called by several goroutines.
+// Account is one AWS account in one region. Several goroutines may call its methods.
 type Account struct {
 	clock    Clock
 	faults   Faults
@@ -52,12 +45,12 @@ type Account struct {
 	route53  *Route53
 	regional *regional
 
-	// mu is held while a call is carried out: all services' state is behind it.
+	// mu is held while a call is carried out; it guards the state of all services.
 	mu         sync.Mutex
 	buckets    map[string]*bucket
 	policies   map[string]Policy
 	identities identities
-	// dated is whether signatures must carry the account's time.
+	// dated reports whether the dates of signatures are checked.
 	dated bool
 	tally tally
 }
@@ -70,7 +63,7 @@ func New(o Options) *Account {
 		tally: newTally(),
 	}
 	if a.clock == nil {
-		a.clock = dnssync.System{}
+		a.clock = clock.System{}
 	}
 	if a.faults == nil {
 		a.faults = &Script{}
@@ -82,14 +75,14 @@ func New(o Options) *Account {
 		a.buckets[name] = newBucket(rate, a.clock.Now())
 	}
 	a.regional = newRegional(a, o)
-	a.services = a.endpoints(o)
+	a.services = a.endpoints()
 	return a
 }
 
-// Clock is the account's time.
+// Clock returns the account's clock.
 func (a *Account) Clock() Clock { return a.clock }
 
-// SetFaults replaces what befalls calls from now on; nil is nothing.
+// SetFaults replaces the account's faults from now on; nil is no faults.
 func (a *Account) SetFaults(f Faults) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,53 +92,48 @@ func (a *Account) SetFaults(f Faults) {
 	a.faults = f
 }
 
-// SetPolicy restricts the principal with this access key to what p allows, in an account that has no roles and
-// users. A key without a policy may do everything there.
+// SetPolicy restricts the principal with this access key to what p allows, in an account without roles and users. A
+// key without a policy may do everything there.
 func (a *Account) SetPolicy(accessKey string, p Policy) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.policies[accessKey] = p
 }
 
-// Calls is how often each action was called ("route53:ChangeResourceRecordSets"), the refused calls
-// included.
+// Calls returns how often each action was called ("route53:ChangeResourceRecordSets"), refused calls included.
 func (a *Account) Calls() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.tally.calls)
 }
 
-// Refused is how often calls were answered with an error, by its code.
+// Refused returns how many calls were answered with an error, by error code.
 func (a *Account) Refused() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.tally.refused)
 }
 
-// do passes one call through the gate and carries it out with fn, which runs with the account locked
-// and is given the time. It is the only way to a service's state from outside. The fault is what befell the call.
-func (a *Account) do(ctx context.Context, service, action string, fn func(now time.Time) error) (Fault, error) {
+// do passes one call through the gate and carries it out with fn, which runs with the account locked and gets the
+// account's time. Every API call goes through it.
+func (a *Account) do(ctx context.Context, service, action string, fn func(now time.Time) error) error {
 	fault := a.enter(service, action)
 	if fault.Delay > 0 {
 		if err := a.clock.Sleep(ctx, fault.Delay); err != nil {
-			return fault, err
+			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return fault, err
+		return err
 	}
 	err := a.carryOut(service, action, fault, fn)
-	switch {
-	case err == nil && fault.LoseReply:
-		return fault, ErrReplyLost
-	case err == nil && fault.Stall:
-		<-ctx.Done()
-		return fault, ctx.Err()
+	if err == nil && fault.LoseReply {
+		return ErrReplyLost
 	}
-	return fault, err
+	return err
 }
 
-// enter counts the call and asks what befalls it.
+// enter counts the call and returns its fault.
 func (a *Account) enter(service, action string) Fault {
 	name := service + ":" + action
 	a.mu.Lock()
@@ -167,27 +155,27 @@ func (a *Account) carryOut(service, action string, fault Fault, fn func(now time
 	}()
 	now := a.clock.Now()
 	if fault.Refuse != nil {
-		return fault.Refuse.of(service)
+		return fault.Refuse.forService(service)
 	}
 	b, own := a.buckets[service+":"+action]
 	if !own {
 		b = a.buckets[service]
 	}
 	if b != nil && !b.take(now) {
-		return Throttled().of(service)
+		return Throttled().forService(service)
 	}
 	a.regional.agenda.run(now)
 	defer a.regional.agenda.run(now)
 	return fn(now)
 }
 
-// bucket allows rate calls a second, and one second's worth at once.
+// bucket allows rate calls a second, and as many at once as one second allows.
 type bucket struct {
 	rate, tokens float64
 	at           time.Time
 }
 
-// newBucket is full; nil, where there is no limit.
+// newBucket returns a full bucket; nil if there is no limit.
 func newBucket(rate float64, now time.Time) *bucket {
 	if rate <= 0 {
 		return nil

@@ -24,7 +24,7 @@ func TestRate(t *testing.T) {
 	calls := func(n int) (refused int) {
 		t.Helper()
 		for range n {
-			_, err := c.ListHostedZones(t.Context(), &route53.ListHostedZonesInput{})
+			_, err := c.ListHostedZonesByName(t.Context(), &route53.ListHostedZonesByNameInput{})
 			var refusal smithy.APIError
 			switch {
 			case err == nil:
@@ -47,7 +47,7 @@ func TestRate(t *testing.T) {
 	if refused := calls(6); refused != 1 {
 		t.Errorf("%d of 6 calls after an hour were throttled, want 1: tokens do not pile up", refused)
 	}
-	if got := account.Calls()["route53:ListHostedZones"]; got != 15 {
+	if got := account.Calls()["route53:ListHostedZonesByName"]; got != 15 {
 		t.Errorf("%d calls counted, want 15", got)
 	}
 	if diff := cmp.Diff(map[string]int{"Throttling": 4}, account.Refused()); diff != "" {
@@ -135,36 +135,15 @@ func TestFaultsBefore(t *testing.T) {
 		t.Errorf("a call given up while delayed: %v", err)
 	}
 	account.SetFaults(awsfake.FaultFunc(func(c awsfake.Call) awsfake.Fault {
-		if c.Service != "route53" || c.Action != "ListHostedZones" || c.Number != 2 || !c.At.Equal(clock.Now()) {
+		if c.Service != "route53" || c.Action != "ListHostedZonesByName" || c.Number != 2 || !c.At.Equal(clock.Now()) {
 			return awsfake.Fault{}
 		}
 		return awsfake.Fault{Refuse: awsfake.Throttled()}
 	}))
 	for i, wantOK := range []bool{true, false, true} {
-		if _, err := c.ListHostedZones(t.Context(), &route53.ListHostedZonesInput{}); (err == nil) != wantOK {
+		if _, err := c.ListHostedZonesByName(t.Context(), &route53.ListHostedZonesByNameInput{}); (err == nil) != wantOK {
 			t.Errorf("call %d: %v", i+1, err)
 		}
-	}
-}
-
-func TestPriorRequest(t *testing.T) {
-	clock := awsfake.NewVirtualClock(start)
-	_, c := serve(t, awsfake.Options{Clock: clock, Rates: unlimited, Processing: time.Second})
-	zone, other := createZone(t, c, "k8s"), createZone(t, c, "other.k8s")
-	if _, err := change(t.Context(), c, zone, address("a.k8s", "10.0.0.1")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := change(t.Context(), c, zone, address("b.k8s", "10.0.0.1"))
-	var prior *types.PriorRequestNotComplete
-	if !errors.As(err, &prior) {
-		t.Errorf("a batch right after another: %v", err)
-	}
-	if _, err := change(t.Context(), c, other, address("b.other.k8s", "10.0.0.1")); err != nil {
-		t.Errorf("another zone's batch: %v", err)
-	}
-	clock.Advance(time.Second)
-	if _, err := change(t.Context(), c, zone, address("b.k8s", "10.0.0.1")); err != nil {
-		t.Errorf("a second later: %v", err)
 	}
 }
 

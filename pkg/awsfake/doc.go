@@ -1,27 +1,31 @@
-// Package awsfake is a very small AWS account: strict stand-ins for the few APIs that Hardtack calls,
-// over the real wire protocols, with state, limits, a clock of its own and faults on demand.
+// Package awsfake is a small AWS account for tests and the lab: strict stand-ins for the few APIs that Hardtack calls,
+// over the real wire protocols, with state, limits, a virtual clock and faults on demand.
 //
-// Its rule: refuse what AWS documents that it refuses. Where the documentation leaves room, the fake
-// takes the reading that is hardest on the caller; what it does not model it answers with an error,
-// never with an invention.
+// Its rule: refuse everything that AWS documents as refused. Where the documentation leaves room, awsfake takes the
+// reading that is hardest on the caller. It answers anything that it does not model with an error.
 //
-// An [Account] holds everything; [Account.Handler] is one HTTP handler for every API, meant for
-// AWS_ENDPOINT_URL, and the same calls exist as Go methods for simulators that make millions of them.
-// Both pass the same gate: the call is counted, delayed, throttled, denied, carried out and answered
-// in that order, and calls are carried out one after another.
+// An [Account] holds everything. [Account.Handler] is one HTTP handler for every API, meant for AWS_ENDPOINT_URL; the
+// same calls exist as Go methods for simulators that make millions of them. Both pass the same gate: the call is
+// counted, delayed, throttled, denied, carried out and answered in that order, and calls are carried out one after
+// another.
 //
-// Who calls is nobody's business until the account has roles or users ([Account.AddRole], [Account.AddUser]): from
-// then on signatures are checked, sessions end, and IAM policies ([ParsePolicy]) are evaluated for each action,
-// resource and condition, with the refusals of each service.
+// Callers are not authenticated until the account has roles or users ([Account.AddRole], [Account.AddUser]). From then
+// on signatures are checked, sessions end, and IAM policies ([ParsePolicy]) are evaluated for each action, resource and
+// condition, with the refusals of each service.
 //
-// Stacks ([Account.CloudFormation]) make their resources in the account itself: what a role of theirs may do, what a
-// group of theirs launches from and which records their zone has is held to the same rules as all the rest.
+// Stacks ([Account.CloudFormation]) make their resources in the account itself. Their roles, launch templates and
+// records follow the same rules as those that are made by API calls.
 //
-// An account is also a very small region whose groups keep their size: a program is the hypervisor of its
-// machines by [Hypervisor] and [Account.Run], and hears of events by [Events.Subscribe] or a queue. What each API holds, from which source,
-// and what it leaves out is said beside it: route53_doc.go for Route 53, directAPI for snapshots, Images for images.
+// An account is also a very small region whose groups keep their size: a program can be the hypervisor of its machines
+// ([Hypervisor], [Account.Run]) and receives events from a queue. Each API's scope and sources are documented beside
+// it: route53_doc.go for Route 53, directAPI for snapshots, Images for images.
 //
-// Options.Regions gives the account other regions, each with images, snapshots and parameters of its own; machines,
-// groups, queues and stacks are in the home region. What a published snapshot holds is read back by the API that
-// wrote it, or as the disk that it is by [Images.WriteRaw], or by [Images.WriteImage] from the image's identifier.
+// Options.Regions gives the account other regions, each with separate images, snapshots and parameters; machines,
+// groups, queues and stacks are in the home region. A published snapshot can be read by the API that wrote it, or as a
+// raw disk by [Images.WriteRaw].
+//
+// The package models the actions that production code, the lab and their tests call, and no others. The texts of
+// refusals and similar depth are left to moto (pkg/awsfake/moto). It is one package because the services call each
+// other under the account's one lock and one agenda: stacks make groups, groups launch machines from templates, images
+// and parameters. A package for each service would need interfaces that repeat these methods.
 package awsfake

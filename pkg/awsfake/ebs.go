@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The quotas of the EBS direct APIs that are held ("Amazon EBS endpoints and quotas"). The rates, for which
-// Options.Rates has others, are an account's in one region; here all regions share them.
+// The modelled quotas of the EBS direct APIs ("Amazon EBS endpoints and quotas"). AWS has the rates for each region of an
+// account; here all regions share them. Options.Rates replaces them.
 const (
 	pendingSnapshots = 100
 	snapshotTags     = 50
@@ -25,7 +25,7 @@ const (
 func ebsRates() map[string]float64 {
 	return map[string]float64{
 		"ebs:StartSnapshot": 10, "ebs:PutSnapshotBlock": 1000, "ebs:CompleteSnapshot": 10,
-		"ebs:GetSnapshotBlock": 1000, "ebs:ListSnapshotBlocks": 50, "ebs:ListChangedBlocks": 50,
+		"ebs:GetSnapshotBlock": 1000, "ebs:ListSnapshotBlocks": 50,
 	}
 }
 
@@ -40,7 +40,6 @@ const (
 	badParameter = "INVALID_PARAMETER_VALUE"
 	badSize      = "INVALID_VOLUME_SIZE"
 	badEncoding  = "INVALID_CONTENT_ENCODING"
-	unrelated    = "UNRELATED_SNAPSHOTS"
 )
 
 func invalid(reason, format string, args ...any) error {
@@ -51,17 +50,17 @@ func invalid(reason, format string, args ...any) error {
 
 // directAPI is a region's EBS direct APIs (2019-11-02).
 //
-// Held: blocks of 512 KiB with their SHA-256, the count and the checksum of all at the end, client tokens, the
-// timeout of a snapshot that nobody writes to, parents and what they do to encryption, keys, tags, tokens of blocks
+// Modelled: blocks of 512 KiB with their SHA-256, the count and the checksum of all at the end, client tokens, the
+// timeout of a snapshot without writes, parents and their encryption, keys, tags, tokens of blocks
 // that end after seven days and of pages that end after an hour, quotas. A snapshot is read once it is completed.
-// Where AWS says nothing, the fake is strict: a snapshot that is completed is not completed again, its child is not
-// smaller than itself, pages are short. Not modelled: Outposts, local snapshots, and the snapshots of others.
+// Where AWS says nothing, awsfake is strict: a completed snapshot cannot be completed again, a child cannot be smaller
+// than its parent, and pages are short. Not modelled: Outposts, local snapshots, and the snapshots of others.
 type directAPI struct{ *Images }
 
 func (d directAPI) serve(c *call) (any, error) {
 	actions := map[string]func(*call) (any, error){
 		"StartSnapshot": d.start, "PutSnapshotBlock": d.putBlock, "CompleteSnapshot": d.complete,
-		"GetSnapshotBlock": d.getBlock, "ListSnapshotBlocks": d.listBlocks, "ListChangedBlocks": d.listChanged,
+		"GetSnapshotBlock": d.getBlock, "ListSnapshotBlocks": d.listBlocks,
 	}
 	return actions[c.Action](c) // the protocol knows no others
 }
@@ -177,7 +176,7 @@ func (d directAPI) pending() (n int) {
 	return n
 }
 
-// checkStart refuses what no snapshot may be.
+// checkStart checks the parameters of StartSnapshot.
 func (d directAPI) checkStart(in *startInput) error {
 	switch {
 	case in.VolumeSize < 1 || in.VolumeSize > maxVolumeGiB:
@@ -196,8 +195,6 @@ func (d directAPI) checkStart(in *startInput) error {
 		return invalid(badParameter, "KmsKeyArn takes Encrypted to be true.")
 	case in.KmsKeyArn != "" && !keyARNPattern.MatchString(in.KmsKeyArn):
 		return invalid(badKey, "%s is not the ARN of a key.", in.KmsKeyArn)
-	case d.options.Encrypt && in.Encrypted != nil && !*in.Encrypted:
-		return invalid(badParameter, "The account is enabled for encryption by default: Encrypted can't be false.")
 	case len(in.Tags) > snapshotTags:
 		return invalid(badTag, "A snapshot can have %d tags, there are %d.", snapshotTags, len(in.Tags))
 	}
@@ -227,8 +224,6 @@ func (d directAPI) parent(in startInput) (Snapshot, error) {
 		return s, invalid(badSnapshot, "The parent snapshot %s is %s, not completed.", s.ID, s.State)
 	case in.VolumeSize < s.Size:
 		return s, invalid(badSize, "The volume size %d is smaller than the %d GiB of the parent snapshot %s.", in.VolumeSize, s.Size, s.ID)
-	case d.options.Encrypt && s.Key == "":
-		return s, invalid(badSnapshot, "The account is enabled for encryption by default, and the parent snapshot %s is not encrypted.", s.ID)
 	}
 	return s, nil
 }
@@ -295,8 +290,8 @@ func (d directAPI) putBlock(c *call) (any, error) {
 	return restReply{status: http.StatusCreated, header: map[string]string{"x-amz-Checksum": text, "x-amz-Checksum-Algorithm": "SHA256"}}, nil
 }
 
-// complete seals a snapshot. What it must be told of is what was put into this snapshot, not what it has of its
-// parent.
+// complete seals a snapshot. The count and the checksum cover the blocks that were put into this snapshot, not those
+// of its parent.
 func (d directAPI) complete(c *call) (any, error) {
 	s, content, err := d.open(c.pathPart(2))
 	if err != nil {
@@ -309,7 +304,7 @@ func (d directAPI) complete(c *call) (any, error) {
 			n++
 		}
 	}
-	// That the digests go into it as bytes is what awslabs/coldsnap does; the API reference only says "string".
+	// awslabs/coldsnap hashes the digests as bytes; the API reference only says "string".
 	text := base64.StdEncoding.EncodeToString(all.Sum(nil))
 	given, algorithm, method := c.header("x-amz-Checksum"), c.header("x-amz-Checksum-Algorithm"), c.header("x-amz-Checksum-Aggregation-Method")
 	switch {

@@ -25,8 +25,8 @@ func TestPermissionsToPublish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := s.in(homeRegion, s.account.AddUser("root", Administrator()))
-	ci := s.in(homeRegion, s.account.AddUser("ci", policy))
+	root := s.in(HomeRegion, s.account.AddUser("root", Administrator()))
+	ci := s.in(HomeRegion, s.account.AddUser("ci", policy))
 	key := s.account.SSM().AddKey("alias/mine")
 
 	blocks := map[int][]byte{0: blockOf("boot")}
@@ -50,7 +50,7 @@ func TestPermissionsToPublish(t *testing.T) {
 	if got := root.read(t, id); !bytes.Equal(got[0], blocks[0]) {
 		t.Error("the administrator reads something else")
 	}
-	stranger := s.in(homeRegion, Credentials{AccessKey: "AKIDNOBODY", Secret: "x"})
+	stranger := s.in(HomeRegion, Credentials{AccessKey: "AKIDNOBODY", Secret: "x"})
 	_, err = stranger.ebs.StartSnapshot(t.Context(), &ebs.StartSnapshotInput{VolumeSize: aws.Int64(1)})
 	wantSaid(t, "a stranger", err, "UnrecognizedClientException")
 }
@@ -71,10 +71,10 @@ type readCloser struct{ *bytes.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// TestUnsignedBlocks: a block is not signed, but its checksum is; what StartSnapshot says is signed.
+// TestUnsignedBlocks: a block is not signed, but its checksum is; the body of StartSnapshot is signed.
 func TestUnsignedBlocks(t *testing.T) {
 	s := newShop(t, Options{})
-	root := s.in(homeRegion, s.account.AddUser("root", Administrator()))
+	root := s.in(HomeRegion, s.account.AddUser("root", Administrator()))
 	id := root.start(t, &ebs.StartSnapshotInput{VolumeSize: aws.Int64(1)})
 	swapped := func(body []byte) func(*ebs.Options) {
 		return func(o *ebs.Options) { o.HTTPClient = &http.Client{Transport: swap{body}} }

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -25,7 +24,7 @@ const (
 	someBlocks  = 1000
 )
 
-// seal makes a token: a number and when the token ends, bound to what it is for.
+// seal makes a token from a number and the time when the token ends, bound to a purpose.
 func seal(number int, ends time.Time, what string) string {
 	raw := binary.BigEndian.AppendUint64(nil, uint64(number))
 	raw = binary.BigEndian.AppendUint64(raw, uint64(ends.Unix()))
@@ -33,7 +32,7 @@ func seal(number int, ends time.Time, what string) string {
 	return base64.StdEncoding.EncodeToString(append(raw, sum[:16]...))
 }
 
-// unseal is a token's number; false where the token is not for this, or has ended.
+// unseal returns a token's number; false if the token has another purpose or has ended.
 func unseal(token string, now time.Time, what string) (int, bool) {
 	raw, err := base64.StdEncoding.DecodeString(token)
 	if err != nil || len(raw) != 32 {
@@ -53,7 +52,7 @@ func (d directAPI) readable(id string) (Snapshot, *content, error) {
 	return s, d.contents[id], err
 }
 
-// window is the blocks that one page of a list is about.
+// window returns the first block and the size of the page that a call asks for.
 func (d directAPI) window(c *call, what string) (from, size int, err error) {
 	query := c.Query
 	size = someBlocks
@@ -79,10 +78,9 @@ func (d directAPI) window(c *call, what string) (from, size int, err error) {
 	return from, size, nil
 }
 
-// listed is the answer to both lists; a nil NextToken is the last page.
+// listed is a page of blocks; a nil NextToken is the last page.
 type listed struct {
 	Blocks                any `json:",omitempty"`
-	ChangedBlocks         any `json:",omitempty"`
 	ExpiryTime            float64
 	VolumeSize, BlockSize int
 	NextToken             *string
@@ -127,69 +125,6 @@ func (d directAPI) listBlocks(c *call) (any, error) {
 	}
 	out.Blocks = blocks
 	return restReply{status: http.StatusOK, document: out}, nil
-}
-
-// listChanged looks at as many blocks for a page as it may return, so that pages are short or empty though more
-// follow: "the response may be empty but the API will return a next page token".
-func (d directAPI) listChanged(c *call) (any, error) {
-	first, second := c.Query.Get("firstSnapshotId"), c.pathPart(1)
-	if first == "" {
-		return nil, invalid(badParameter, "FirstSnapshotId must be specified with SecondSnapshotId.")
-	}
-	_, a, err := d.readable(first)
-	if err != nil {
-		return nil, err
-	}
-	s, b, err := d.readable(second)
-	if err != nil {
-		return nil, err
-	}
-	if a.lineage != b.lineage {
-		return nil, invalid(unrelated, "The snapshots %s and %s are not of the same lineage.", first, second)
-	}
-	from, size, err := d.window(c, first+" "+second)
-	if err != nil {
-		return nil, err
-	}
-	type wire struct {
-		BlockIndex       int
-		FirstBlockToken  *string `json:",omitempty"`
-		SecondBlockToken *string `json:",omitempty"`
-	}
-	out, ends := d.listing(s)
-	changed, seen := []wire{}, 0
-	for _, index := range union(a.blocks, b.blocks) {
-		if index < from {
-			continue
-		}
-		if seen++; seen > size {
-			token := seal(index, d.now().Add(pageTokenLife), "page "+first+" "+second)
-			out.NextToken = &token
-			break
-		}
-		was, had := a.blocks[index]
-		is, has := b.blocks[index]
-		if was == is {
-			continue
-		}
-		w := wire{BlockIndex: index}
-		if had {
-			w.FirstBlockToken = blockToken(first, index, ends)
-		}
-		if has {
-			w.SecondBlockToken = blockToken(second, index, ends)
-		}
-		changed = append(changed, w)
-	}
-	out.ChangedBlocks = changed
-	return restReply{status: http.StatusOK, document: out}, nil
-}
-
-// union are the indexes that are in one of two contents, in order.
-func union(a, b map[int]block) []int {
-	indexes := append(sortedKeys(a), sortedKeys(b)...)
-	slices.Sort(indexes)
-	return slices.Compact(indexes)
 }
 
 func (d directAPI) getBlock(c *call) (any, error) {

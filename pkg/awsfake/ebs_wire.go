@@ -9,23 +9,22 @@ import (
 )
 
 // restJSON is the protocol of the EBS direct APIs: method and path name the action, documents are JSON, blocks are
-// bodies as they are, and what goes with a block is in headers.
+// raw bodies, and a block's metadata is in headers.
 type restJSON struct{}
 
 // directRoutes are the actions by method and path; {} is an identifier or a number.
 var directRoutes = map[string]string{
-	"POST snapshots":                 "StartSnapshot",
-	"PUT snapshots/{}/blocks/{}":     "PutSnapshotBlock",
-	"POST snapshots/completion/{}":   "CompleteSnapshot",
-	"GET snapshots/{}/blocks":        "ListSnapshotBlocks",
-	"GET snapshots/{}/blocks/{}":     "GetSnapshotBlock",
-	"GET snapshots/{}/changedblocks": "ListChangedBlocks",
+	"POST snapshots":               "StartSnapshot",
+	"PUT snapshots/{}/blocks/{}":   "PutSnapshotBlock",
+	"POST snapshots/completion/{}": "CompleteSnapshot",
+	"GET snapshots/{}/blocks":      "ListSnapshotBlocks",
+	"GET snapshots/{}/blocks/{}":   "GetSnapshotBlock",
 }
 
 func (restJSON) read(_ *http.Request, _ []byte, c *call) error {
 	parts := strings.Split(strings.Trim(c.Path, "/"), "/")
 	for i := range parts {
-		if word := parts[i]; i > 0 && word != "blocks" && word != "completion" && word != "changedblocks" {
+		if word := parts[i]; i > 0 && word != "blocks" && word != "completion" {
 			parts[i] = "{}"
 		}
 	}
@@ -104,20 +103,3 @@ func (c *call) pathPart(n int) string {
 
 // header is one of the request's headers.
 func (c *call) header(name string) string { return c.Signature.request.Header.Get(name) }
-
-// corrupt is the answer with one byte wrong: of the data, or of the checksum.
-func (r restReply) corrupt() any {
-	if len(r.data) > 0 {
-		r.data = append([]byte(nil), r.data...)
-		r.data[len(r.data)/2] ^= 1
-		return r
-	}
-	header := map[string]string{}
-	for name, value := range r.header {
-		if header[name] = value; name == "x-amz-Checksum" {
-			header[name] = strings.Repeat("A", len(value)-1) + "="
-		}
-	}
-	r.header = header
-	return r
-}

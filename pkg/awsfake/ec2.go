@@ -21,18 +21,16 @@ const (
 // Machine is an EC2 instance. A terminated one has no address and is described for another hour.
 type Machine struct {
 	ID, State, Image, Type, Zone, Subnet string
-	// Role is the IAM role of its instance profile, UserData what its metadata service answers; both may be empty.
+	// Role is the IAM role of its instance profile, UserData the answer of its metadata service; both may be empty.
 	Role, UserData            string
 	Private, Private6, Public netip.Addr
 	Tags                      map[string]string
 	Launched, Ended           time.Time
-	// Impaired machines fail their status checks.
-	Impaired bool
-	// Launch is what the launch template said that the machine was launched from; nil where it was none.
+	// Launch is the launch template's data that the machine was launched from; nil if it was launched from none.
 	Launch *LaunchData
 }
 
-// Volume is an EBS volume; Instance is empty while it is attached to none.
+// Volume is an EBS volume. Size is in GiB; Instance is empty while it is not attached.
 type Volume struct {
 	ID, Zone, Instance, Device string
 	Size                       int
@@ -40,24 +38,20 @@ type Volume struct {
 	Tags                       map[string]string
 }
 
-// EC2Options sets how machines come to be. The zero value makes them run at once, with a private IPv4
-// address each, and describes them as they are.
+// EC2Options set how machines start. With the zero value they run at once, with a private IPv4 address each, and
+// describe calls are up to date.
 type EC2Options struct {
-	// Lag is how long ago the state was that describe calls show: EC2's API is eventually consistent.
+	// Lag is the age of the state that describe calls show: EC2's API is eventually consistent.
 	Lag time.Duration
-	// Boot is the time from pending to running, Halt from shutting-down to terminated.
-	Boot, Halt time.Duration
-	// IPv6 and Public give machines those addresses too.
+	// IPv6 and Public give machines such addresses too.
 	IPv6, Public bool
-	// Reuse gives the addresses of ended machines to new ones, the oldest first, as a subnet that is
-	// nearly full does.
-	Reuse bool
-	// Hypervisor runs the machines in earnest; Boot, Halt, IPv6, Public and Reuse have no effect then.
+	// Hypervisor runs real machines; IPv6 and Public have no effect then. Nil means that machines exist only in the
+	// API.
 	Hypervisor Hypervisor
 }
 
-// EC2 is the account's machines and volumes. Its exported methods may be called by several goroutines;
-// they are no API calls: nothing counts, delays or refuses them.
+// EC2 is the account's machines and volumes. Several goroutines may call its exported methods, which are not API
+// calls: they are not counted, delayed or refused by faults and policies.
 type EC2 struct {
 	account *Account
 	options EC2Options
@@ -66,38 +60,36 @@ type EC2 struct {
 	machines map[string]*past[Machine]
 	volumes  map[string]*past[Volume]
 	disks    []string
-	free     []int
 	hosts    int
-	// changed is told of every change of a machine's state.
-	changed func(Machine)
+	// onChange is called for every change of a machine's state.
+	onChange func(Machine)
 	launching
 }
 
-// launching is what machines are launched from and into.
+// launching holds launch templates and networks.
 type launching struct {
 	templates []*LaunchTemplate
 	network   network
 	serial    int
-	// tokens are the answers to calls with a client token.
-	tokens map[string]tokenAnswer
 }
 
 func newEC2(a *Account, options EC2Options) *EC2 {
-	return &EC2{account: a, options: options, machines: map[string]*past[Machine]{}, volumes: map[string]*past[Volume]{}, changed: func(Machine) {}}
+	return &EC2{account: a, options: options, machines: map[string]*past[Machine]{}, volumes: map[string]*past[Volume]{}, onChange: func(Machine) {}}
 }
 
 func (e *EC2) now() time.Time { return e.account.regional.agenda.now }
 
-func (e *EC2) after(d time.Duration, f func()) { e.account.regional.agenda.after(d, f) }
-
-// Run starts a machine; image, type, zone, subnet, role, user data and tags are the caller's, the rest is filled
-// in. It is refused where the hypervisor has no place for it.
+// Run starts a machine. The caller sets image, type, zone, subnet, role, user data and tags; Run sets the rest. It
+// fails if the hypervisor refuses to place the machine.
 func (e *EC2) Run(m Machine) (started Machine, err error) {
 	e.account.locked(func() { started, err = e.run(m) })
 	return started, err
 }
 
 func (e *EC2) run(m Machine) (Machine, error) {
+	if err := m.Launch.checkShownTags(m.Tags); err != nil {
+		return Machine{}, err
+	}
 	now := e.now()
 	m.ID = "i-" + hexID("instance", len(e.order), 17)
 	m.State, m.Launched, m.Tags = MachinePending, now, maps.Clone(m.Tags)
@@ -105,24 +97,22 @@ func (e *EC2) run(m Machine) (Machine, error) {
 		return Machine{}, err
 	}
 	managed := e.options.Hypervisor != nil
-	if e.options.Boot == 0 && !managed {
+	if !managed {
 		m.State = MachineRunning
 	}
 	e.order = append(e.order, m.ID)
 	e.machines[m.ID] = &past[Machine]{}
 	e.machines[m.ID].put(now, e.options.Lag, m)
-	switch {
-	case managed:
-		e.tell(m)
-	case e.options.Boot > 0:
-		e.after(e.options.Boot, func() { e.move(m.ID, MachineRunning, MachinePending) })
+	if managed {
+		e.notify(m)
 	}
 	return m, nil
 }
 
-// invent makes up addresses for a machine that nobody runs.
-func (e *EC2) invent() (private, private6, public netip.Addr) {
-	host := e.host()
+// newAddresses returns made-up addresses for a machine that no hypervisor runs.
+func (e *EC2) newAddresses() (private, private6, public netip.Addr) {
+	e.hosts++
+	host := 9 + e.hosts // the first ten of a subnet are not given out
 	private = hostAddress(netip.MustParseAddr("10.0.0.0"), host)
 	if e.options.IPv6 {
 		private6 = netip.MustParseAddr(fmt.Sprintf("2001:db8::%x:%x", host>>16, host&0xffff))
@@ -133,23 +123,12 @@ func (e *EC2) invent() (private, private6, public netip.Addr) {
 	return private, private6, public
 }
 
-// host takes a free host number; the first ten of a subnet are not given out.
-func (e *EC2) host() int {
-	if e.options.Reuse && len(e.free) > 0 {
-		host := e.free[0]
-		e.free = e.free[1:]
-		return host
-	}
-	e.hosts++
-	return 9 + e.hosts
-}
-
 func hostAddress(base netip.Addr, host int) netip.Addr {
 	b := base.As4()
 	return netip.AddrFrom4([4]byte{b[0], b[1] + byte(host>>16), byte(host >> 8), byte(host)})
 }
 
-// Machine returns a machine as it is, whatever the lag.
+// Machine returns a machine's current state, whatever the lag.
 func (e *EC2) Machine(id string) (m Machine, ok bool) {
 	e.account.locked(func() { m, ok = e.machine(id) })
 	return m, ok
@@ -163,7 +142,8 @@ func (e *EC2) machine(id string) (Machine, bool) {
 	return m.last(), true
 }
 
-// Terminate ends a machine, as its owner or as a failure of its host would. False: there is none.
+// Terminate ends a machine, as its owner or a failure of its host would. It returns false if the machine does not
+// exist.
 func (e *EC2) Terminate(id string) (ok bool) {
 	e.account.locked(func() { ok = e.terminate(id) })
 	return ok
@@ -173,33 +153,15 @@ func (e *EC2) terminate(id string) bool {
 	if _, ok := e.machine(id); !ok {
 		return false
 	}
+	to := MachineTerminated
 	if e.options.Hypervisor != nil {
-		e.move(id, MachineShuttingDown, MachinePending, MachineRunning, MachineStopping, MachineStopped)
-		return true
+		to = MachineShuttingDown
 	}
-	if e.options.Halt == 0 {
-		e.move(id, MachineTerminated, MachinePending, MachineRunning, MachineStopping, MachineStopped)
-		return true
-	}
-	if e.move(id, MachineShuttingDown, MachinePending, MachineRunning, MachineStopping, MachineStopped) {
-		e.after(e.options.Halt, func() { e.move(id, MachineTerminated, MachineShuttingDown) })
-	}
+	e.move(id, to, MachinePending, MachineRunning, MachineStopping, MachineStopped)
 	return true
 }
 
-// Stop halts a machine; it keeps its private address. Start brings it back.
-func (e *EC2) Stop(id string) (ok bool) {
-	e.account.locked(func() { ok = e.stop(id) })
-	return ok
-}
-
-// Start runs a stopped machine again.
-func (e *EC2) Start(id string) (ok bool) {
-	e.account.locked(func() { ok = e.start(id) })
-	return ok
-}
-
-// move changes a machine's state where it is one of from, and reports whether it did.
+// move changes a machine's state if that is one of from, and reports whether it did.
 func (e *EC2) move(id, to string, from ...string) bool {
 	history, ok := e.machines[id]
 	if !ok || !slices.Contains(from, history.last().State) {
@@ -212,22 +174,18 @@ func (e *EC2) move(id, to string, from ...string) bool {
 		e.release(&m, now)
 	}
 	history.put(now, e.options.Lag, m)
-	e.tell(m)
+	e.notify(m)
 	return true
 }
 
-// release takes the addresses and volumes of a machine that has ended.
+// release frees the addresses and volumes of a machine that has ended.
 func (e *EC2) release(m *Machine, now time.Time) {
-	if e.options.Hypervisor == nil {
-		b := m.Private.As4()
-		e.free = append(e.free, int(b[1])<<16|int(b[2])<<8|int(b[3]))
-	}
 	m.Private, m.Private6, m.Public, m.Ended = netip.Addr{}, netip.Addr{}, netip.Addr{}, now
 	for _, history := range e.volumes {
 		if v := history.last(); v.Instance == m.ID {
 			v.Instance, v.Device = "", ""
 			history.put(now, e.options.Lag, v)
-			e.tellVolume(v)
+			e.notifyVolume(v)
 		}
 	}
 }
@@ -244,32 +202,4 @@ func (e *EC2) visible() []Machine {
 		list = append(list, m)
 	}
 	return list
-}
-
-// tag sets (or, where value is nil, removes) a tag of a machine or volume.
-func (e *EC2) tag(id, key string, value *string) bool {
-	now := e.now()
-	change := func(tags map[string]string) map[string]string {
-		tags = maps.Clone(tags)
-		if tags == nil {
-			tags = map[string]string{}
-		}
-		if delete(tags, key); value != nil {
-			tags[key] = *value
-		}
-		return tags
-	}
-	if history, ok := e.machines[id]; ok {
-		m := history.last()
-		m.Tags = change(m.Tags)
-		history.put(now, e.options.Lag, m)
-		return true
-	}
-	if history, ok := e.volumes[id]; ok {
-		v := history.last()
-		v.Tags = change(v.Tags)
-		history.put(now, e.options.Lag, v)
-		return true
-	}
-	return false
 }

@@ -1,31 +1,29 @@
 package awsfake
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
 
-// Subnet is a subnet that the account's owner made elsewhere: VPCs and subnets are only looked up here. As long as
-// no subnet is known, every name of one is taken; from the first on, those that are not known do not exist.
-type Subnet struct{ ID, VPC, Zone, CIDR string }
+// Subnet is a subnet that exists before the tests: awsfake has no calls that make VPCs and subnets. Until the first
+// AddSubnet every subnet ID is accepted; afterwards an unknown ID is refused.
+type Subnet struct{ ID, VPC, Zone string }
 
 // SecurityGroup is a security group with its rules.
 type SecurityGroup struct {
 	ID, Name, Description, VPC string
-	Ingress, Egress            []SecurityRule
+	Ingress                    []SecurityRule
 	Tags                       map[string]string
 }
 
-// SecurityRule allows one peer: exactly one of CIDR, CIDR6, PrefixList and Group, which is a group's id.
+// SecurityRule allows ingress from one peer: a CIDR, or Group, a security group's ID.
 type SecurityRule struct {
-	Protocol string // "tcp", "udp", "icmp", "-1" for all of them, or a number
-	// From and To are the ports, both -1 where the protocol has none.
-	From, To                                    int
-	CIDR, CIDR6, PrefixList, Group, Description string
+	Protocol                 string // "tcp" or "udp"
+	From, To                 int    // the ports
+	CIDR, Group, Description string
 }
 
-// network is what the account knows of its VPCs.
+// network holds the account's subnets and security groups.
 type network struct {
 	subnets []Subnet
 	groups  []*SecurityGroup
@@ -42,14 +40,14 @@ func (e *EC2) SecurityGroups() (list []SecurityGroup) {
 	e.account.locked(func() {
 		for _, g := range e.network.groups {
 			copied := *g
-			copied.Ingress, copied.Egress = slices.Clone(g.Ingress), slices.Clone(g.Egress)
+			copied.Ingress = slices.Clone(g.Ingress)
 			list = append(list, copied)
 		}
 	})
 	return list
 }
 
-// subnet finds a subnet; an empty one where the account knows none at all.
+// subnet finds a subnet by its ID; while the account has no subnets, it returns an empty one.
 func (n *network) subnet(id string) (Subnet, error) {
 	k := slices.IndexFunc(n.subnets, func(s Subnet) bool { return s.ID == id })
 	switch {
@@ -81,7 +79,7 @@ func (n *network) hasGroup(id string) error {
 	return err
 }
 
-// createGroup makes a group that lets everything out, as EC2 does, until it is given rules of its own.
+// createGroup makes a group, which allows all egress.
 func (n *network) createGroup(g SecurityGroup) (*SecurityGroup, error) {
 	switch {
 	case g.Description == "":
@@ -96,56 +94,38 @@ func (n *network) createGroup(g SecurityGroup) (*SecurityGroup, error) {
 	}
 	n.serial++
 	g.ID = "sg-" + hexID("security group", n.serial, 17)
-	g.Egress = []SecurityRule{{Protocol: "-1", From: -1, To: -1, CIDR: "0.0.0.0/0"}}
 	n.groups = append(n.groups, &g)
 	return &g, nil
 }
 
-// allow adds a rule to one of a group's lists.
-func (n *network) allow(list *[]SecurityRule, r SecurityRule) error {
-	if err := r.check(); err != nil {
-		return err
+// allow adds an ingress rule to a group.
+func (n *network) allow(g *SecurityGroup, r SecurityRule) error {
+	switch {
+	case (r.CIDR == "") == (r.Group == ""):
+		return refuse("InvalidParameterCombination", "Exactly one of CidrIp and SourceSecurityGroupId must be given")
+	case r.Protocol != "tcp" && r.Protocol != "udp":
+		return refuse("InvalidParameterValue", "awsfake does not model rules of the protocol %s", r.Protocol)
+	case r.From < 0 || r.To > 65535 || r.From > r.To:
+		return refuse("InvalidParameterValue", "Invalid value 'Invalid range: %d-%d' for portRange. Must specify both from and to ports with TCP/UDP.", r.From, r.To)
+	case slices.ContainsFunc(g.Ingress, r.same):
+		return refuse("InvalidPermission.Duplicate", "the specified rule \"peer: %s, %s, from port: %d, to port: %d, ALLOW\" already exists", r.CIDR+r.Group, strings.ToUpper(r.Protocol), r.From, r.To)
 	}
 	if r.Group != "" {
 		if err := n.hasGroup(r.Group); err != nil {
 			return err
 		}
 	}
-	if slices.ContainsFunc(*list, r.same) {
-		return refuse("InvalidPermission.Duplicate", "the specified rule \"peer: %s, %s, from port: %d, to port: %d, ALLOW\" already exists", r.peer(), strings.ToUpper(r.Protocol), r.From, r.To)
-	}
-	*list = append(*list, r)
+	g.Ingress = append(g.Ingress, r)
 	return nil
 }
 
-func (r SecurityRule) peer() string { return r.CIDR + r.CIDR6 + r.PrefixList + r.Group }
-
-// same reports whether two rules allow the same, whatever they say about it.
+// same reports whether two rules allow the same, whatever their descriptions.
 func (r SecurityRule) same(other SecurityRule) bool {
 	r.Description, other.Description = "", ""
 	return r == other
 }
 
-func (r SecurityRule) check() error {
-	peers := 0
-	for _, text := range []string{r.CIDR, r.CIDR6, r.PrefixList, r.Group} {
-		if text != "" {
-			peers++
-		}
-	}
-	ports := r.Protocol == "tcp" || r.Protocol == "udp" || r.Protocol == "6" || r.Protocol == "17"
-	switch {
-	case peers != 1:
-		return refuse("InvalidParameterCombination", "Exactly one of CidrIp, CidrIpv6, SourcePrefixListId and SourceSecurityGroupId must be given")
-	case r.Protocol == "":
-		return refuse("MissingParameter", "The request must contain the parameter ipProtocol")
-	case ports && (r.From < 0 || r.To > 65535 || r.From > r.To):
-		return refuse("InvalidParameterValue", "Invalid value 'Invalid range: %d-%d' for portRange. Must specify both from and to ports with TCP/UDP.", r.From, r.To)
-	}
-	return nil
-}
-
-// dropGroup deletes a group that neither a machine nor another group needs.
+// dropGroup deletes a group, unless a machine or another group refers to it.
 func (e *EC2) dropGroup(id string) error {
 	g, err := e.network.group(id)
 	if err != nil {
@@ -153,12 +133,12 @@ func (e *EC2) dropGroup(id string) error {
 	}
 	for _, other := range e.network.groups {
 		refers := func(r SecurityRule) bool { return r.Group == id }
-		if other != g && (slices.ContainsFunc(other.Ingress, refers) || slices.ContainsFunc(other.Egress, refers)) {
+		if other != g && slices.ContainsFunc(other.Ingress, refers) {
 			return dependent(id)
 		}
 	}
 	for _, history := range e.machines {
-		if m := history.last(); m.State != MachineTerminated && m.Launch != nil && slices.Contains(m.Launch.groups(), id) {
+		if m := history.last(); m.State != MachineTerminated && m.Launch != nil && slices.Contains(m.Launch.SecurityGroups, id) {
 			return dependent(id)
 		}
 	}
@@ -168,141 +148,4 @@ func (e *EC2) dropGroup(id string) error {
 
 func dependent(id string) error {
 	return refuse("DependencyViolation", "resource %s has a dependent object", id)
-}
-
-type xmlPermission struct {
-	Protocol string      `xml:"ipProtocol"`
-	From     *int        `xml:"fromPort"`
-	To       *int        `xml:"toPort"`
-	Groups   []xmlPeer   `xml:"groups>item"`
-	Ranges   []xmlRange  `xml:"ipRanges>item"`
-	Ranges6  []xmlRange6 `xml:"ipv6Ranges>item"`
-	Prefixes []xmlPrefix `xml:"prefixListIds>item"`
-}
-
-type xmlPeer struct {
-	ID          string `xml:"groupId"`
-	User        string `xml:"userId"`
-	Description string `xml:"description,omitempty"`
-}
-
-type xmlRange struct {
-	CIDR        string `xml:"cidrIp"`
-	Description string `xml:"description,omitempty"`
-}
-
-type xmlRange6 struct {
-	CIDR        string `xml:"cidrIpv6"`
-	Description string `xml:"description,omitempty"`
-}
-
-type xmlPrefix struct {
-	ID          string `xml:"prefixListId"`
-	Description string `xml:"description,omitempty"`
-}
-
-// permissionsXML gathers rules by protocol and ports, as EC2 shows them.
-func permissionsXML(rules []SecurityRule) []xmlPermission {
-	var list []xmlPermission
-	index := map[string]int{}
-	for _, r := range rules {
-		key := fmt.Sprint(r.Protocol, " ", r.From, " ", r.To)
-		k, known := index[key]
-		if !known {
-			k = len(list)
-			index[key] = k
-			list = append(list, xmlPermission{Protocol: r.Protocol})
-			if r.Protocol != "-1" {
-				list[k].From, list[k].To = &r.From, &r.To
-			}
-		}
-		switch {
-		case r.CIDR != "":
-			list[k].Ranges = append(list[k].Ranges, xmlRange{r.CIDR, r.Description})
-		case r.CIDR6 != "":
-			list[k].Ranges6 = append(list[k].Ranges6, xmlRange6{r.CIDR6, r.Description})
-		case r.PrefixList != "":
-			list[k].Prefixes = append(list[k].Prefixes, xmlPrefix{r.PrefixList, r.Description})
-		default:
-			list[k].Groups = append(list[k].Groups, xmlPeer{r.Group, owner, r.Description})
-		}
-	}
-	return list
-}
-
-type xmlSecurityGroup struct {
-	ID          string          `xml:"groupId"`
-	Name        string          `xml:"groupName"`
-	Description string          `xml:"groupDescription"`
-	Owner       string          `xml:"ownerId"`
-	VPC         string          `xml:"vpcId"`
-	Ingress     []xmlPermission `xml:"ipPermissions>item"`
-	Egress      []xmlPermission `xml:"ipPermissionsEgress>item"`
-	Tags        []xmlTag        `xml:"tagSet>item"`
-}
-
-func (e *EC2) describeSecurityGroups(p params) (any, error) {
-	ids, names := p.list("GroupId"), p.list("GroupName")
-	size, err := p.integer("MaxResults", 1000)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range ids {
-		if err := e.network.hasGroup(id); err != nil {
-			return nil, err
-		}
-	}
-	var kept []xmlSecurityGroup
-	for _, g := range e.network.groups {
-		fields := map[string][]string{"group-id": {g.ID}, "group-name": {g.Name}, "vpc-id": {g.VPC}, "description": {g.Description}}
-		ok, err := passAll(filtersOf(p.structs("Filter"), "Value", true), fields, g.Tags)
-		if err != nil {
-			return nil, err
-		}
-		if ok && (len(ids) == 0 || slices.Contains(ids, g.ID)) && (len(names) == 0 || slices.Contains(names, g.Name)) {
-			kept = append(kept, xmlSecurityGroup{
-				ID: g.ID, Name: g.Name, Description: g.Description, Owner: owner, VPC: g.VPC,
-				Ingress: permissionsXML(g.Ingress), Egress: permissionsXML(g.Egress), Tags: tagsXML(g.Tags),
-			})
-		}
-	}
-	kept, token, err := page(kept, size, p.get("NextToken"))
-	if err != nil {
-		return nil, err
-	}
-	return struct {
-		Groups    []xmlSecurityGroup `xml:"securityGroupInfo>item"`
-		NextToken string             `xml:"nextToken,omitempty"`
-	}{kept, token}, nil
-}
-
-type xmlSubnet struct {
-	ID    string `xml:"subnetId"`
-	VPC   string `xml:"vpcId"`
-	Zone  string `xml:"availabilityZone"`
-	CIDR  string `xml:"cidrBlock"`
-	State string `xml:"state"`
-}
-
-func (e *EC2) describeSubnets(p params) (any, error) {
-	ids := p.list("SubnetId")
-	for _, id := range ids {
-		if !slices.ContainsFunc(e.network.subnets, func(s Subnet) bool { return s.ID == id }) {
-			return nil, refuse("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", id)
-		}
-	}
-	out := struct {
-		Subnets []xmlSubnet `xml:"subnetSet>item"`
-	}{}
-	for _, s := range e.network.subnets {
-		fields := map[string][]string{"subnet-id": {s.ID}, "vpc-id": {s.VPC}, "availability-zone": {s.Zone}, "cidr-block": {s.CIDR}, "state": {"available"}}
-		ok, err := passAll(filtersOf(p.structs("Filter"), "Value", true), fields, nil)
-		if err != nil {
-			return nil, err
-		}
-		if ok && (len(ids) == 0 || slices.Contains(ids, s.ID)) {
-			out.Subnets = append(out.Subnets, xmlSubnet{s.ID, s.VPC, s.Zone, s.CIDR, "available"})
-		}
-	}
-	return out, nil
 }

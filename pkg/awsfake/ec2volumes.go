@@ -20,7 +20,8 @@ func (e *EC2) createVolume(zone string, size int, tags map[string]string) Volume
 	return v
 }
 
-// AttachVolume gives a volume to a machine of the same zone; one machine at a time can hold it.
+// AttachVolume attaches a volume to a machine of the same zone. It fails if another machine has the volume, or the
+// machine is neither running nor stopped.
 func (e *EC2) AttachVolume(id, instance, device string) (v Volume, err error) {
 	e.account.locked(func() { v, err = e.attachVolume(id, instance, device) })
 	return v, err
@@ -46,30 +47,8 @@ func (e *EC2) attachVolume(id, instance, device string) (Volume, error) {
 	}
 	v.Instance, v.Device, v.Attached = instance, device, e.now()
 	history.put(v.Attached, e.options.Lag, v)
-	e.tellVolume(v)
+	e.notifyVolume(v)
 	return v, nil
-}
-
-// DetachVolume takes a volume from the machine that holds it.
-func (e *EC2) DetachVolume(id string) (v Volume, err error) {
-	e.account.locked(func() { v, err = e.detachVolume(id) })
-	return v, err
-}
-
-func (e *EC2) detachVolume(id string) (Volume, error) {
-	history, ok := e.volumes[id]
-	if !ok {
-		return Volume{}, noVolume(id)
-	}
-	v := history.last()
-	if v.Instance == "" {
-		return Volume{}, refuse("IncorrectState", "Volume '%s' is in the 'available' state.", id)
-	}
-	was := v
-	v.Instance, v.Device = "", ""
-	history.put(e.now(), e.options.Lag, v)
-	e.tellVolume(v)
-	return was, nil
 }
 
 func noVolume(id string) error {
@@ -106,15 +85,11 @@ type xmlVolume struct {
 	VolumeType  string          `xml:"volumeType"`
 }
 
-func attachmentXML(v Volume, status string) xmlAttachment {
-	return xmlAttachment{VolumeID: v.ID, InstanceID: v.Instance, Device: v.Device, Status: status, AttachTime: stamp(v.Attached)}
-}
-
 func volumeXML(v Volume) xmlVolume {
 	x := xmlVolume{VolumeID: v.ID, Size: v.Size, Zone: v.Zone, Status: "available", CreateTime: stamp(v.Created), Tags: tagsXML(v.Tags), VolumeType: "gp3"}
 	if v.Instance != "" {
 		x.Status = "in-use"
-		x.Attachments = []xmlAttachment{attachmentXML(v, "attached")}
+		x.Attachments = []xmlAttachment{{VolumeID: v.ID, InstanceID: v.Instance, Device: v.Device, Status: "attached", AttachTime: stamp(v.Attached)}}
 	}
 	return x
 }

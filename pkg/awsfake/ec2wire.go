@@ -11,23 +11,13 @@ import (
 // actions are the calls of EC2's Query protocol (version 2016-11-15) that are understood.
 func (e *EC2) actions() actions {
 	return actions{
-		"DescribeInstances":      e.describeInstances,
-		"DescribeInstanceStatus": e.describeStatus,
-		"DescribeVolumes":        e.describeVolumes,
-		"RunInstances":           e.runInstances,
-		"TerminateInstances":     e.terminateInstances,
-		"CreateTags":             e.createTags,
-		"DeleteTags":             e.deleteTags,
-		"CreateVolume":           e.createVolumeCall,
-		"AttachVolume":           e.attachVolumeCall,
-		"DetachVolume":           e.detachVolumeCall,
-		"DescribeSecurityGroups": e.describeSecurityGroups,
-		"DescribeSubnets":        e.describeSubnets,
+		"DescribeInstances":  e.describeInstances,
+		"DescribeVolumes":    e.describeVolumes,
+		"RunInstances":       e.runInstances,
+		"TerminateInstances": e.terminateInstances,
 
-		"CreateLaunchTemplate": e.once(e.createTemplateCall), "CreateLaunchTemplateVersion": e.once(e.createVersionCall),
-		"ModifyLaunchTemplate": e.modifyTemplateCall, "DeleteLaunchTemplate": e.deleteTemplateCall,
-		"DeleteLaunchTemplateVersions": e.deleteVersionsCall, "DescribeLaunchTemplates": e.describeTemplates,
-		"DescribeLaunchTemplateVersions": e.describeVersions,
+		"CreateLaunchTemplate": e.createTemplateCall, "CreateLaunchTemplateVersion": e.createVersionCall,
+		"DescribeLaunchTemplates": e.describeTemplates, "DescribeLaunchTemplateVersions": e.describeVersions,
 	}
 }
 
@@ -61,7 +51,7 @@ type xmlProfile struct {
 	ARN string `xml:"arn"`
 }
 
-// machineLists are the fields of xmlMachine that have parts of their own.
+// machineLists are the fields of xmlMachine that are structures.
 type machineLists struct {
 	Tags       []xmlTag         `xml:"tagSet>item"`
 	Interfaces []xmlInterface   `xml:"networkInterfaceSet>item"`
@@ -121,7 +111,7 @@ func machineXML(m Machine, disks []Volume) xmlReservation {
 	}
 	if m.Launch != nil {
 		x.Metadata = m.Launch.Metadata
-		for _, id := range m.Launch.groups() {
+		for _, id := range m.Launch.SecurityGroups {
 			x.Groups = append(x.Groups, xmlGroupID{id})
 		}
 	}
@@ -149,8 +139,8 @@ func noInstance(ids ...string) error {
 
 var instanceID = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)
 
-// chosen keeps the machines that are named: none named is all of them, and one that is missing fails the call.
-func chosen(list []Machine, ids []string) ([]Machine, error) {
+// selectMachines returns the machines with these IDs: all machines if ids is empty. A missing machine fails the call.
+func selectMachines(list []Machine, ids []string) ([]Machine, error) {
 	if len(ids) == 0 {
 		return list, nil
 	}
@@ -181,7 +171,7 @@ func (e *EC2) describeInstances(p params) (any, error) {
 	if size < 5 || size > 1000 {
 		return nil, refuse("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid. Expecting a value between 5 and 1000.", size)
 	}
-	list, err := chosen(e.visible(), ids)
+	list, err := selectMachines(e.visible(), ids)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +217,7 @@ func machinePasses(m Machine, filters []filter) (bool, error) {
 	return true, nil
 }
 
-// passes evaluates one filter over an object's fields and tags; a filter that is not known fails the call.
+// passes evaluates one filter over an object's fields and tags; an unknown filter fails the call.
 func passes(f filter, fields map[string][]string, tags map[string]string) (bool, error) {
 	if key, ok := strings.CutPrefix(f.name, "tag:"); ok {
 		value, has := tags[key]
@@ -257,7 +247,7 @@ func (e *EC2) runInstances(p params) (any, error) {
 		}
 	}
 	if template.Zone == "" {
-		template.Zone = homeRegion + "a"
+		template.Zone = HomeRegion + "a"
 	}
 	out := xmlReservation{}
 	for range count {
@@ -297,59 +287,9 @@ func (e *EC2) terminateInstances(p params) (any, error) {
 	return out, nil
 }
 
-// xmlReturn answers the calls whose only news is that they worked.
+// xmlReturn answers calls that return nothing but success.
 type xmlReturn struct {
 	Return bool `xml:"return"`
-}
-
-func (e *EC2) createTags(p params) (any, error) { return e.changeTags(p, true) }
-
-func (e *EC2) deleteTags(p params) (any, error) { return e.changeTags(p, false) }
-
-func (e *EC2) changeTags(p params, set bool) (any, error) {
-	for _, id := range p.list("ResourceId") {
-		for _, tag := range p.structs("Tag") {
-			var value *string
-			if set {
-				v := tag.get("Value")
-				value = &v
-			}
-			if !e.tag(id, tag.get("Key"), value) {
-				return nil, refuse("InvalidID", "The ID '%s' is not valid", id)
-			}
-		}
-	}
-	return xmlReturn{true}, nil
-}
-
-func (e *EC2) createVolumeCall(p params) (any, error) {
-	size, err := p.integer("Size", 1)
-	if err != nil {
-		return nil, err
-	}
-	tags := map[string]string{}
-	for _, spec := range p.structs("TagSpecification") {
-		for _, tag := range spec.structs("Tag") {
-			tags[tag.get("Key")] = tag.get("Value")
-		}
-	}
-	return volumeXML(e.createVolume(p.get("AvailabilityZone"), size, tags)), nil
-}
-
-func (e *EC2) attachVolumeCall(p params) (any, error) {
-	v, err := e.attachVolume(p.get("VolumeId"), p.get("InstanceId"), p.get("Device"))
-	if err != nil {
-		return nil, err
-	}
-	return attachmentXML(v, "attached"), nil
-}
-
-func (e *EC2) detachVolumeCall(p params) (any, error) {
-	v, err := e.detachVolume(p.get("VolumeId"))
-	if err != nil {
-		return nil, err
-	}
-	return attachmentXML(v, "detached"), nil
 }
 
 func (e *EC2) serve(c *call) (any, error) { return e.actions().serve(c) }

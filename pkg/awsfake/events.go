@@ -13,7 +13,6 @@ const (
 	EventLaunchFailed     = "EC2 Instance Launch Unsuccessful"
 	EventTerminate        = "EC2 Instance Terminate Successful"
 	EventTerminateFailed  = "EC2 Instance Terminate Unsuccessful"
-	EventDetach           = "EC2 Instance Detach Successful"
 	EventLaunchAction     = "EC2 Instance-launch Lifecycle Action"
 	EventTerminateAction  = "EC2 Instance-terminate Lifecycle Action"
 	EventRefreshStarted   = "EC2 Auto Scaling Instance Refresh Started"
@@ -21,7 +20,6 @@ const (
 	EventRefreshCancelled = "EC2 Auto Scaling Instance Refresh Cancelled"
 	originEC2             = "EC2"
 	originGroup           = "AutoScalingGroup"
-	originPool            = "WarmPool"
 	transitionLaunching   = "autoscaling:EC2_INSTANCE_LAUNCHING"
 	transitionTerminating = "autoscaling:EC2_INSTANCE_TERMINATING"
 	eventSource           = "aws.autoscaling"
@@ -30,8 +28,8 @@ const (
 	eventStatusInProgress = "InProgress"
 )
 
-// Event is what EventBridge delivers. The shape is that of the EC2 Auto Scaling User Guide's event reference:
-// https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-event-reference.html
+// Event is an event as EventBridge delivers it. Its shape is that of the EC2 Auto Scaling User Guide's event
+// reference: https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-event-reference.html
 type Event struct {
 	Version    string          `json:"version"`
 	ID         string          `json:"id"`
@@ -44,7 +42,7 @@ type Event struct {
 	Detail     json.RawMessage `json:"detail"`
 }
 
-// scalingDetail is the detail of launches, terminations and detachments ("Successful scaling events",
+// scalingDetail is the detail of launches and terminations ("Successful scaling events",
 // "Unsuccessful scaling events" of the same reference).
 type scalingDetail struct {
 	StatusCode           string         `json:"StatusCode"`
@@ -66,8 +64,7 @@ type scalingDetails struct {
 	Subnet string `json:"Subnet ID"`
 }
 
-// route says where an instance comes from and goes to: EC2, AutoScalingGroup or WarmPool
-// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/warm-pools-eventbridge-events.html).
+// route is an instance's origin and destination: EC2 or AutoScalingGroup.
 type route struct {
 	Origin      string `json:"Origin"`
 	Destination string `json:"Destination"`
@@ -93,36 +90,27 @@ type refreshDetail struct {
 	CheckpointPercentage int `json:"CheckpointPercentage,omitempty"`
 }
 
-// Events is the account's event bus. Delivery is best effort, as AutoScaling's is: in the order of
-// arrival, which Options.Deliver decides.
+// Events is the account's event bus.
 type Events struct {
 	account *Account
-	deliver func(Event) []time.Duration
-
-	serial      int
-	sent        []Event
-	subscribers []func(Event)
-	queues      []target
+	serial  int
+	sent    []Event
+	queues  []target
 }
 
-// target is a queue that events go to, as a rule with an SQS target does.
+// target is a queue that receives events, like an EventBridge rule with an SQS target.
 type target struct {
 	queue string
 	match func(Event) bool
 }
 
-// Subscribe has f called with every event that arrives, by Tick, on its goroutine and without any lock.
-func (b *Events) Subscribe(f func(Event)) {
-	b.account.locked(func() { b.subscribers = append(b.subscribers, f) })
-}
-
-// ToQueue sends every event for which match is true (nil: every one) to a queue, as an EventBridge
-// rule with that queue as target does: the event's JSON is the message's body.
+// ToQueue sends every event for which match is true to a queue, as an EventBridge rule with that queue as target does;
+// a nil match matches every event. The message's body is the event's JSON.
 func (b *Events) ToQueue(queueURL string, match func(Event) bool) {
 	b.account.locked(func() { b.queues = append(b.queues, target{queueURL, match}) })
 }
 
-// Sent lists every event that was emitted, those that never arrive included.
+// Sent returns every event that was emitted, including those that no queue received.
 func (b *Events) Sent() (events []Event) {
 	b.account.locked(func() { events = append(events, b.sent...) })
 	return events
@@ -130,7 +118,7 @@ func (b *Events) Sent() (events []Event) {
 
 func (b *Events) now() time.Time { return b.account.regional.agenda.now }
 
-// emit makes an event of detail and sends it on its way.
+// emit sends an event with this detail.
 func (b *Events) emit(detailType string, resources []string, detail any) {
 	raw, err := json.Marshal(detail)
 	if err != nil {
@@ -139,22 +127,13 @@ func (b *Events) emit(detailType string, resources []string, detail any) {
 	b.serial++
 	e := Event{
 		Version: "0", ID: uuidOf("event", b.serial), DetailType: detailType, Source: eventSource, Account: owner,
-		Time: b.now().UTC().Format(eventTime), Region: homeRegion, Resources: resources, Detail: raw,
+		Time: b.now().UTC().Format(eventTime), Region: HomeRegion, Resources: resources, Detail: raw,
 	}
 	b.sent = append(b.sent, e)
-	delays := []time.Duration{0}
-	if b.deliver != nil {
-		delays = b.deliver(e)
-	}
-	for _, delay := range delays {
-		b.account.regional.agenda.after(delay, func() { b.arrive(e) })
-	}
+	b.account.regional.agenda.after(0, func() { b.arrive(e) })
 }
 
 func (b *Events) arrive(e Event) {
-	for _, f := range b.subscribers {
-		b.account.regional.later(func() { f(e) })
-	}
 	for _, t := range b.queues {
 		if t.match == nil || t.match(e) {
 			body, err := json.Marshal(e)

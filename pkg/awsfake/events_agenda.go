@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// homeRegion is the region that the account's machines are in, whatever region a call is signed for.
-const homeRegion = "us-west-2"
+// HomeRegion is the region of the account's machines, whatever region a call is signed for.
+const HomeRegion = "us-west-2"
 
-// regional is what the account holds beside DNS: its home region, and what each region has of its own. All of it
-// is behind the account's lock.
+// regional holds the services other than Route 53: those of the home region, and each region's images and parameters.
+// The account's lock guards all of it.
 type regional struct {
 	agenda agenda
-	// outbox is what others are to be told, by Tick, once the account is not locked.
+	// outbox holds the calls of the hypervisor that Tick makes once the account is not locked.
 	outbox         []func()
 	events         *Events
 	ec2            *EC2
@@ -28,33 +28,33 @@ type regional struct {
 func newRegional(a *Account, o Options) *regional {
 	r := &regional{agenda: agenda{now: a.clock.Now(), wake: make(chan struct{}, 1)}}
 	a.regional = r
-	r.events = &Events{account: a, deliver: o.Deliver}
+	r.events = &Events{account: a}
 	r.ec2 = newEC2(a, o.EC2)
 	r.sqs = newSQS(a)
 	r.blocks = newBlockStore(o.EBS.Directory)
 	r.places = newPlaces(a, o)
-	r.ssm = r.places[homeRegion].ssm
+	r.ssm = r.places[HomeRegion].ssm
 	r.autoscaling = newAutoScaling(a, o.AutoScaling)
 	r.cloudformation = newCloudFormation(a, o.CloudFormation)
 	return r
 }
 
-// EC2 is the account's machines and volumes.
+// EC2 returns the account's machines and volumes.
 func (a *Account) EC2() *EC2 { return a.regional.ec2 }
 
-// AutoScaling is the account's groups.
+// AutoScaling returns the account's AutoScaling groups.
 func (a *Account) AutoScaling() *AutoScaling { return a.regional.autoscaling }
 
-// SQS is the account's queues.
+// SQS returns the account's queues.
 func (a *Account) SQS() *SQS { return a.regional.sqs }
 
-// SSM is the account's Parameter Store.
+// SSM returns the Parameter Store of the account's home region.
 func (a *Account) SSM() *SSM { return a.regional.ssm }
 
-// Events is the account's default event bus.
+// Events returns the account's default event bus.
 func (a *Account) Events() *Events { return a.regional.events }
 
-// locked carries out what is no API call: time first catches up, then fn runs, then what is due at once.
+// locked runs fn, which is not an API call, with the account locked. Events that are due happen before and after it.
 func (a *Account) locked(fn func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -64,14 +64,14 @@ func (a *Account) locked(fn func()) {
 	a.regional.agenda.run(now)
 }
 
-// later has Tick call f, after all that it was to call before.
+// later has Tick call f, after the calls that are already in the outbox.
 func (r *regional) later(f func()) {
 	r.outbox = append(r.outbox, f)
-	r.agenda.poke()
+	r.agenda.signal()
 }
 
-// Tick lets everything happen that is due by the clock, and calls the subscribers of events that have arrived
-// and the hypervisor. Calls to the APIs also let happen what is due, but only Tick calls others.
+// Tick carries out everything that is due by the clock, and then calls the hypervisor. API calls carry out what is due
+// too, but only Tick calls the hypervisor.
 func (a *Account) Tick() {
 	a.locked(func() {})
 	for {
@@ -88,14 +88,14 @@ func (a *Account) Tick() {
 	}
 }
 
-// Next is when the next thing happens by itself: a timeout, a boot, the arrival of an event. False: nothing will.
+// Next returns when the next timer is due: a timeout, the arrival of an event … False means that none is set.
 func (a *Account) Next() (time.Time, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.regional.agenda.next()
 }
 
-// Run ticks whenever something is due, until ctx ends, whose error it returns.
+// Run calls Tick whenever something is due, until ctx ends; it returns the error of ctx.
 func (a *Account) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		a.Tick()
@@ -108,7 +108,7 @@ func (a *Account) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// pause sleeps for d, until something nearer is planned, or until ctx ends.
+// pause sleeps for d, until a new timer is set, or until ctx ends.
 func (a *Account) pause(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,13 +125,13 @@ func (a *Account) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// agenda is what will happen by itself. Time passes in it only when it is run, so that a virtual clock
-// may jump over many entries: each one still happens at its own time, in order.
+// agenda is the account's timers. Its time advances only in run, so that a virtual clock may jump over many entries:
+// each entry still happens at its own time, in order.
 type agenda struct {
 	now    time.Time
 	queue  entries
 	serial int
-	// wake is told of every new entry, and of everything that Tick is to tell others.
+	// wake receives a value for every new entry and every new call in the outbox.
 	wake chan struct{}
 }
 
@@ -141,22 +141,22 @@ type entry struct {
 	do     func()
 }
 
-// after plans f for d from now. Entries of one instant happen in the order in which they were planned.
+// after calls f in d. Entries of one instant happen in the order in which they were added.
 func (g *agenda) after(d time.Duration, f func()) {
 	g.serial++
 	heap.Push(&g.queue, entry{g.now.Add(d), g.serial, f})
-	g.poke()
+	g.signal()
 }
 
-// poke wakes Run.
-func (g *agenda) poke() {
+// signal wakes Run.
+func (g *agenda) signal() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run lets happen what is due by now.
+// run carries out the entries that are due by now.
 func (g *agenda) run(now time.Time) {
 	for len(g.queue) > 0 && !g.queue[0].at.After(now) {
 		e := heap.Pop(&g.queue).(entry)

@@ -7,35 +7,35 @@ import (
 	"time"
 )
 
-// ErrReplyLost is what a Go caller gets when the call was carried out and its answer lost. Over HTTP
+// ErrReplyLost is the error of a Go call that was carried out and whose answer was lost (Fault.LoseReply). Over HTTP
 // the connection is closed without an answer.
 var ErrReplyLost = errors.New("the connection was closed before the answer came")
 
-// Error is an API's answer that a call was refused; nothing was changed.
+// Error is an API's refusal of a call; the call changed nothing.
 type Error struct {
 	// Status is the HTTP status: 400, 403, 404, 500 …
 	Status int
 	// Code is AWS's: "InvalidChangeBatch", "Throttling".
 	Code    string
 	Message string
-	// Reason is the second word for it of the APIs that have one: "SNAPSHOT_NOT_FOUND"; empty for others.
+	// Reason is the second error code of the APIs that have two, such as "SNAPSHOT_NOT_FOUND"; empty for others.
 	Reason string
 }
 
-// Error is written as the AWS tools write it.
+// Error returns "Code: Message", as AWS's tools print it.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
-// refuse makes an Error of the caller's doing.
+// refuse returns an Error that is the caller's fault (status 400).
 func refuse(code, format string, args ...any) *Error {
 	return &Error{Status: 400, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Throttled is the refusal of a call beyond the account's rate. Each service answers it by its own code:
+// Throttled returns the refusal of a call beyond the account's rate. Each service answers it with its own code:
 // ThrottlingException, RequestLimitExceeded …
 func Throttled() *Error { return refuse("Throttling", "Rate exceeded") }
 
-// of is e as a service says it.
-func (e *Error) of(service string) *Error {
+// forService returns e with the code that a service uses for it.
+func (e *Error) forService(service string) *Error {
 	if e.Code != "Throttling" {
 		return e
 	}
@@ -52,12 +52,12 @@ func (e *Error) of(service string) *Error {
 	return e
 }
 
-// Unavailable is a refusal that is the service's own doing.
+// Unavailable returns the refusal of a service that has failed (status 503).
 func Unavailable() *Error {
 	return &Error{Status: 503, Code: "ServiceUnavailable", Message: "The request has failed due to a temporary failure of the server."}
 }
 
-// Call names one call for faults and counts.
+// Call is one API call, as Faults see it.
 type Call struct {
 	Service string // "route53", "autoscaling", "ec2", "ebs", "sqs" …
 	Action  string // "ChangeResourceRecordSets"
@@ -66,7 +66,7 @@ type Call struct {
 	At     time.Time
 }
 
-// Fault is what befalls a call. The zero Fault is none.
+// Fault is a failure of one call. The zero Fault is none.
 type Fault struct {
 	// Delay passes before the call is carried out.
 	Delay time.Duration
@@ -74,28 +74,22 @@ type Fault struct {
 	Refuse *Error
 	// LoseReply carries the call out and closes the connection without an answer.
 	LoseReply bool
-	// Stall carries the call out and keeps the connection open without an answer, until the caller gives up.
-	// (A Delay that the clock does not reach stalls a call before it is carried out.)
-	Stall bool
-	// Corrupt carries the call out and spoils the answer's checksum or data. Only the calls about a snapshot's
-	// blocks have these; others are answered as they are.
-	Corrupt bool
 }
 
-// Faults decides what befalls each call. It is asked before the account is locked, so it may call the
-// account itself, and by several goroutines at once.
+// Faults decides the fault of each call. It is asked before the account is locked, so it may call the account, and
+// several goroutines may ask at once.
 type Faults interface {
 	Fault(Call) Fault
 }
 
-// FaultFunc is a function that decides.
+// FaultFunc is a function that implements Faults.
 type FaultFunc func(Call) Fault
 
 // Fault calls f.
 func (f FaultFunc) Fault(c Call) Fault { return f(c) }
 
-// Script lets faults befall the next calls of an action, one after another; calls beyond its end are
-// left alone. The zero Script is ready.
+// Script has a list of faults for the next calls of each action; calls after the list's end have none. The zero Script
+// is empty and ready to use.
 type Script struct {
 	mu   sync.Mutex
 	next map[string][]Fault
@@ -111,7 +105,7 @@ func (s *Script) Add(action string, faults ...Fault) {
 	s.next[action] = append(s.next[action], faults...)
 }
 
-// Fault takes the first fault that is left for the action.
+// Fault removes and returns the first fault left for the action.
 func (s *Script) Fault(c Call) Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()

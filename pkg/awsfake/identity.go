@@ -9,30 +9,26 @@ import (
 	"time"
 )
 
-// Credentials sign a principal's calls. Their texts are made from a count, not from chance: they keep nobody out
-// who can read this package, and are for accounts that hold nothing real.
+// Credentials sign a principal's calls. They are derived from a counter and therefore no secret; use them only for
+// accounts that hold nothing real.
 type Credentials struct {
 	AccessKey, Secret string
-	// Token goes with a role's credentials, and is empty for a user's.
+	// Token is the session token of a role's credentials; empty for a user's.
 	Token string
 	// Expires is when they end; zero is never.
 	Expires time.Time
 }
 
-// role is an IAM role, or a user, who has long-lived credentials.
+// role is an IAM role or user; a user has long-lived credentials.
 type role struct {
 	name, id string
 	user     bool
 	policies []Policy
-	// made roles come from a stack; their policies are named, and those of the ARNs attached.
-	made     bool
-	named    map[string]Policy
-	attached []string
-	// boundary is the ARN of a policy beyond which the others allow nothing; empty is none.
-	boundary string
+	// made roles come from a stack.
+	made bool
 }
 
-// key is what an access key stands for.
+// key is an access key and its owner.
 type key struct {
 	Credentials
 	role    *role
@@ -43,23 +39,22 @@ type key struct {
 type principal struct {
 	arn, id  string
 	policies []Policy
-	boundary string
 	context  map[string][]string
 }
 
-// AddRole makes a role, or replaces the policies of one; credentials that were issued for it follow.
+// AddRole makes a role, or replaces the policies of an existing role and thereby of its credentials.
 //
-// An account is open until its first role or user: any access key may do everything, but for those with SetPolicy
-// and those that the account has issued for roles of its stacks, and signatures are not checked. From then on every call must be signed by credentials that the account made, and
-// is allowed what their policies say. To give the account its first administrator, AddUser.
+// An account is open until its first role or user: any access key may do everything and signatures are not checked,
+// except for keys with SetPolicy and keys issued for roles of stacks. From then on every call must be signed with
+// credentials that the account made, and may do what their policies allow. The first administrator comes from AddUser.
 func (a *Account) AddRole(name string, policies ...Policy) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.identities.add(name, false, policies)
 }
 
-// AddUser makes a user, or replaces the policies of one, and returns credentials that never end. A user without a
-// policy may do nothing; Administrator may do everything.
+// AddUser makes a user, or replaces the policies of an existing one, and returns credentials that never end. A user
+// without a policy may do nothing; with Administrator, everything.
 func (a *Account) AddUser(name string, policies ...Policy) Credentials {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -67,15 +62,16 @@ func (a *Account) AddUser(name string, policies ...Policy) Credentials {
 	return a.identities.issue(r, "", time.Time{})
 }
 
-// Administrator is a policy that allows everything.
+// Administrator returns a policy that allows everything.
 func Administrator() Policy {
 	return Policy{{Actions: []string{"*"}, Resources: []string{"*"}}}
 }
 
 var sessionName = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
 
-// Issue makes credentials for a session of a role that end after ttl, as a metadata service hands them out for an
-// instance profile; the session is then the instance's id, and the calls carry ec2:SourceInstanceARN.
+// Issue returns credentials for a session of a role that end after ttl, like those of a metadata service. For a
+// machine, session is the instance's ID, and the calls carry ec2:SourceInstanceARN. It fails if the role does not
+// exist (NoSuchEntity), or if the session's name or ttl is not valid.
 func (a *Account) Issue(name, session string, ttl time.Duration) (Credentials, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,17 +93,15 @@ type identities struct {
 	keys  map[string]key
 	// profiles are the instance profiles, and the role of each.
 	profiles map[string]string
-	// managed are the managed policies by their ARN.
-	managed map[string]Policy
-	serial  int
+	serial   int
 }
 
 func newIdentities() identities {
-	return identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}, managed: map[string]Policy{}}
+	return identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}}
 }
 
-// closed reports whether calls must be signed by somebody who is known. Roles that stacks make do not close an
-// account: whoever made the stack could not go on.
+// closed reports whether every call must be signed by known credentials. Roles that stacks make do not close an
+// account: the creator of the stack could not go on.
 func (i *identities) closed() bool {
 	for _, r := range i.roles {
 		if !r.made {
@@ -145,21 +139,16 @@ func (i *identities) issue(r *role, session string, expires time.Time) Credentia
 	return c
 }
 
-// principal is who a key belongs to, and what IAM knows of them by its global condition keys.
+// principal returns who a key belongs to, with the condition keys that come with the credentials.
 func (k key) principal() principal {
-	p := principal{policies: k.role.policies, boundary: k.role.boundary, context: map[string][]string{"aws:principalaccount": {owner}}}
+	p := principal{policies: k.role.policies, context: map[string][]string{}}
 	if k.role.user {
 		p.arn, p.id = "arn:aws:iam::"+owner+":user/"+k.role.name, k.role.id
-		p.context["aws:username"], p.context["aws:principaltype"] = []string{k.role.name}, []string{"User"}
-		p.context["aws:principalarn"] = []string{p.arn}
 	} else {
 		p.arn, p.id = "arn:aws:sts::"+owner+":assumed-role/"+k.role.name+"/"+k.session, k.role.id+":"+k.session
-		p.context["aws:principaltype"] = []string{"AssumedRole"}
-		p.context["aws:principalarn"] = []string{"arn:aws:iam::" + owner + ":role/" + k.role.name}
 		if strings.HasPrefix(k.session, "i-") {
 			p.context["ec2:sourceinstancearn"] = []string{machineARN(k.session)}
 		}
 	}
-	p.context["aws:userid"] = []string{p.id}
 	return p
 }

@@ -15,19 +15,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake/moto"
 )
 
 const annasPolicy = `{"Version": "2012-10-17", "Statement": [
 	{"Effect": "Allow", "Action": ["route53:List*", "ec2:*", "sts:*"], "Resource": "*"},
 	{"Effect": "Deny", "Action": ["route53:ListTags*", "sts:Get*"], "Resource": "*"}]}`
 
-// TestIdentityAgainstMoto has both stand-ins judge the same callers, for what moto gets right: who somebody is, whatever a
-// policy denies, and what EC2 says of keys and signatures. What moto 5.2.1 does not hold is not here: the others' errors
-// (the SDK finds no code in them, and those of the JSON services are not JSON's), EC2's UnauthorizedOperation, Route 53
-// (it fails), resources and conditions.
+// TestIdentityAgainstMoto compares both stand-ins as far as moto is right: GetCallerIdentity, whatever a policy
+// denies, and EC2's refusals of keys and signatures. It leaves out what moto 5.2.1 does not model: the errors of the
+// other services (the SDK finds no code in them, and those of the JSON services are not JSON), EC2's
+// UnauthorizedOperation, Route 53 (it fails), resources and conditions.
 func TestIdentityAgainstMoto(t *testing.T) {
-	t.Setenv("INITIAL_NO_AUTH_ACTION_COUNT", "3") // what it takes to make anna; moto checks every call after them
+	t.Setenv("INITIAL_NO_AUTH_ACTION_COUNT", "3") // the calls that make anna; moto checks every call after them
 	theirs := moto.Start(t)
 	anna := annaOfMoto(t, theirs)
 	a := awsfake.New(awsfake.Options{Rates: unlimited})
@@ -43,7 +43,7 @@ func TestIdentityAgainstMoto(t *testing.T) {
 	}
 }
 
-// judged is what a region says to anna, to a stranger, and to somebody who guesses anna's secret.
+// judged returns a region's answers to anna, to a stranger, and to a caller with anna's key and a wrong secret.
 func judged(t *testing.T, endpoint string, anna awsfake.Credentials) (said []string) {
 	t.Helper()
 	guess := anna

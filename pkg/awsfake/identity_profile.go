@@ -2,14 +2,7 @@ package awsfake
 
 import "strings"
 
-// AddInstanceProfile makes an instance profile that gives machines a role.
-func (a *Account) AddInstanceProfile(name, role string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.identities.profiles[name] = role
-}
-
-// profileRole is the role that a launch gives its machines; empty where it names no profile.
+// profileRole returns the role that a launch gives its machines; empty if it names no profile.
 func (a *Account) profileRole(p *LaunchProfile) (string, error) {
 	if p == nil {
 		return "", nil
@@ -28,16 +21,6 @@ func (a *Account) profileRole(p *LaunchProfile) (string, error) {
 		return "", refuse("InvalidParameterValue", "Value (%s) for parameter %s is invalid. Invalid IAM Instance Profile name", p.Name+p.ARN, parameter)
 	}
 	return role, nil
-}
-
-// AddManagedPolicy makes a managed policy that roles can name, as a policy of theirs or as their permissions
-// boundary, and returns its ARN.
-func (a *Account) AddManagedPolicy(name string, p Policy) (arn string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	arn = "arn:aws:iam::" + owner + ":policy/" + name
-	a.identities.managed[arn] = p
-	return arn
 }
 
 // Roles lists the names of the account's roles.
@@ -69,21 +52,7 @@ func (i *identities) inProfile(name string) bool {
 	return false
 }
 
-// renew settles a role's policies from its parts, where it has them.
-func (i *identities) renew(r *role) {
-	if r.named == nil {
-		return
-	}
-	r.policies = nil
-	for _, name := range sortedKeys(r.named) {
-		r.policies = append(r.policies, r.named[name])
-	}
-	for _, arn := range r.attached {
-		r.policies = append(r.policies, i.managed[arn])
-	}
-}
-
-// forget deletes a role; its credentials are worth nothing from then on.
+// forget deletes a role and its credentials.
 func (i *identities) forget(r *role) {
 	delete(i.roles, "role/"+r.name)
 	for id, k := range i.keys {

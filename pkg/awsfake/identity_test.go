@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
 )
 
 // config is an SDK configuration that signs with c and does not retry; edit may change requests once signed.
@@ -50,7 +50,7 @@ func calls(ctx context.Context, c aws.Config) map[string]error {
 	errs := map[string]error{}
 	_, errs["autoscaling"] = autoscaling.NewFromConfig(c).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
 	_, errs["ec2"] = ec2.NewFromConfig(c).DescribeInstances(ctx, &ec2.DescribeInstancesInput{})
-	_, errs["route53"] = route53.NewFromConfig(c).ListHostedZones(ctx, &route53.ListHostedZonesInput{})
+	_, errs["route53"] = route53.NewFromConfig(c).ListHostedZonesByName(ctx, &route53.ListHostedZonesByNameInput{})
 	_, errs["sqs"] = sqs.NewFromConfig(c).ListQueues(ctx, &sqs.ListQueuesInput{})
 	_, errs["ssm"] = ssm.NewFromConfig(c).GetParameter(ctx, &ssm.GetParameterInput{Name: aws.String("/demo/token"), WithDecryption: aws.Bool(true)})
 	_, errs["sts"] = sts.NewFromConfig(c).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -68,7 +68,7 @@ func codeOf(err error) string {
 	return err.Error()
 }
 
-// each is what every service answers: one code for all but those that say it in their own way.
+// each returns the error code of every service: code, except for the services in own.
 func each(code string, own map[string]string) map[string]string {
 	want := map[string]string{}
 	for _, service := range []string{"autoscaling", "ec2", "route53", "sqs", "ssm", "sts"} {
@@ -79,7 +79,7 @@ func each(code string, own map[string]string) map[string]string {
 	return want
 }
 
-// people is a region with credentials of several kinds, and a check of what each service answers to them.
+// people is a region with credentials of several kinds.
 type people struct {
 	url                                                 string
 	admin, master, short, nobody, stranger, bare, guess awsfake.Credentials
@@ -125,12 +125,12 @@ func (p people) check(t *testing.T, name string, c awsfake.Credentials, edit fun
 	}
 }
 
-// forged is what the services answer to a signature that is not right.
+// forged returns the services' codes for a wrong signature.
 func forged() map[string]string {
 	return each("SignatureDoesNotMatch", map[string]string{"ec2": "AuthFailure", "sqs": "InvalidSignatureException", "ssm": "InvalidSignatureException"})
 }
 
-// TestWhoCalls holds every service's answer to calls of somebody, nobody, and those who are no longer anybody.
+// TestWhoCalls checks every service's answer to known, unknown and expired credentials.
 func TestWhoCalls(t *testing.T) {
 	p := newPeople(t)
 	unknown := each("InvalidClientTokenId", map[string]string{"ec2": "AuthFailure", "sqs": "UnrecognizedClientException", "ssm": "UnrecognizedClientException"})
@@ -176,7 +176,7 @@ func TestTamperedCalls(t *testing.T) {
 	}
 }
 
-// TestIssueRefuses is what a metadata service must not get.
+// TestIssueRefuses checks the sessions for which no credentials are issued.
 func TestIssueRefuses(t *testing.T) {
 	a := awsfake.New(awsfake.Options{})
 	a.AddRole("r")
@@ -190,7 +190,7 @@ func TestIssueRefuses(t *testing.T) {
 	}
 }
 
-// TestSignatureDate: on the machine's own clock, a machine whose clock is wrong is told so. The SDK's clients then
+// TestSignatureDate: with the machine's own clock, a signature with a wrong date is refused. The SDK's clients then
 // correct themselves by the answer's date.
 func TestSignatureDate(t *testing.T) {
 	a := awsfake.New(awsfake.Options{})
@@ -220,30 +220,25 @@ func TestSignatureDate(t *testing.T) {
 	}
 }
 
-// TestSecretsOfRoles is what the cluster's roles rest on: masters read the keys, minions the token and nothing else.
+// TestSecretsOfRoles checks the cluster's roles: masters read the keys, minions only the token.
 func TestSecretsOfRoles(t *testing.T) {
 	a := awsfake.New(awsfake.Options{Rates: map[string]float64{"ssm": 0, "ssm:PutParameter": 0}})
 	server := httptest.NewServer(a.Handler())
 	t.Cleanup(server.Close)
-	key := a.SSM().AddKey("alias/demo")
 	for _, name := range []string{"/demo/pki/ca.key", "/demo/pki/front/ca.key", "/demo/bootstrap/token", "/other/pki/ca.key"} {
-		if _, err := a.SSM().Put(awsfake.Parameter{Name: name, Value: "secret", Type: awsfake.ParameterSecure, Key: "alias/demo"}, false); err != nil {
+		if _, err := a.SSM().Put(awsfake.Parameter{Name: name, Value: "secret", Type: awsfake.ParameterSecure}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const arn = "arn:aws:ssm:us-west-2:123456789012:parameter/demo/"
-	decrypt := `{"Effect": "Allow", "Action": "kms:Decrypt", "Resource": "` + key + `", "Condition": {
-		"StringEquals": {"kms:ViaService": "ssm.us-west-2.amazonaws.com"}, "StringLike": {"kms:EncryptionContext:PARAMETER_ARN": "` + arn + `*"}}}`
 	read := `{"Effect": "Allow", "Action": ["ssm:GetParameter", "ssm:GetParametersByPath"], "Resource": "` + arn
-	a.AddRole("masters", policy(t, read+`*"}`, decrypt))
-	a.AddRole("minions", policy(t, read+`bootstrap/*"}`, decrypt))
-	a.AddRole("keyless", policy(t, read+`*"}`))
-	a.AddRole("careful", policy(t, read+`*"}`, decrypt, `{"Effect": "Deny", "Action": "ssm:Get*", "Resource": "*", "Condition": {"Bool": {"ssm:Recursive": "true"}}}`))
+	a.AddRole("masters", policy(t, read+`*"}`))
+	a.AddRole("minions", policy(t, read+`bootstrap/*"}`))
+	a.AddRole("careful", policy(t, read+`*"}`, `{"Effect": "Deny", "Action": "ssm:Get*", "Resource": "*", "Condition": {"Bool": {"ssm:Recursive": "true"}}}`))
 	const forbidden = "AccessDeniedException"
 	for role, want := range map[string][]string{ // the key, the token, another cluster's key, everything below pki, one level of it
 		"masters": {"ok", "ok", forbidden, "2", "1"},
 		"minions": {forbidden, "ok", forbidden, forbidden, forbidden},
-		"keyless": {forbidden, forbidden, forbidden, forbidden, forbidden},
 		"careful": {"ok", "ok", forbidden, forbidden, "1"},
 	} {
 		c, err := a.Issue(role, "i-0123456789abcdef0", time.Hour)

@@ -15,51 +15,49 @@ const (
 	imageDeregistered = "deregistered"
 )
 
-// Image is an AMI: what a machine is made from.
+// Image is an AMI.
 type Image struct {
 	ID, Name, Description, State string
-	// Reason says why an image has failed.
-	Reason string
-	// Owner is the account that registered it; empty is this one.
-	Owner   string
+	// Reason is why the image has failed; empty otherwise.
+	Reason  string
 	Created time.Time
 	Tags    map[string]string
 	// Disks are its block devices, Root the name of the one that it boots from.
 	Disks    []Disk
 	Root     string
 	Firmware Firmware
-	// Shared is who may launch it beside its owner; Source what it was copied from.
+	// Shared are the launch permissions beside the owner's; Source is the image it was copied from.
 	Shared []Permission
 	Source Origin
 }
 
-// Firmware is what an image says of the machines that it fits.
+// Firmware is the hardware that an image is made for.
 type Firmware struct {
 	// Architecture is x86_64 or arm64, BootMode uefi, legacy-bios or uefi-preferred, or empty: the instance type's.
 	Architecture, BootMode string
-	// IMDS and TPM are v2.0 or empty.
-	IMDS, TPM string
-	ENA       bool
-	SRIOV     string
+	// IMDS is v2.0 or empty.
+	IMDS string
+	ENA  bool
 }
 
 // Disk is a block device of an image.
 type Disk struct {
-	// Device is the name that the mapping gives it: /dev/xvda.
+	// Device is its name in the mapping, such as /dev/xvda.
 	Device, Snapshot, Type string
-	// Size is in GiB, Throughput in MiB/s.
-	Size, IOPS, Throughput int
-	// Keep has the volume outlive the machine; Encrypted is that of the snapshot, or of an empty disk.
+	// Size is in GiB.
+	Size int
+	// Keep means that the volume is not deleted with its machine; Encrypted, that its snapshot is encrypted.
 	Keep, Encrypted bool
 }
 
-// Permission is one who may launch an image: an account, an organisation or a unit of one, by its ARN.
+// Permission allows an account (by its number), or an organisation or organisational unit (by its ARN), to launch an
+// image.
 type Permission struct{ Account, Organisation, Unit string }
 
-// Origin is the image that a copy was made from.
+// Origin is the image that a copy was made from; zero for an image that is no copy.
 type Origin struct{ ID, Region string }
 
-// Image returns an image as it is, whatever the lag.
+// Image returns an image's current state, whatever the lag. False means that it does not exist or was deregistered.
 func (m *Images) Image(id string) (i Image, ok bool) {
 	m.account.locked(func() { i, ok = m.image(id) })
 	return i, ok
@@ -69,21 +67,12 @@ func (m *Images) Image(id string) (i Image, ok bool) {
 func (m *Images) List() (list []Image) {
 	m.account.locked(func() {
 		for _, id := range m.images.order {
-			if i, ok := m.image(id); ok && i.Owner == owner {
+			if i, ok := m.image(id); ok {
 				list = append(list, i)
 			}
 		}
 	})
 	return list
-}
-
-// AddForeign adds a public image of another account, as anyone may register one under any name.
-func (m *Images) AddForeign(account, name string) (i Image) {
-	m.account.locked(func() {
-		i = m.addImage(Image{Owner: account, Name: name, Root: "/dev/xvda", Firmware: Firmware{Architecture: "x86_64"}})
-		m.changeImage(i.ID, func(i *Image) { i.State = ImageAvailable })
-	})
-	return i
 }
 
 // image is one that can be used or described.
@@ -92,7 +81,7 @@ func (m *Images) image(id string) (Image, bool) {
 	return i, ok && i.State != imageDeregistered
 }
 
-// launchable is the image that a machine can be made from now.
+// launchable returns an image that machines can be launched from now, or EC2's refusal.
 func (m *Images) launchable(id string) (Image, error) {
 	i, ok := m.images.get(id)
 	switch {
@@ -119,9 +108,6 @@ func imageUnavailable(id string) error {
 
 func (m *Images) addImage(i Image) Image {
 	i.ID, i.State, i.Created = "ami-"+hexID("image "+m.region, len(m.images.order), 17), ImagePending, m.now()
-	if i.Owner == "" {
-		i.Owner = owner
-	}
 	m.images.put(i.ID, m.now(), m.lag, i)
 	return i
 }
@@ -169,7 +155,7 @@ func (m *Images) users(snapshot string) (ids []string) {
 // named is the account's image of a name.
 func (m *Images) named(name string) (Image, bool) {
 	for _, id := range m.images.order {
-		if i, ok := m.image(id); ok && i.Owner == owner && i.Name == name {
+		if i, ok := m.image(id); ok && i.Name == name {
 			return i, true
 		}
 	}
@@ -186,48 +172,16 @@ func (m *Images) own(id string) (Image, error) {
 		return i, noImage(id)
 	case i.State == imageDeregistered:
 		return i, imageUnavailable(id)
-	case i.Owner != owner:
-		return i, &Error{Status: 403, Code: "AuthFailure", Message: "Not authorized for image:" + id}
 	}
 	return i, nil
 }
 
-type xmlDeleted struct {
-	SnapshotID string `xml:"snapshotId"`
-	Code       string `xml:"returnCode"`
-}
-
-// deregister takes an image away. Its snapshots stay, unless they are to go and no other image uses them.
+// deregister takes an image away. Its snapshots stay.
 func (m *Images) deregister(c *call) (any, error) {
-	p := params(c.Form)
-	i, err := m.own(p.get("ImageId"))
-	if err != nil {
-		return nil, err
-	}
-	remove, err := p.flag("DeleteAssociatedSnapshots", false)
+	i, err := m.own(params(c.Form).get("ImageId"))
 	if err != nil {
 		return nil, err
 	}
 	m.changeImage(i.ID, func(i *Image) { i.State = imageDeregistered })
-	out := struct {
-		Return  bool         `xml:"return"`
-		Deleted []xmlDeleted `xml:"deleteSnapshotResultSet>item"`
-	}{Return: true}
-	if !remove {
-		return out, nil
-	}
-	for _, d := range i.Disks {
-		if d.Snapshot == "" {
-			continue
-		}
-		code := "success"
-		switch err := m.deleteSnapshot(d.Snapshot); {
-		case len(m.users(d.Snapshot)) > 0:
-			code = "skipped"
-		case err != nil:
-			code = "client-error"
-		}
-		out.Deleted = append(out.Deleted, xmlDeleted{d.Snapshot, code})
-	}
-	return out, nil
+	return xmlReturn{true}, nil
 }

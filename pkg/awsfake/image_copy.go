@@ -5,10 +5,9 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strings"
 )
 
-// from is the region that a copy's source is in.
+// from returns a copy's source region.
 func (m *Images) from(region string) (*Images, error) {
 	if p, ok := m.account.regional.places[region]; ok {
 		return p.images, nil
@@ -47,10 +46,6 @@ func (m *Images) copyImage(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	withTags, err := p.flag("CopyImageTags", false)
-	if err != nil {
-		return nil, err
-	}
 	key, failure, err := m.copyKey(p, slices.ContainsFunc(source.Disks, func(d Disk) bool { return d.Encrypted }))
 	if err != nil {
 		return nil, err
@@ -59,10 +54,7 @@ func (m *Images) copyImage(c *call) (any, error) {
 	if p.has("Description") {
 		i.Description = p.get("Description")
 	}
-	if i.Tags = map[string]string{}; withTags {
-		maps.Copy(i.Tags, source.Tags)
-	}
-	maps.Copy(i.Tags, tags["image"])
+	i.Tags = tags["image"]
 	i = m.addImage(i)
 	disks := m.copyDisks(there, source, i.ID, key, tags["snapshot"], failure)
 	m.changeImage(i.ID, func(i *Image) { i.Disks = disks })
@@ -73,8 +65,7 @@ func (m *Images) copyImage(c *call) (any, error) {
 	return answer{i.ID}, nil
 }
 
-// copySource is the image that a call copies, and the region that it is in. Images of others are not copied: their
-// snapshots would have to be shared.
+// copySource is the image that a call copies, and the region that it is in.
 func (m *Images) copySource(p params) (there *Images, source Image, err error) {
 	for _, name := range []string{"SourceImageId", "SourceRegion"} {
 		if p.get(name) == "" {
@@ -88,9 +79,6 @@ func (m *Images) copySource(p params) (there *Images, source Image, err error) {
 		return nil, source, err
 	}
 	source, err = there.launchable(p.get("SourceImageId"))
-	if err == nil && source.Owner != owner {
-		err = &Error{Status: 403, Code: "AuthFailure", Message: "Not authorized for image:" + source.ID}
-	}
 	return there, source, err
 }
 
@@ -113,15 +101,14 @@ func (m *Images) copyDisks(there *Images, source Image, id, key string, tags map
 }
 
 // copied is a copy of a snapshot, with the key or, where the source is encrypted, with the account's own: keys do
-// not leave their region. A copy is not related to its source ("you can't compare" is not documented; taken for the
-// harder reading).
+// not leave their region.
 func (m *Images) copied(there *Images, was Snapshot, key, failure string) Snapshot {
-	if key == "" && (was.Key != "" || m.options.Encrypt) {
+	if key == "" && was.Key != "" {
 		key = m.defaultKey()
 	}
 	s := m.add(Snapshot{Size: was.Size, Key: key, Description: was.Description}, there.contents[was.ID])
 	content := m.contents[s.ID]
-	content.lineage, content.sealed = content.writer, true
+	content.sealed = true
 	for index, b := range content.blocks {
 		content.blocks[index] = block{b.sum, content.writer}
 	}
@@ -137,8 +124,8 @@ func (m *Images) copied(there *Images, was Snapshot, key, failure string) Snapsh
 	return s
 }
 
-// copyKey is the key that a copy is to be encrypted with. A key that there is not is found out later: "AWS
-// authenticates the KMS key asynchronously", so that the call is answered and the copy fails.
+// copyKey returns the key that encrypts a copy. A key that does not exist fails the copy later, and not the call: "AWS
+// authenticates the KMS key asynchronously".
 func (m *Images) copyKey(p params, encrypted bool) (key, failure string, err error) {
 	wanted, err := p.flag("Encrypted", false)
 	id := p.get("KmsKeyId")
@@ -147,7 +134,7 @@ func (m *Images) copyKey(p params, encrypted bool) (key, failure string, err err
 		return "", "", err
 	case id != "" && !wanted:
 		return "", "", invalidCombination("KmsKeyId takes Encrypted to be true.")
-	case p.has("Encrypted") && !wanted && (encrypted || m.options.Encrypt):
+	case p.has("Encrypted") && !wanted && encrypted:
 		return "", "", invalidCombination("An encrypted snapshot can't be copied to one that is not encrypted.")
 	case !wanted:
 		return "", "", nil
@@ -157,45 +144,4 @@ func (m *Images) copyKey(p params, encrypted bool) (key, failure string, err err
 		return m.defaultKey(), "Given key ID is not accessible", nil
 	}
 	return key, "", nil
-}
-
-// copySnapshot copies a completed snapshot into the region that is called.
-func (m *Images) copySnapshot(c *call) (any, error) {
-	p := params(c.Form)
-	if p.get("SourceRegion") == "" || p.get("SourceSnapshotId") == "" {
-		return nil, refuse("MissingParameter", "The request must contain the parameters sourceRegion and sourceSnapshotId")
-	}
-	there, err := m.from(p.get("SourceRegion"))
-	if err != nil {
-		return nil, err
-	}
-	was, err := there.ownSnapshot(p.get("SourceSnapshotId"))
-	if err != nil {
-		return nil, err
-	}
-	if was.State != SnapshotCompleted {
-		return nil, refuse("IncorrectState", "Snapshot is in invalid state - %s", was.State)
-	}
-	if strings.EqualFold(p.get("Encrypted"), "false") {
-		return nil, invalidValue("false", "encrypted", "You cannot set this parameter to false.")
-	}
-	key, failure, err := m.copyKey(p, was.Key != "")
-	if err != nil {
-		return nil, err
-	}
-	tags, err := tagsOf(p, "snapshot")
-	if err != nil {
-		return nil, err
-	}
-	s := m.copied(there, was, key, failure)
-	m.change(s.ID, func(s *Snapshot) {
-		s.Description = fmt.Sprintf("[Copied %s from %s] %s", was.ID, there.region, was.Description)
-		if s.Tags = tags["snapshot"]; p.has("Description") {
-			s.Description = p.get("Description")
-		}
-	})
-	return struct {
-		ID   string   `xml:"snapshotId"`
-		Tags []xmlTag `xml:"tagSet>item"`
-	}{s.ID, tagsXML(tags["snapshot"])}, nil
 }

@@ -24,8 +24,8 @@ func TestCopyImage(t *testing.T) {
 	snapshot := s.publish(t, ebs.StartSnapshotInput{Description: aws.String("disk")}, blocks)
 	image := s.register(t, imageOf("hardtack", snapshot))
 	in := ec2.CopyImageInput{
-		Name: aws.String("hardtack"), SourceImageId: &image, SourceRegion: aws.String(homeRegion), ClientToken: aws.String("once"), CopyImageTags: aws.Bool(true),
-		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSnapshot, Tags: []types.Tag{{Key: aws.String("of"), Value: aws.String("a copy")}}}},
+		Name: aws.String("hardtack"), SourceImageId: &image, SourceRegion: aws.String(HomeRegion), ClientToken: aws.String("once"),
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImage, Tags: []types.Tag{{Key: aws.String("Name"), Value: aws.String("hardtack")}}}, {ResourceType: types.ResourceTypeSnapshot, Tags: []types.Tag{{Key: aws.String("of"), Value: aws.String("a copy")}}}},
 	}
 	id := away.copyTwice(t, in)
 	state := func() (types.ImageState, types.SnapshotState, string) {
@@ -52,7 +52,7 @@ func TestCopyImage(t *testing.T) {
 		t.Errorf("the copy has the blocks %v", sortedKeys(got))
 	}
 	i, _ := s.account.ImagesIn(awayRegion).Image(id)
-	if i.Source != (Origin{image, homeRegion}) || i.Tags["Name"] != "hardtack" || i.Firmware.BootMode != "uefi" {
+	if i.Source != (Origin{image, HomeRegion}) || i.Tags["Name"] != "hardtack" || i.Firmware.BootMode != "uefi" {
 		t.Errorf("the copy is %+v", i)
 	}
 	if snap, _ := s.account.ImagesIn(awayRegion).Snapshot(copied); !strings.HasPrefix(snap.Description, "Copied for DestinationAmi "+id) || snap.Tags["of"] != "a copy" {
@@ -96,7 +96,7 @@ func TestCopyRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := func(name, image string, f func(*ec2.CopyImageInput)) *ec2.CopyImageInput {
-		in := &ec2.CopyImageInput{Name: &name, SourceImageId: &image, SourceRegion: aws.String(homeRegion)}
+		in := &ec2.CopyImageInput{Name: &name, SourceImageId: &image, SourceRegion: aws.String(HomeRegion)}
 		f(in)
 		return in
 	}
@@ -137,25 +137,4 @@ func TestCopyRefusals(t *testing.T) {
 	if want := []string{"plain available", "nr4 available encrypted", "nr7 available encrypted", "nr8 failed encrypted"}; !slices.Equal(said, want) {
 		t.Errorf("%q, want %q", said, want)
 	}
-}
-
-func TestCopySnapshot(t *testing.T) {
-	s := newShop(t, Options{Regions: []string{awayRegion}})
-	away := s.in(awayRegion, anyone())
-	id := s.publish(t, ebs.StartSnapshotInput{Description: aws.String("disk")}, map[int][]byte{5: blockOf("x")})
-	out, err := away.ec2.CopySnapshot(t.Context(), &ec2.CopySnapshotInput{SourceRegion: aws.String(homeRegion), SourceSnapshotId: &id, Encrypted: aws.Bool(true)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	is, _ := s.account.ImagesIn(awayRegion).Snapshot(*out.SnapshotId)
-	if is.State != SnapshotCompleted || is.Key == "" || is.Blocks != 1 || is.Description != "[Copied "+id+" from us-west-2] disk" {
-		t.Errorf("the copy is %+v", is)
-	}
-	child := away.publish(t, ebs.StartSnapshotInput{ParentSnapshotId: out.SnapshotId}, map[int][]byte{6: blockOf("y")})
-	if got := away.read(t, child); len(got) != 2 {
-		t.Errorf("the child of a copy has the blocks %v", sortedKeys(got))
-	}
-	pending := s.start(t, &ebs.StartSnapshotInput{VolumeSize: aws.Int64(1)})
-	_, err = away.ec2.CopySnapshot(t.Context(), &ec2.CopySnapshotInput{SourceRegion: aws.String(homeRegion), SourceSnapshotId: &pending})
-	wantCode(t, err, "IncorrectState", "")
 }

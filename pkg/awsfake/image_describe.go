@@ -3,7 +3,6 @@ package awsfake
 import (
 	"regexp"
 	"slices"
-	"strconv"
 )
 
 type xmlImage struct {
@@ -12,7 +11,6 @@ type xmlImage struct {
 	State       string         `xml:"imageState"`
 	Owner       string         `xml:"imageOwnerId"`
 	Created     string         `xml:"creationDate"`
-	Public      bool           `xml:"isPublic"`
 	Name        string         `xml:"name"`
 	Description string         `xml:"description,omitempty"`
 	Reason      *xmlReason     `xml:"stateReason"`
@@ -35,9 +33,7 @@ type xmlImageKinds struct {
 
 type xmlImageSupport struct {
 	IMDS         string `xml:"imdsSupport,omitempty"`
-	TPM          string `xml:"tpmSupport,omitempty"`
 	ENA          bool   `xml:"enaSupport"`
-	SRIOV        string `xml:"sriovNetSupport,omitempty"`
 	Platform     string `xml:"platformDetails"`
 	Usage        string `xml:"usageOperation"`
 	SourceID     string `xml:"sourceImageId,omitempty"`
@@ -55,8 +51,6 @@ type xmlImageDisk struct {
 		Snapshot            string `xml:"snapshotId,omitempty"`
 		Size                int    `xml:"volumeSize"`
 		Type                string `xml:"volumeType"`
-		IOPS                int    `xml:"iops,omitempty"`
-		Throughput          int    `xml:"throughput,omitempty"`
 		DeleteOnTermination bool   `xml:"deleteOnTermination"`
 		Encrypted           bool   `xml:"encrypted"`
 	} `xml:"ebs"`
@@ -64,12 +58,12 @@ type xmlImageDisk struct {
 
 func imageXML(i Image) xmlImage {
 	x := xmlImage{
-		ID: i.ID, Location: i.Owner + "/" + i.Name, State: i.State, Owner: i.Owner, Created: stamp(i.Created), Public: i.Owner != owner,
+		ID: i.ID, Location: owner + "/" + i.Name, State: i.State, Owner: owner, Created: stamp(i.Created),
 		Name: i.Name, Description: i.Description, Tags: tagsXML(i.Tags),
 		xmlImageKinds: xmlImageKinds{
 			Architecture: i.Firmware.Architecture, Type: "machine", RootType: "ebs", RootName: i.Root, Virtualization: "hvm", Hypervisor: "xen", BootMode: i.Firmware.BootMode,
 			xmlImageSupport: xmlImageSupport{
-				IMDS: i.Firmware.IMDS, TPM: i.Firmware.TPM, ENA: i.Firmware.ENA, SRIOV: i.Firmware.SRIOV,
+				IMDS: i.Firmware.IMDS, ENA: i.Firmware.ENA,
 				Platform: "Linux/UNIX", Usage: "RunInstances", SourceID: i.Source.ID, SourceRegion: i.Source.Region,
 			},
 		},
@@ -79,14 +73,14 @@ func imageXML(i Image) xmlImage {
 	}
 	for _, d := range i.Disks {
 		w := xmlImageDisk{Device: d.Device}
-		w.Ebs.Snapshot, w.Ebs.Size, w.Ebs.Type, w.Ebs.IOPS = d.Snapshot, d.Size, d.Type, d.IOPS
-		w.Ebs.Throughput, w.Ebs.DeleteOnTermination, w.Ebs.Encrypted = d.Throughput, !d.Keep, d.Encrypted
+		w.Ebs.Snapshot, w.Ebs.Size, w.Ebs.Type = d.Snapshot, d.Size, d.Type
+		w.Ebs.DeleteOnTermination, w.Ebs.Encrypted = !d.Keep, d.Encrypted
 		x.Disks = append(x.Disks, w)
 	}
 	return x
 }
 
-// visibleImages lists the images that a describe call sees now, those of others that are public among them.
+// visibleImages lists the images that a describe call sees now.
 func (m *Images) visibleImages() []Image {
 	return slices.DeleteFunc(m.images.at(m.now().Add(-m.lag)), func(i Image) bool { return i.State == imageDeregistered })
 }
@@ -99,14 +93,14 @@ func (m *Images) describeImages(c *call) (any, error) {
 		return nil, err
 	}
 	filters := filtersOf(p.structs("Filter"), "Value", true)
-	owners, users := p.list("Owner"), p.list("ExecutableBy")
+	owners := p.list("Owner")
 	kept := []Image{}
 	for _, i := range list {
-		ok, err := imagePasses(i, filters)
+		ok, err := passAll(filters, nil, i.Tags)
 		if err != nil {
 			return nil, err
 		}
-		if ok && (len(ids) == 0 || slices.Contains(ids, i.ID)) && ownedBy(owners, i.Owner) && launchedBy(users, i) {
+		if ok && (len(ids) == 0 || slices.Contains(ids, i.ID)) && ownedBy(owners) {
 			kept = append(kept, i)
 		}
 	}
@@ -124,8 +118,8 @@ func (m *Images) describeImages(c *call) (any, error) {
 	return out, nil
 }
 
-// checkIDs refuses identifiers of images that are none, or that nothing knows any more: a deregistered image is
-// answered with nothing as long as there are machines of it, and is then unknown.
+// checkIDs refuses malformed and unknown image IDs. A deregistered image is omitted from the answer while machines of
+// it run, and unknown afterwards.
 func (m *Images) checkIDs(ids []string, visible []Image) error {
 	var missing []string
 	for _, id := range ids {
@@ -153,48 +147,8 @@ func (e *EC2) runs(image string) bool {
 }
 
 // ownedBy reports whether one of the owners of a describe call is the account; none named is everyone.
-func ownedBy(owners []string, account string) bool {
-	return len(owners) == 0 || slices.Contains(owners, account) || account == owner && slices.Contains(owners, "self")
-}
-
-// launchedBy reports whether one of the users of a describe call has been given the image.
-func launchedBy(users []string, i Image) bool {
-	return len(users) == 0 || slices.ContainsFunc(users, func(user string) bool {
-		if user == "all" || user == "self" {
-			return i.Owner != owner
-		}
-		return slices.ContainsFunc(i.Shared, func(p Permission) bool { return p.Account == user })
-	})
-}
-
-func imagePasses(i Image, filters []filter) (bool, error) {
-	var devices, snapshots, sizes, types, encrypted, ends []string
-	for _, d := range i.Disks {
-		devices, snapshots, types = append(devices, d.Device), append(snapshots, d.Snapshot), append(types, d.Type)
-		sizes, encrypted, ends = append(sizes, strconv.Itoa(d.Size)), append(encrypted, strconv.FormatBool(d.Encrypted)), append(ends, strconv.FormatBool(!d.Keep))
-	}
-	fields := map[string][]string{
-		"image-id": {i.ID}, "name": {i.Name}, "description": {i.Description}, "state": {i.State}, "owner-id": {i.Owner}, "creation-date": {stamp(i.Created)},
-		"architecture": {i.Firmware.Architecture}, "ena-support": {strconv.FormatBool(i.Firmware.ENA)}, "sriov-net-support": {i.Firmware.SRIOV},
-		"hypervisor": {"xen"}, "virtualization-type": {"hvm"}, "image-type": {"machine"}, "root-device-type": {"ebs"}, "root-device-name": {i.Root},
-		"is-public": {strconv.FormatBool(i.Owner != owner)}, "source-image-id": {i.Source.ID}, "source-image-region": {i.Source.Region}, "state-reason-message": {i.Reason},
-		"block-device-mapping.device-name": devices, "block-device-mapping.snapshot-id": snapshots, "block-device-mapping.volume-size": sizes,
-		"block-device-mapping.volume-type": types, "block-device-mapping.encrypted": encrypted, "block-device-mapping.delete-on-termination": ends,
-	}
-	return all(filters, fields, i.Tags)
-}
-
-// all evaluates the filters of a describe call.
-func all(filters []filter, fields map[string][]string, tags map[string]string) (bool, error) {
-	keep := true
-	for _, f := range filters {
-		ok, err := passes(f, fields, tags)
-		if err != nil {
-			return false, err
-		}
-		keep = keep && ok
-	}
-	return keep, nil
+func ownedBy(owners []string) bool {
+	return len(owners) == 0 || slices.Contains(owners, owner) || slices.Contains(owners, "self")
 }
 
 // paged cuts the page that a describe call asks for; identifiers and MaxResults exclude each other.

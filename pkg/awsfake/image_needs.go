@@ -9,14 +9,11 @@ func (m *Images) imageARN(id string) string { return "arn:aws:ec2:" + m.region +
 
 func (m *Images) snapshotARN(id string) string { return "arn:aws:ec2:" + m.region + "::snapshot/" + id }
 
-// needs of EC2's calls about images and snapshots: describe calls take no resource. What is made or used is a
-// resource of its own, so that RegisterImage takes the permission on the image and on each snapshot.
+// needs of EC2's calls about images and snapshots: describe calls name no resource. RegisterImage requires the
+// permission on the new image and on each snapshot.
 func (e computing) needs(c *call) []need {
 	images := e.account.place(c.Region).images
 	known, ok := images.calls()[c.Action]
-	if !ok && (c.Action == "CreateTags" || c.Action == "DeleteTags") {
-		return append(images.tagNeeds(c), e.tagged(c)...)
-	}
 	if !ok {
 		return e.EC2.needs(c)
 	}
@@ -27,29 +24,7 @@ func (e computing) needs(c *call) []need {
 	return known.needs(images, c, action)
 }
 
-// tagged is what the rest of a call about tags needs.
-func (e computing) tagged(c *call) []need {
-	var needs []need
-	for _, n := range e.EC2.needs(c) {
-		id := n.arn[strings.LastIndexByte(n.arn, '/')+1:]
-		if !shelved.MatchString(id) && n.arn != "*" {
-			needs = append(needs, n)
-		}
-	}
-	return needs
-}
-
-func (m *Images) tagNeeds(c *call) []need {
-	var needs []need
-	for _, id := range params(c.Form).list("ResourceId") {
-		if shelved.MatchString(id) {
-			needs = append(needs, m.need("ec2:"+c.Action, id))
-		}
-	}
-	return needs
-}
-
-// need is the permission of an action on an image or snapshot that there is, or may be.
+// need returns the permission for an action on an image or snapshot, whether or not it exists.
 func (m *Images) need(action, id string) need {
 	if strings.HasPrefix(id, "snap-") {
 		s, _ := m.snapshot(id)
@@ -63,8 +38,8 @@ func (m *Images) need(action, id string) need {
 func (known imageCall) needs(m *Images, c *call, action string) []need {
 	p := params(c.Form)
 	var needs []need
-	for _, field := range []string{"ImageId", "SnapshotId"} {
-		if id := p.get(field); id != "" {
+	for _, id := range append(p.list("ResourceId"), p.get("ImageId"), p.get("SnapshotId")) {
+		if id != "" {
 			needs = append(needs, m.need(action, id))
 		}
 	}
@@ -78,14 +53,6 @@ func (known imageCall) needs(m *Images, c *call, action string) []need {
 		}
 	case "CopyImage":
 		needs = append(needs, need{action: action, arn: m.imageARN("*")})
-	case "CopySnapshot":
-		needs = append(needs, need{action: action, arn: m.snapshotARN("*")})
-	case "DeregisterImage":
-		if i, ok := m.image(p.get("ImageId")); ok && p.get("DeleteAssociatedSnapshots") == "true" {
-			for _, d := range i.Disks {
-				needs = append(needs, m.need("ec2:DeleteSnapshot", d.Snapshot))
-			}
-		}
 	}
 	for _, spec := range p.structs("TagSpecification") {
 		context := map[string][]string{"ec2:CreateAction": {c.Action}}
@@ -112,16 +79,9 @@ func (d directAPI) needs(c *call) []need {
 	if c.Action == "CompleteSnapshot" {
 		at = 2
 	}
-	var needs []need
-	for _, id := range []string{c.pathPart(at), c.Query.Get("firstSnapshotId")} {
-		if id == "" {
-			continue
-		}
-		n := d.need(action, id)
-		needs = append(needs, n)
-		if s, _ := d.snapshot(id); s.Key != "" && s.Key != d.defaultKey() && c.Action != "CompleteSnapshot" {
-			needs = append(needs, d.keyNeed("kms:Decrypt", s.Key))
-		}
+	needs := []need{d.need(action, c.pathPart(at))}
+	if s, _ := d.snapshot(c.pathPart(at)); s.Key != "" && s.Key != d.defaultKey() && c.Action != "CompleteSnapshot" {
+		needs = append(needs, d.keyNeed("kms:Decrypt", s.Key))
 	}
 	return needs
 }

@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -68,37 +69,21 @@ func (m *Images) checkName(name string) error {
 	return nil
 }
 
-// firmwareOf reads what an image says of its machines. Only hvm is modelled; the API's default is paravirtual.
+// firmwareOf reads the hardware that an image is made for. Only hvm is modelled; the API's default is paravirtual.
 func firmwareOf(p params) (f Firmware, err error) {
-	f = Firmware{
-		Architecture: p.get("Architecture"), BootMode: p.get("BootMode"), IMDS: p.get("ImdsSupport"), TPM: p.get("TpmSupport"), SRIOV: p.get("SriovNetSupport"),
-	}
+	f = Firmware{Architecture: p.get("Architecture"), BootMode: p.get("BootMode"), IMDS: p.get("ImdsSupport")}
 	if f.ENA, err = p.flag("EnaSupport", false); err != nil {
 		return f, err
 	}
-	if f.Architecture == "" {
-		f.Architecture = "i386"
-	}
-	uefi := f.BootMode == "uefi" || f.BootMode == "uefi-preferred"
 	switch {
-	case !slices.Contains([]string{"i386", "x86_64", "arm64"}, f.Architecture):
+	case f.Architecture != "x86_64" && f.Architecture != "arm64":
 		return f, invalidValue(f.Architecture, "architecture", "")
-	case p.get("VirtualizationType") != "hvm" && (f.ENA || f.SRIOV != "" || uefi):
-		return f, invalidCombination("enaSupport, sriovNetSupport and uefi take the virtualization type hvm, not %q (the default is paravirtual).", p.get("VirtualizationType"))
 	case p.get("VirtualizationType") != "hvm":
-		return f, invalidValue(p.get("VirtualizationType"), "virtualizationType", "awsfake only models hvm; the default is paravirtual.")
-	case f.BootMode != "" && f.BootMode != "legacy-bios" && !uefi:
-		return f, invalidValue(f.BootMode, "bootMode", "Valid values: legacy-bios, uefi, uefi-preferred.")
-	case uefi && f.Architecture == "i386", f.BootMode == "uefi-preferred" && f.Architecture == "arm64", f.BootMode == "legacy-bios" && f.Architecture == "arm64":
-		return f, invalidCombination("The boot mode %s is not supported for the architecture %s.", f.BootMode, f.Architecture)
+		return f, invalidCombination("enaSupport and uefi take the virtualization type hvm, not %q (the default is paravirtual).", p.get("VirtualizationType"))
+	case f.BootMode != "" && f.BootMode != "uefi":
+		return f, invalidValue(f.BootMode, "bootMode", "awsfake only models uefi.")
 	case f.IMDS != "" && f.IMDS != "v2.0":
 		return f, invalidValue(f.IMDS, "imdsSupport", "Valid values: v2.0.")
-	case f.TPM != "" && f.TPM != "v2.0":
-		return f, invalidValue(f.TPM, "tpmSupport", "Valid values: v2.0.")
-	case f.TPM != "" && f.BootMode != "uefi":
-		return f, invalidCombination("tpmSupport takes the boot mode uefi.")
-	case f.SRIOV != "" && f.SRIOV != "simple":
-		return f, invalidValue(f.SRIOV, "sriovNetSupport", "Valid values: simple.")
 	}
 	return f, nil
 }
@@ -109,8 +94,6 @@ func (m *Images) disksOf(p params) ([]Disk, error) {
 	for _, mapping := range p.structs("BlockDeviceMapping") {
 		d := Disk{Device: mapping.get("DeviceName")}
 		switch {
-		case mapping.has("NoDevice") || mapping.has("VirtualName"):
-			return nil, refuse("InvalidBlockDeviceMapping", "awsfake does not model NoDevice and VirtualName.")
 		case !deviceName.MatchString(d.Device):
 			return nil, invalidValue(d.Device, "deviceName", "It is not a device name.")
 		case slices.ContainsFunc(disks, func(o Disk) bool { return o.Device == d.Device }):
@@ -124,91 +107,41 @@ func (m *Images) disksOf(p params) ([]Disk, error) {
 	return disks, nil
 }
 
-// disk reads one mapping.
+// disk reads one mapping: a volume that is restored from a snapshot.
 func (m *Images) disk(d *Disk, p params) error {
-	known := []string{"DeviceName", "Ebs.SnapshotId", "Ebs.VolumeSize", "Ebs.VolumeType", "Ebs.Iops", "Ebs.Throughput", "Ebs.DeleteOnTermination", "Ebs.Encrypted"}
+	known := []string{"DeviceName", "Ebs.SnapshotId", "Ebs.VolumeSize", "Ebs.VolumeType", "Ebs.DeleteOnTermination"}
 	for name := range p {
 		if !slices.Contains(known, name) {
 			return refuse("InvalidParameter", "The parameter %s is not supported in a block device mapping of an image.", name)
 		}
 	}
 	d.Snapshot, d.Type = p.get("Ebs.SnapshotId"), p.get("Ebs.VolumeType")
-	var err error
-	for name, field := range map[string]*int{"Ebs.VolumeSize": &d.Size, "Ebs.Iops": &d.IOPS, "Ebs.Throughput": &d.Throughput} {
-		if *field, err = p.integer(name, 0); err != nil {
-			return err
-		}
-	}
-	if d.Encrypted, err = p.flag("Ebs.Encrypted", false); err != nil {
-		return err
-	}
 	end, err := p.flag("Ebs.DeleteOnTermination", true)
 	if err != nil {
 		return err
 	}
-	if d.Keep = !end; d.Snapshot != "" {
-		if p.has("Ebs.Encrypted") {
-			return invalidCombination("The parameter encrypted can't be used with a snapshot.")
-		}
-		if err := m.restored(d); err != nil {
-			return err
-		}
-	}
-	if d.Size == 0 {
-		return refuse("InvalidBlockDeviceMapping", "The device %s has neither a snapshot nor a size.", d.Device)
-	}
-	return checkVolume(d)
-}
-
-// restored fills in what a disk has of its snapshot.
-func (m *Images) restored(d *Disk) error {
-	if !snapshotPattern.MatchString(d.Snapshot) {
-		return invalidValue(d.Snapshot, "snapshotId", "Expected: 'snap-...'.")
+	d.Keep = !end
+	if d.Size, err = p.integer("Ebs.VolumeSize", 0); err != nil {
+		return err
 	}
 	s, ok := m.snapshot(d.Snapshot)
 	switch {
+	case d.Snapshot == "":
+		return refuse("InvalidBlockDeviceMapping", "awsfake only models devices with a snapshot: %s has none.", d.Device)
+	case !snapshotPattern.MatchString(d.Snapshot):
+		return invalidValue(d.Snapshot, "snapshotId", "Expected: 'snap-...'.")
 	case !ok:
 		return noSnapshot(d.Snapshot)
 	case s.State != SnapshotCompleted:
 		return refuse("IncorrectState", "Snapshot is in invalid state - %s", s.State)
 	case d.Size != 0 && d.Size < s.Size:
 		return refuse("InvalidBlockDeviceMapping", "Volume of size %dGB is smaller than snapshot '%s', expect size >= %dGB", d.Size, s.ID, s.Size)
-	case d.Size == 0:
-		d.Size = s.Size
+	case d.Type != "" && d.Type != "gp3":
+		return invalidValue(d.Type, "volumeType", "awsfake only models gp3.")
+	case d.Size > maxVolumeGiB:
+		return invalidValue(strconv.Itoa(d.Size), "volumeSize", "A volume of type gp3 has 1 to "+strconv.Itoa(maxVolumeGiB)+" GiB.")
 	}
-	d.Encrypted = s.Key != ""
-	return nil
-}
-
-// volumeTypes are the sizes in GiB and the IOPS that each type of volume takes (API reference, EbsBlockDevice).
-var volumeTypes = map[string]struct{ least, most, leastIOPS, mostIOPS int }{
-	"standard": {1, 1024, 0, 0}, "gp2": {1, 16_384, 0, 0}, "gp3": {1, 65_536, 3000, 80_000},
-	"io1": {4, 16_384, 100, 64_000}, "io2": {4, 65_536, 100, 256_000}, "st1": {125, 16_384, 0, 0}, "sc1": {125, 16_384, 0, 0},
-}
-
-// checkVolume holds a disk to what its type of volume takes.
-func checkVolume(d *Disk) error {
-	if d.Type == "" {
-		d.Type = "standard"
-	}
-	t, ok := volumeTypes[d.Type]
-	provisioned := d.Type == "io1" || d.Type == "io2"
-	switch {
-	case !ok:
-		return invalidValue(d.Type, "volumeType", "")
-	case d.Size < t.least || d.Size > t.most:
-		return invalidValue(strconv.Itoa(d.Size), "volumeSize", "A volume of type "+d.Type+" has "+strconv.Itoa(t.least)+" to "+strconv.Itoa(t.most)+" GiB.")
-	case d.IOPS == 0 && provisioned:
-		return refuse("MissingParameter", "The request must contain the parameter iops for a volume of type %s", d.Type)
-	case d.IOPS != 0 && t.mostIOPS == 0:
-		return invalidCombination("The parameter iops is not supported for %s volumes.", d.Type)
-	case d.IOPS != 0 && (d.IOPS < t.leastIOPS || d.IOPS > t.mostIOPS):
-		return invalidValue(strconv.Itoa(d.IOPS), "iops", "A volume of type "+d.Type+" has "+strconv.Itoa(t.leastIOPS)+" to "+strconv.Itoa(t.mostIOPS)+".")
-	case d.Throughput != 0 && d.Type != "gp3":
-		return invalidCombination("The parameter throughput is not supported for %s volumes.", d.Type)
-	case d.Throughput != 0 && (d.Throughput < 125 || d.Throughput > 2000):
-		return invalidValue(strconv.Itoa(d.Throughput), "throughput", "It is 125 to 2000 MiB/s.")
-	}
+	d.Size, d.Encrypted = cmp.Or(d.Size, s.Size), s.Key != ""
 	return nil
 }
 

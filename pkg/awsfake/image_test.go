@@ -34,14 +34,14 @@ func TestImageLife(t *testing.T) {
 	s := newShop(t, Options{})
 	snapshot := s.publish(t, ebs.StartSnapshotInput{}, map[int][]byte{0: blockOf("boot")})
 	id := s.register(t, imageOf("hardtack-1", snapshot))
-	out, err := s.ec2.DescribeImages(t.Context(), &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{{Name: aws.String("name"), Values: []string{"hardtack-*"}}}})
+	out, err := s.ec2.DescribeImages(t.Context(), &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{{Name: aws.String("tag:Name"), Values: []string{"hardtack-*"}}}})
 	if err != nil || len(out.Images) != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	i := out.Images[0]
 	disk := i.BlockDeviceMappings[0]
 	if *i.ImageId != id || i.State != types.ImageStateAvailable || *i.Name != "hardtack-1" || i.BootMode != types.BootModeValuesUefi || i.ImdsSupport != types.ImdsSupportValuesV20 ||
-		!*i.EnaSupport || *i.RootDeviceName != "/dev/xvda" || i.Architecture != types.ArchitectureValuesX8664 || *i.OwnerId != owner || *i.Public {
+		!*i.EnaSupport || *i.RootDeviceName != "/dev/xvda" || i.Architecture != types.ArchitectureValuesX8664 || *i.OwnerId != owner {
 		t.Errorf("the image is %+v", i)
 	}
 	if *disk.Ebs.SnapshotId != snapshot || *disk.Ebs.VolumeSize != 1 || disk.Ebs.VolumeType != types.VolumeTypeGp3 || *disk.Ebs.Encrypted || !*disk.Ebs.DeleteOnTermination {

@@ -34,23 +34,11 @@ type LaunchVersion struct {
 	Created     time.Time
 }
 
-// LaunchRef is how others name a version of a launch template: by the template's id or name, and a number, $Latest
-// or $Default; an empty Version is $Default.
+// LaunchRef refers to a version of a launch template: by the template's ID or name, and a number, $Latest or $Default;
+// an empty Version is $Default.
 type LaunchRef struct{ ID, Name, Version string }
 
 var templateName = regexp.MustCompile(`^[a-zA-Z0-9().\-/_]{3,128}$`)
-
-// LaunchTemplates lists the account's launch templates, in the order of their creation.
-func (e *EC2) LaunchTemplates() (list []LaunchTemplate) {
-	e.account.locked(func() {
-		for _, t := range e.templates {
-			copied := *t
-			copied.Versions, copied.Tags = slices.Clone(t.Versions), maps.Clone(t.Tags)
-			list = append(list, copied)
-		}
-	})
-	return list
-}
 
 func (e *EC2) createTemplate(name, description string, data LaunchData, tags map[string]string) (*LaunchTemplate, error) {
 	switch {
@@ -119,7 +107,7 @@ func (t *LaunchTemplate) version(text string) (LaunchVersion, error) {
 	return t.Versions[k], nil
 }
 
-// resolved finds what a reference means now.
+// resolved returns the template and version that a reference means now.
 func (e *EC2) resolved(ref LaunchRef) (*LaunchTemplate, LaunchVersion, error) {
 	t, err := e.template(ref.ID, ref.Name)
 	if err != nil {
@@ -134,7 +122,7 @@ func (e *EC2) dropTemplate(t *LaunchTemplate) {
 	e.templates = slices.DeleteFunc(e.templates, func(other *LaunchTemplate) bool { return other == t })
 }
 
-// image is the image that a launch means: an id, or what a parameter of the Parameter Store says now
+// image returns the image ID that a launch uses: text itself, or the current value of the parameter that it names
 // ("resolve:ssm:/name", with ":3" for a version).
 func (e *EC2) image(text string) (string, error) {
 	name, alias := strings.CutPrefix(text, "resolve:ssm:")
@@ -151,7 +139,8 @@ func (e *EC2) image(text string) (string, error) {
 	return p.Value, nil
 }
 
-// canLaunch refuses an image that is not there, or not yet. As long as the account knows no image, every id is taken.
+// canLaunch refuses an image that does not exist or is not available. While the account has no images, every image ID
+// is accepted.
 func (e *EC2) canLaunch(image string) error {
 	images := e.account.Images()
 	if len(images.images.order) == 0 && imagePattern.MatchString(image) {
@@ -161,8 +150,8 @@ func (e *EC2) canLaunch(image string) error {
 	return err
 }
 
-// planned is the machine that a version launches in a subnet of a zone, before it has tags of others, or what EC2
-// has against it.
+// planned returns the machine that a version launches in a subnet of a zone, without the tags of a group, or EC2's
+// refusal.
 func (e *EC2) planned(t *LaunchTemplate, v LaunchVersion, zone, subnet string) (Machine, error) {
 	d := v.Data
 	m := Machine{Type: d.Type, Zone: zone, Subnet: subnet, Tags: d.tags("instance"), Launch: &d}
@@ -179,7 +168,7 @@ func (e *EC2) planned(t *LaunchTemplate, v LaunchVersion, zone, subnet string) (
 	if err := e.canLaunch(m.Image); err != nil {
 		return m, err
 	}
-	for _, id := range d.groups() {
+	for _, id := range d.SecurityGroups {
 		if err := e.network.hasGroup(id); err != nil {
 			return m, err
 		}
@@ -202,5 +191,5 @@ func (e *EC2) templateNeed(action string, p params) need {
 }
 
 func templateARN(id string) string {
-	return "arn:aws:ec2:" + homeRegion + ":" + owner + ":launch-template/" + id
+	return "arn:aws:ec2:" + HomeRegion + ":" + owner + ":launch-template/" + id
 }

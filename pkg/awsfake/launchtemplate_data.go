@@ -2,6 +2,7 @@ package awsfake
 
 import (
 	"encoding/base64"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -11,8 +12,7 @@ import (
 // maxUserData is how many bytes user data may have before it is encoded (User Guide, "User data").
 const maxUserData = 16 << 10
 
-// LaunchData is what a version of a launch template says of its machines. Only what is listed is modelled: another
-// field of the API or of CloudFormation is refused.
+// LaunchData is the data of a launch template version. Other fields of the API or of CloudFormation are refused.
 type LaunchData struct {
 	Image    string         `cfn:"ImageId" xml:"imageId,omitempty"`
 	Type     string         `cfn:"InstanceType" xml:"instanceType,omitempty"`
@@ -20,23 +20,10 @@ type LaunchData struct {
 	UserData string         `cfn:"UserData" xml:"userData,omitempty"` // in base64
 	Profile  *LaunchProfile `cfn:"IamInstanceProfile" xml:"iamInstanceProfile"`
 	// Metadata are the options of the metadata service.
-	Metadata       *MetadataOptions  `cfn:"MetadataOptions" xml:"metadataOptions"`
-	Disks          []LaunchDisk      `cfn:"BlockDeviceMappings" query:"BlockDeviceMapping" xml:"blockDeviceMappingSet>item"`
-	SecurityGroups []string          `cfn:"SecurityGroupIds" query:"SecurityGroupId" xml:"securityGroupIdSet>item"`
-	Interfaces     []LaunchInterface `cfn:"NetworkInterfaces" query:"NetworkInterface" xml:"networkInterfaceSet>item"`
-	Tags           []LaunchTags      `cfn:"TagSpecifications" query:"TagSpecification" xml:"tagSpecificationSet>item"`
-	LaunchSettings
-}
-
-// LaunchSettings are the fields that change nothing here but what describe calls answer.
-type LaunchSettings struct {
-	Optimized  *bool          `cfn:"EbsOptimized" xml:"ebsOptimized"`
-	Shutdown   string         `cfn:"InstanceInitiatedShutdownBehavior" xml:"instanceInitiatedShutdownBehavior,omitempty"`
-	Protected  *bool          `cfn:"DisableApiTermination" xml:"disableApiTermination"`
-	Monitoring *Monitoring    `cfn:"Monitoring" xml:"monitoring"`
-	Credit     *LaunchCredit  `cfn:"CreditSpecification" xml:"creditSpecification"`
-	Names      *LaunchNames   `cfn:"PrivateDnsNameOptions" xml:"privateDnsNameOptions"`
-	Placement  *LaunchTenancy `cfn:"Placement" xml:"placement"`
+	Metadata       *MetadataOptions `cfn:"MetadataOptions" xml:"metadataOptions"`
+	Disks          []LaunchDisk     `cfn:"BlockDeviceMappings" query:"BlockDeviceMapping" xml:"blockDeviceMappingSet>item"`
+	SecurityGroups []string         `cfn:"SecurityGroupIds" query:"SecurityGroupId" xml:"securityGroupIdSet>item"`
+	Tags           []LaunchTags     `cfn:"TagSpecifications" query:"TagSpecification" xml:"tagSpecificationSet>item"`
 }
 
 // LaunchProfile names an instance profile, one way or the other.
@@ -45,44 +32,28 @@ type LaunchProfile struct {
 	Name string `cfn:"Name" xml:"name,omitempty"`
 }
 
-// MetadataOptions are those of a machine's metadata service. What is empty is EC2's default.
+// MetadataOptions are those of a machine's metadata service; empty fields are EC2's defaults.
 type MetadataOptions struct {
 	Tokens   string `cfn:"HttpTokens" xml:"httpTokens,omitempty"`                 // "required" is IMDSv2 alone, "optional" both
 	HopLimit *int   `cfn:"HttpPutResponseHopLimit" xml:"httpPutResponseHopLimit"` // 1 to 64
 	Endpoint string `cfn:"HttpEndpoint" xml:"httpEndpoint,omitempty"`
-	IPv6     string `cfn:"HttpProtocolIpv6" xml:"httpProtocolIpv6,omitempty"`
 	Tags     string `cfn:"InstanceMetadataTags" xml:"instanceMetadataTags,omitempty"`
 }
 
 // LaunchDisk is one block device mapping.
 type LaunchDisk struct {
-	Device   string        `cfn:"DeviceName" xml:"deviceName,omitempty"`
-	Virtual  string        `cfn:"VirtualName" xml:"virtualName,omitempty"`
-	NoDevice string        `cfn:"NoDevice" xml:"noDevice,omitempty"`
-	EBS      *LaunchVolume `cfn:"Ebs" xml:"ebs"`
+	Device string        `cfn:"DeviceName" xml:"deviceName,omitempty"`
+	EBS    *LaunchVolume `cfn:"Ebs" xml:"ebs"`
 }
 
 // LaunchVolume is the volume of a mapping; Size is in GiB.
 type LaunchVolume struct {
-	Delete     *bool  `cfn:"DeleteOnTermination" xml:"deleteOnTermination"`
-	Encrypted  *bool  `cfn:"Encrypted" xml:"encrypted"`
-	Key        string `cfn:"KmsKeyId" xml:"kmsKeyId,omitempty"`
-	Snapshot   string `cfn:"SnapshotId" xml:"snapshotId,omitempty"`
-	Type       string `cfn:"VolumeType" xml:"volumeType,omitempty"`
-	Size       *int   `cfn:"VolumeSize" xml:"volumeSize"`
-	IOPS       *int   `cfn:"Iops" xml:"iops"`
-	Throughput *int   `cfn:"Throughput" xml:"throughput"` // MiB/s
-}
-
-// LaunchInterface is one network interface.
-type LaunchInterface struct {
-	Index  *int     `cfn:"DeviceIndex" xml:"deviceIndex"`
-	Subnet string   `cfn:"SubnetId" xml:"subnetId,omitempty"`
-	Public *bool    `cfn:"AssociatePublicIpAddress" xml:"associatePublicIpAddress"`
-	Delete *bool    `cfn:"DeleteOnTermination" xml:"deleteOnTermination"`
-	IPv6   *int     `cfn:"Ipv6AddressCount" xml:"ipv6AddressCount"`
-	Text   string   `cfn:"Description" xml:"description,omitempty"`
-	Groups []string `cfn:"Groups" query:"SecurityGroupId" xml:"groupSet>groupId"`
+	Delete    *bool  `cfn:"DeleteOnTermination" xml:"deleteOnTermination"`
+	Encrypted *bool  `cfn:"Encrypted" xml:"encrypted"`
+	Key       string `cfn:"KmsKeyId" xml:"kmsKeyId,omitempty"`
+	Snapshot  string `cfn:"SnapshotId" xml:"snapshotId,omitempty"`
+	Type      string `cfn:"VolumeType" xml:"volumeType,omitempty"`
+	Size      *int   `cfn:"VolumeSize" xml:"volumeSize"`
 }
 
 // LaunchTags are the tags of one kind of resource that a machine comes with.
@@ -95,29 +66,6 @@ type LaunchTags struct {
 type LaunchTag struct {
 	Key   string `cfn:"Key,required" query:"Key" xml:"key"`
 	Value string `cfn:"Value,required" query:"Value" xml:"value"`
-}
-
-// Monitoring says whether a machine's metrics come every minute.
-type Monitoring struct {
-	Enabled *bool `cfn:"Enabled" xml:"enabled"`
-}
-
-// LaunchCredit is how burstable machines pay for bursts.
-type LaunchCredit struct {
-	CPU string `cfn:"CpuCredits" xml:"cpuCredits"`
-}
-
-// LaunchNames are the options of a machine's own DNS name.
-type LaunchNames struct {
-	Type string `cfn:"HostnameType" xml:"hostnameType,omitempty"`
-	A    *bool  `cfn:"EnableResourceNameDnsARecord" xml:"enableResourceNameDnsARecord"`
-	AAAA *bool  `cfn:"EnableResourceNameDnsAAAARecord" xml:"enableResourceNameDnsAAAARecord"`
-}
-
-// LaunchTenancy is the part of a placement that is modelled.
-type LaunchTenancy struct {
-	Zone    string `cfn:"AvailabilityZone" xml:"availabilityZone,omitempty"`
-	Tenancy string `cfn:"Tenancy" xml:"tenancy,omitempty"`
 }
 
 // launchTypes are the kinds of resources that a launch template may tag (API reference,
@@ -133,8 +81,8 @@ func invalidLaunchValue(name, value, rest string) error {
 	return refuse("InvalidParameterValue", "Invalid value '%s' for %s. %s", value, name, rest)
 }
 
-// check refuses what EC2 refuses when a version is made. That the image, the groups and the profile exist is only
-// seen when a machine is launched.
+// check returns EC2's refusal of a new version. The image, the groups and the profile are checked only when a machine
+// is launched.
 func (d LaunchData) check() error {
 	if reflect.DeepEqual(d, LaunchData{}) {
 		return refuse("MissingParameter", "The request must contain the parameter LaunchTemplateData")
@@ -149,8 +97,6 @@ func (d LaunchData) check() error {
 		return refuse("InvalidAMIID.Malformed", "Invalid id: \"%s\" (expecting \"ami-...\")", d.Image)
 	case d.Type != "" && !instanceType.MatchString(d.Type):
 		return refuse("InvalidParameterValue", "Invalid value '%s' for InstanceType.", d.Type)
-	case len(d.SecurityGroups) > 0 && len(d.Interfaces) > 0:
-		return refuse("InvalidParameterCombination", "Network interfaces and an instance-level security groups may not be specified on the same request")
 	case d.Profile != nil && (d.Profile.ARN == "") == (d.Profile.Name == ""):
 		return refuse("InvalidParameterCombination", "The parameter 'iamInstanceProfile.name' may not be used in combination with 'iamInstanceProfile.arn'")
 	}
@@ -172,13 +118,34 @@ func (d LaunchData) check() error {
 	return d.Metadata.check()
 }
 
+// shown matches the keys of tags that a machine's metadata can show, and reserved are those that match and cannot be
+// ("View tags for your EC2 instances using instance metadata").
+var (
+	shown    = regexp.MustCompile(`^[0-9a-zA-Z\-_+=,.@:]{1,255}$`)
+	reserved = []string{".", "..", "_index"}
+)
+
+// checkShownTags refuses tags that the machine's metadata are to show and cannot. The text of the launch's error is the one
+// that EC2 is reported to give.
+func (d *LaunchData) checkShownTags(tags map[string]string) error {
+	if d == nil || d.Metadata == nil || d.Metadata.Tags != "enabled" {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		if !shown.MatchString(key) || slices.Contains(reserved, key) {
+			return refuse("InvalidParameterValue", `'%s' is not a valid tag key. Tag keys must match pattern ([0-9a-zA-Z\\-_+=,.@:]{1,255}), and must not be a reserved name ('.', '..', '_index')`, key)
+		}
+	}
+	return nil
+}
+
 func (m *MetadataOptions) check() error {
 	if m == nil {
 		return nil
 	}
 	for _, f := range []struct{ name, value, one, other string }{
 		{"HttpTokens", m.Tokens, "optional", "required"}, {"HttpEndpoint", m.Endpoint, "enabled", "disabled"},
-		{"HttpProtocolIpv6", m.IPv6, "enabled", "disabled"}, {"InstanceMetadataTags", m.Tags, "enabled", "disabled"},
+		{"InstanceMetadataTags", m.Tags, "enabled", "disabled"},
 	} {
 		if f.value != "" && f.value != f.one && f.value != f.other {
 			return invalidLaunchValue(f.name, f.value, "Valid values are: "+f.one+", "+f.other+".")
@@ -190,12 +157,6 @@ func (m *MetadataOptions) check() error {
 	return nil
 }
 
-// The upper bounds of gp3 (User Guide, "General Purpose SSD volumes").
-const (
-	gp3MaxIOPS       = 80_000
-	gp3MaxThroughput = 2_000
-)
-
 func (d LaunchDisk) check() error {
 	v := d.EBS
 	switch {
@@ -205,38 +166,12 @@ func (d LaunchDisk) check() error {
 		return nil
 	case v.Key != "" && (v.Encrypted == nil || !*v.Encrypted):
 		return refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
-	case v.Type != "" && !slices.Contains([]string{"standard", "io1", "io2", "gp2", "gp3", "sc1", "st1"}, v.Type):
-		return invalidLaunchValue("VolumeType", v.Type, "Valid values are: standard, io1, io2, gp2, gp3, sc1, st1.")
-	case v.Throughput != nil && v.Type != "gp3":
-		return refuse("InvalidParameterCombination", "The parameter throughput is not supported for %s volumes.", v.Type)
-	case v.Throughput != nil && (*v.Throughput < 125 || *v.Throughput > gp3MaxThroughput):
-		return refuse("InvalidParameterValue", "Throughput of %d MiB/s is not between 125 and %d.", *v.Throughput, gp3MaxThroughput)
-	case v.IOPS != nil && v.Type == "gp3" && (*v.IOPS < 3000 || *v.IOPS > gp3MaxIOPS):
-		return refuse("InvalidParameterValue", "Volume iops of %d is not between 3000 and %d.", *v.IOPS, gp3MaxIOPS)
+	case v.Type != "" && v.Type != "gp3":
+		return invalidLaunchValue("VolumeType", v.Type, "awsfake only models gp3.")
 	case v.Size != nil && *v.Size < 1:
 		return refuse("InvalidParameterValue", "Volume of %dGiB is too small; minimum is 1GiB.", *v.Size)
 	}
 	return nil
-}
-
-// over is d with what it does not say taken from source.
-func (d LaunchData) over(source LaunchData) LaunchData {
-	to := reflect.ValueOf(&d).Elem()
-	from := reflect.ValueOf(source)
-	for _, f := range reflect.VisibleFields(to.Type()) {
-		if !f.Anonymous && to.FieldByIndex(f.Index).IsZero() {
-			to.FieldByIndex(f.Index).Set(from.FieldByIndex(f.Index))
-		}
-	}
-	return d
-}
-
-// groups are the security groups of the first interface, or of the machine.
-func (d LaunchData) groups() []string {
-	if len(d.Interfaces) > 0 {
-		return d.Interfaces[0].Groups
-	}
-	return d.SecurityGroups
 }
 
 // tags are those of one kind of resource.
@@ -252,7 +187,7 @@ func (d LaunchData) tags(resource string) map[string]string {
 	return tags
 }
 
-// rawUserData is what a machine's metadata service answers.
+// rawUserData returns the decoded user data.
 func (d LaunchData) rawUserData() string {
 	raw, err := base64.StdEncoding.DecodeString(d.UserData)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 var modelSeed = flag.Uint64("model-seed", 0, "replay the batches of this seed; 0 takes a new one")
 
-// model is a zone as a plain map, written from the documentation apart from the fake: what a batch
-// does to it is said once more, in other words.
+// model is a zone as a plain map. It implements batches a second time, from the documentation and independently of
+// awsfake.
 type model map[string]awsfake.RecordSet
 
 func modelKey(s awsfake.RecordSet) string { return s.Name + "|" + s.Type }
@@ -75,7 +75,7 @@ func sameValues(a, b []string) bool {
 }
 
 // TestAgainstModel sends random batches to the fake and the model: both must take or refuse each, and
-// hold the same sets after it. Half of the batches delete what is there, so that many are taken.
+// hold the same sets after it. Half of the batches delete existing sets, so that many are accepted.
 func TestAgainstModel(t *testing.T) {
 	seed := *modelSeed
 	if seed == 0 {

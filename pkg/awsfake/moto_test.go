@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake/moto"
 )
 
-// outcome is what a client sees of a list of batches: each one's error code, and the sets at the end.
+// outcome is the result of a list of batches for a client: each batch's error code, and the sets at the end.
 type outcome struct {
 	Codes []string
 	Sets  []string
@@ -56,7 +56,7 @@ func play(t *testing.T, c *route53.Client, zone string, batches [][]types.Change
 type motoCase struct {
 	name    string
 	batches [][]types.Change
-	// ours and theirs are the outcomes of what moto gets wrong.
+	// ours and theirs are the different outcomes where moto is wrong.
 	ours, theirs outcome
 }
 

@@ -5,29 +5,29 @@ import (
 	"strings"
 )
 
-// Policy is what a principal may do, as IAM's identity policies say it: one Deny is a no, else one
-// Allow is a yes, else it is a no. ParsePolicy reads one from its JSON.
+// Policy is an IAM identity policy. A matching Deny denies; otherwise a matching Allow allows; otherwise the call is
+// denied. ParsePolicy reads one from JSON.
 type Policy []Statement
 
 // Statement is one statement of a policy. "*" and "?" in actions and resources match as in IAM, and an action
-// whatever its case. The fields that begin with Not match everything but what they list, in place of the others.
+// whatever its case. NotAction, NotResource and policy variables are not modelled.
 type Statement struct {
-	Deny                    bool
-	Actions, NotActions     []string // "route53:List*"
-	Resources, NotResources []string // "arn:aws:route53:::hostedzone/Z1"
+	Deny      bool
+	Actions   []string // "route53:List*"
+	Resources []string // "arn:aws:route53:::hostedzone/Z1"
 	// Conditions must all hold.
 	Conditions []Condition
 }
 
-// Condition is an operator over a key of the call's context and a statement's values; what its values may be is
-// said beside conditionOperators. The zero Operator is ForAllValues:StringLike.
+// Condition compares a key of the call's context with a statement's values. An operator that is not modelled never
+// holds.
 type Condition struct {
-	Operator string // "StringEquals", "ForAnyValue:ArnLike", "NullIfExists" …
+	Operator string // "StringEquals", "ForAllValues:StringLike", "Null"
 	Key      string // "route53:ChangeResourceRecordSetsNormalizedRecordNames"
 	Patterns []string
 }
 
-// verdict is what policies say of one action on one resource.
+// verdict is the decision of policies about one action on one resource.
 type verdict int
 
 const (
@@ -36,7 +36,7 @@ const (
 	denied
 )
 
-// judge asks several policies of one principal.
+// judge evaluates all policies of one principal.
 func judge(policies []Policy, action, arn string, context map[string][]string) verdict {
 	v := notAllowed
 	for _, p := range policies {
@@ -54,15 +54,8 @@ func judge(policies []Policy, action, arn string, context map[string][]string) v
 }
 
 func (s Statement) applies(action, arn string, context map[string][]string) bool {
-	acts := likeAny(lower(s.Actions), strings.ToLower(action))
-	if len(s.NotActions) > 0 {
-		acts = !likeAny(lower(s.NotActions), strings.ToLower(action))
-	}
-	on := likeAny(resolved(s.Resources, context), arn)
-	if len(s.NotResources) > 0 {
-		on = !likeAny(resolved(s.NotResources, context), arn)
-	}
-	return acts && on && !slices.ContainsFunc(s.Conditions, func(c Condition) bool { return !c.holds(context) })
+	return likeAny(lower(s.Actions), strings.ToLower(action)) && likeAny(s.Resources, arn) &&
+		!slices.ContainsFunc(s.Conditions, func(c Condition) bool { return !c.holds(context) })
 }
 
 func lower(list []string) []string {
@@ -71,39 +64,6 @@ func lower(list []string) []string {
 		out[i] = strings.ToLower(s)
 	}
 	return out
-}
-
-// resolved replaces policy variables ("${aws:PrincipalArn}"); a text with one that has no single value is left out,
-// since it matches nothing.
-func resolved(patterns []string, context map[string][]string) []string {
-	var out []string
-	for _, p := range patterns {
-		if text, ok := resolve(p, context); ok {
-			out = append(out, text)
-		}
-	}
-	return out
-}
-
-func resolve(p string, context map[string][]string) (string, bool) {
-	head, rest, found := strings.Cut(p, "${")
-	if !found {
-		return p, true
-	}
-	name, rest, closed := strings.Cut(rest, "}")
-	if !closed {
-		return p, true
-	}
-	value := name // "${*}", "${?}" and "${$}" stand for themselves; here they still match as patterns
-	if len(name) != 1 {
-		values := context[strings.ToLower(name)]
-		if len(values) != 1 {
-			return "", false
-		}
-		value = values[0]
-	}
-	rest, ok := resolve(rest, context)
-	return head + value + rest, ok
 }
 
 func likeAny(patterns []string, s string) bool {

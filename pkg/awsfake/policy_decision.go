@@ -2,8 +2,9 @@ package awsfake
 
 import "strings"
 
-// Decision is what IAM's simulator says of one action on one resource by several policies of one principal:
-// "allowed", "explicitDeny" or "implicitDeny". The context has a call's condition keys, in any case, with their values.
+// Decision returns the result of IAM's policy simulator for one action on one resource by the policies of one
+// principal: "allowed", "explicitDeny" or "implicitDeny". context has the values of the call's condition keys; the
+// case of keys does not matter.
 func Decision(policies []Policy, action, arn string, context map[string][]string) string {
 	keys := make(map[string][]string, len(context))
 	for k, v := range context {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// texts is a list of a policy, which may be one text.
+// texts is a list of a policy, which may be a single string in JSON.
 type texts []string
 
 func (l *texts) UnmarshalJSON(data []byte) error {
@@ -31,15 +31,14 @@ func (l *texts) UnmarshalJSON(data []byte) error {
 }
 
 type statementDocument struct {
-	Sid, Effect             string
-	Action, NotAction       texts
-	Resource, NotResource   texts
-	Condition               map[string]map[string]texts
-	Principal, NotPrincipal json.RawMessage
+	Sid, Effect string
+	Action      texts
+	Resource    texts
+	Condition   map[string]map[string]texts
 }
 
-// ParsePolicy reads an identity policy's JSON document, and says everything that is wrong with it at once: what
-// IAM would refuse, and what is not modelled here.
+// ParsePolicy reads an identity policy's JSON document. Its error lists every problem: everything that IAM would
+// refuse, and everything that awsfake does not model.
 func ParsePolicy(document []byte) (Policy, error) {
 	var in struct {
 		Version, Id string
@@ -79,25 +78,22 @@ func strictly(data []byte, v any) error {
 
 func (d statementDocument) statement() (s Statement, problems []error) {
 	complain := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	s = Statement{Deny: d.Effect == "Deny", Actions: d.Action, NotActions: d.NotAction, Resources: d.Resource, NotResources: d.NotResource}
+	s = Statement{Deny: d.Effect == "Deny", Actions: d.Action, Resources: d.Resource}
 	if d.Effect != "Allow" && d.Effect != "Deny" {
 		complain("Effect is %q, not Allow or Deny", d.Effect)
 	}
-	if d.Principal != nil || d.NotPrincipal != nil {
-		complain("an identity policy has no Principal")
+	if len(d.Action) == 0 || len(d.Resource) == 0 {
+		complain("it needs Action and Resource (awsfake does not model NotAction and NotResource)")
 	}
-	if (len(d.Action) > 0) == (len(d.NotAction) > 0) {
-		complain("it needs Action or NotAction")
-	}
-	if (len(d.Resource) > 0) == (len(d.NotResource) > 0) {
-		complain("it needs Resource or NotResource")
-	}
-	for _, action := range append(append(texts{}, d.Action...), d.NotAction...) {
+	for _, action := range d.Action {
 		if vendor, name, ok := strings.Cut(action, ":"); action != "*" && (!ok || vendor == "" || name == "" || strings.ContainsAny(vendor, "*?")) {
 			complain("%q is no action", action)
 		}
 	}
-	for _, arn := range append(append(texts{}, d.Resource...), d.NotResource...) {
+	for _, arn := range d.Resource {
+		if strings.Contains(arn, "${") {
+			complain("%q has a policy variable, which awsfake does not model", arn)
+		}
 		if parts := strings.SplitN(arn, ":", 6); arn != "*" && (len(parts) < 6 || parts[0] != "arn" || strings.ContainsAny(parts[2], "*?")) {
 			complain("%q is no ARN: it has six parts, and the service is no wildcard", arn)
 		}

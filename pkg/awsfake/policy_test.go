@@ -20,16 +20,16 @@ func TestPolicy(t *testing.T) {
 	admin, lambda := client(server.URL, "ADMIN", 1), client(server.URL, "LAMBDA", 1)
 	zone, other := createZone(t, admin, "k8s"), createZone(t, admin, "other.k8s")
 	arn := "arn:aws:route53:::" + zone[1:]
-	const key = "route53:ChangeResourceRecordSets"
+	const key, all = "route53:ChangeResourceRecordSets", "ForAllValues:StringLike"
 	account.SetPolicy("LAMBDA", awsfake.Policy{
 		{Actions: []string{"route53:List*"}, Resources: []string{arn}},
 		{Actions: []string{key}, Resources: []string{arn}, Conditions: []awsfake.Condition{
-			{Key: key + "NormalizedRecordNames", Patterns: []string{"*.demo.k8s"}},
-			{Key: key + "RecordTypes", Patterns: []string{"A", "TXT"}},
-			{Key: key + "Actions", Patterns: []string{"CREATE", "DELETE"}},
+			{Operator: all, Key: key + "NormalizedRecordNames", Patterns: []string{"*.demo.k8s"}},
+			{Operator: all, Key: key + "RecordTypes", Patterns: []string{"A", "TXT"}},
+			{Operator: all, Key: key + "Actions", Patterns: []string{"CREATE", "DELETE"}},
 		}},
 		{Deny: true, Actions: []string{key}, Resources: []string{"*"}, Conditions: []awsfake.Condition{
-			{Key: key + "NormalizedRecordNames", Patterns: []string{"api.demo.k8s"}}, {Key: key + "Actions", Patterns: []string{"DELETE"}},
+			{Operator: all, Key: key + "NormalizedRecordNames", Patterns: []string{"api.demo.k8s"}}, {Operator: all, Key: key + "Actions", Patterns: []string{"DELETE"}},
 		}},
 	})
 	account.SetPolicy("LAMBDA2", nil)
@@ -65,7 +65,7 @@ func TestPolicy(t *testing.T) {
 	}
 	_, err := lambda.CreateHostedZone(t.Context(), &route53.CreateHostedZoneInput{Name: aws.String("x"), CallerReference: aws.String("x")})
 	wantRefusal(t, err, "AccessDenied", "User: arn:aws:iam::123456789012:user/LAMBDA is not authorized to perform: route53:CreateHostedZone on resource: * because no identity-based policy allows the route53:CreateHostedZone action")
-	if _, err = client(server.URL, "LAMBDA2", 1).ListHostedZones(t.Context(), &route53.ListHostedZonesInput{}); err == nil {
+	if _, err = client(server.URL, "LAMBDA2", 1).ListHostedZonesByName(t.Context(), &route53.ListHostedZonesByNameInput{}); err == nil {
 		t.Error("a key with an empty policy may list zones")
 	}
 }

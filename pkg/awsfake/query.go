@@ -80,7 +80,7 @@ func (p params) structs(prefix string) []params {
 	return list
 }
 
-// actions are what a Query service answers, by name.
+// actions are the calls of a Query service, by name.
 type actions map[string]func(params) (any, error)
 
 // serve carries out one call.
@@ -102,7 +102,7 @@ type filter struct {
 	values []*regexp.Regexp
 }
 
-// filtersOf reads filters; wild says whether * and ? in a value stand for other characters, as on EC2.
+// filtersOf reads filters; with wild, * and ? in values are wildcards, as on EC2.
 func filtersOf(list []params, values string, wild bool) []filter {
 	var filters []filter
 	for _, p := range list {
@@ -146,7 +146,7 @@ func page[T any](items []T, size int, token string) ([]T, string, error) {
 	return items[from:to], base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "offset:%d", to)), nil
 }
 
-// hexID makes the nth identifier of a kind: always the same, in no visible order.
+// hexID returns the nth identifier of a kind. It is deterministic; identifiers do not sort by n.
 func hexID(kind string, n, digits int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", kind, n))
 	return hex.EncodeToString(sum[:])[:digits]
@@ -170,7 +170,7 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 // stamp is a time as the Query protocol writes it.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// past holds the versions of a value, so that a reader can be shown one that is out of date.
+// past holds the versions of a value, so that a reader can get an outdated one.
 type past[T any] struct{ versions []version[T] }
 
 type version[T any] struct {
@@ -178,7 +178,7 @@ type version[T any] struct {
 	value T
 }
 
-// put adds a version; those that nobody can see any more, lag later, are forgotten.
+// put adds a version, and drops those that are too old for any reader by lag.
 func (p *past[T]) put(now time.Time, lag time.Duration, value T) {
 	p.versions = append(p.versions, version[T]{now, value})
 	for len(p.versions) > 1 && !p.versions[1].from.After(now.Add(-lag)) {
@@ -186,7 +186,7 @@ func (p *past[T]) put(now time.Time, lag time.Duration, value T) {
 	}
 }
 
-// at is the value as it was at t; false where there was none yet.
+// at returns the value at t; false if it had none.
 func (p *past[T]) at(t time.Time) (T, bool) {
 	for _, v := range slices.Backward(p.versions) {
 		if !v.from.After(t) {
@@ -197,5 +197,5 @@ func (p *past[T]) at(t time.Time) (T, bool) {
 	return none, false
 }
 
-// last is the value as it is.
+// last returns the current value.
 func (p *past[T]) last() T { return p.versions[len(p.versions)-1].value }

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// place is what one region of the account has of its own: images, snapshots and parameters. Machines, groups,
-// queues and events are in the home region only.
+// place is the state that one region has separately: images, snapshots and parameters. Machines, groups, queues and
+// events are in the home region only.
 type place struct {
 	images *Images
 	ssm    *SSM
@@ -14,27 +14,27 @@ type place struct {
 
 func newPlaces(a *Account, o Options) map[string]*place {
 	places := map[string]*place{}
-	for _, region := range append([]string{homeRegion}, o.Regions...) {
-		places[region] = &place{images: newImages(a, region, o), ssm: newSSM(a, region, o.EBS.Validate)}
+	for _, region := range append([]string{HomeRegion}, o.Regions...) {
+		places[region] = &place{images: newImages(a, region, o), ssm: newSSM(a, region)}
 	}
 	return places
 }
 
-// place is what a region has; a region that is not one of Options.Regions is the home region.
+// place returns a region's state; for a region that is not in Options.Regions, the home region's.
 func (a *Account) place(region string) *place {
 	if p, ok := a.regional.places[region]; ok {
 		return p
 	}
-	return a.regional.places[homeRegion]
+	return a.regional.places[HomeRegion]
 }
 
-// Images are the images and snapshots of the account's home region.
-func (a *Account) Images() *Images { return a.ImagesIn(homeRegion) }
+// Images returns the images and snapshots of the account's home region.
+func (a *Account) Images() *Images { return a.ImagesIn(HomeRegion) }
 
-// ImagesIn are those of one of Options.Regions.
+// ImagesIn returns the images and snapshots of one of Options.Regions.
 func (a *Account) ImagesIn(region string) *Images { return a.place(region).images }
 
-// SSMIn is the Parameter Store of one of Options.Regions.
+// SSMIn returns the Parameter Store of one of Options.Regions.
 func (a *Account) SSMIn(region string) *SSM { return a.place(region).ssm }
 
 // nextSnapshot numbers the snapshots of all regions.
@@ -43,19 +43,19 @@ func (a *Account) nextSnapshot() int {
 	return a.tally.snapshots
 }
 
-// everywhere is a service that each region has one of; the signature says which is meant.
-type everywhere struct {
+// regionalService is a service of which each region has an instance; a call's signature names the region.
+type regionalService struct {
 	account *Account
-	of      func(*place) service
+	in      func(*place) service
 }
 
-func (e everywhere) serve(c *call) (any, error) { return e.of(e.account.place(c.Region)).serve(c) }
+func (e regionalService) serve(c *call) (any, error) { return e.in(e.account.place(c.Region)).serve(c) }
 
-func (e everywhere) needs(c *call) []need {
-	return e.of(e.account.place(c.Region)).(resourced).needs(c)
+func (e regionalService) needs(c *call) []need {
+	return e.in(e.account.place(c.Region)).(resourced).needs(c)
 }
 
-// Traffic is what an action's calls and answers carried, in bytes of their bodies.
+// Traffic is the size of an action's requests and answers, in bytes of their bodies.
 type Traffic struct{ Received, Sent int64 }
 
 // tally counts calls.
@@ -71,7 +71,7 @@ func newTally() tally {
 	return tally{calls: map[string]int{}, refused: map[string]int{}, traffic: map[string]Traffic{}}
 }
 
-// Traffic is how much each action carried over HTTP ("ebs:PutSnapshotBlock"), the refused calls included.
+// Traffic returns the traffic of each action over HTTP ("ebs:PutSnapshotBlock"), refused calls included.
 func (a *Account) Traffic() map[string]Traffic {
 	a.mu.Lock()
 	defer a.mu.Unlock()

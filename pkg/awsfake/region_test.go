@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
 )
 
 // bench is an account in virtual time with the real SDK's clients.
@@ -41,7 +41,7 @@ func newBench(t *testing.T, o Options) *bench {
 // dial makes the clients for an endpoint; they do not retry.
 func (b *bench) dial(url string) {
 	config := aws.Config{
-		Region: homeRegion, BaseEndpoint: aws.String(url), Credentials: credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", ""),
+		Region: HomeRegion, BaseEndpoint: aws.String(url), Credentials: credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", ""),
 		RetryMaxAttempts: 1, HTTPClient: awshttp.Client(nil),
 	}
 	b.autoscaling, b.ec2, b.sqs = autoscaling.NewFromConfig(config), ec2.NewFromConfig(config), sqs.NewFromConfig(config)

@@ -21,98 +21,69 @@ const (
 	maxListedSets  = 300 // API reference, ListResourceRecordSets
 	maxListedZones = 100 // API reference, ListHostedZonesByName
 
-	// keptVersions is how many batches of its past a zone remembers at least, for Resolve and History;
-	// it forgets when there are twice as many.
-	keptVersions = 10_000
 )
 
 // vpcID is the form of a VPC's identifier.
 var vpcID = regexp.MustCompile(`^vpc-([0-9a-f]{8}|[0-9a-f]{17})$`)
 
-// Route53 is the account's DNS service. Its methods may be called by several goroutines; those with a
-// context are API calls and pass the account's gate, the others look behind it.
+// Route53 is the account's DNS service. Several goroutines may call its methods. Methods with a context are API calls
+// and pass the account's gate; the others read the state directly.
 type Route53 struct {
-	account     *Account
-	propagation time.Duration
-	processing  time.Duration
-	zones       map[string]*zone
-	changes     map[string]ChangeInfo
+	account *Account
+	zones   map[string]*zone
 }
 
-// VPC is where a private zone is seen.
+// VPC is a VPC that a private zone is associated with.
 type VPC struct{ ID, Region string }
 
-// HostedZone is one zone.
+// HostedZone is a hosted zone.
 type HostedZone struct {
 	ID      string // "Z0000000000001", without "/hostedzone/"
 	Name    string // "demo.k8s.", as Route 53 spells it
 	Comment string
-	// CallerReference is the creator's own and unique in the account.
+	// CallerReference is chosen by the creator and unique in the account.
 	CallerReference string
 	// VPCs are empty for a public zone.
 	VPCs []VPC
-	// Sets is how many record sets the zone has.
+	// Sets is the number of record sets in the zone.
 	Sets int
 }
 
-// Private reports whether only the zone's VPCs see it.
+// Private reports whether the zone answers only in its VPCs.
 func (z HostedZone) Private() bool { return len(z.VPCs) > 0 }
 
-// RecordSet is one resource record set. Alias targets and the routing policies beyond simple and
-// weighted are not modelled.
+// RecordSet is one resource record set with simple routing. Alias targets and the other routing policies are not
+// modelled.
 type RecordSet struct {
 	Name string // "masters.demo.k8s."
 	Type string
-	// Identifier tells weighted sets of one name and type apart; empty is a simple set.
-	Identifier string
-	// Weight is 0 to 255, for weighted sets.
-	Weight int64
-	TTL    int64 // seconds
+	TTL  int64 // seconds
 	// Values are in presentation format, TXT with its quotes.
 	Values []string
 }
 
-// ChangeInfo is a batch on its way to the name servers.
+// ChangeInfo describes a batch that was accepted.
 type ChangeInfo struct {
 	ID          string // "C0000000000001", without "/change/"
 	SubmittedAt time.Time
-	// InSync is false while the status is PENDING.
-	InSync bool
 }
 
-// zone is a HostedZone with what it holds now and held before.
+// zone is a HostedZone with its record sets, which are in Route 53's order. A batch replaces the slice and never changes
+// it.
 type zone struct {
 	HostedZone
-	// versions are the zone's contents after each batch, the newest last; their sets are sorted and
-	// never changed.
-	versions []Version
-	// busy is until when another batch is refused with PriorRequestNotComplete.
-	busy time.Time
+	sets []RecordSet
 }
 
-// Version is what a zone held after one batch.
-type Version struct {
-	Committed time.Time
-	// Sets are in Route 53's order and must not be changed.
-	Sets []RecordSet
-}
+func newRoute53(a *Account) *Route53 { return &Route53{account: a, zones: map[string]*zone{}} }
 
-func (z *zone) sets() []RecordSet { return z.versions[len(z.versions)-1].Sets }
-
-func newRoute53(a *Account, o Options) *Route53 {
-	return &Route53{
-		account: a, propagation: o.Propagation, processing: o.Processing,
-		zones: map[string]*zone{}, changes: map[string]ChangeInfo{},
-	}
-}
-
-// Route53 is the account's DNS service.
+// Route53 returns the account's DNS service.
 func (a *Account) Route53() *Route53 { return a.route53 }
 
-// CreateHostedZone creates a zone from its name, comment, caller reference and, for a private zone,
-// one VPC.
+// CreateHostedZone creates a zone from its name, comment, caller reference and, for a private zone, one VPC. An *Error
+// says why the call was refused.
 func (r *Route53) CreateHostedZone(ctx context.Context, in HostedZone) (created HostedZone, err error) {
-	_, err = r.account.do(ctx, "route53", "CreateHostedZone", func(now time.Time) error {
+	err = r.account.do(ctx, "route53", "CreateHostedZone", func(now time.Time) error {
 		created, _, err = r.create(in, now)
 		return err
 	})
@@ -137,7 +108,7 @@ func (r *Route53) create(in HostedZone, now time.Time) (HostedZone, ChangeInfo, 
 	}
 	id := r.account.serialID("Z")
 	z := &zone{HostedZone: HostedZone{ID: id, Name: name, Comment: in.Comment, CallerReference: in.CallerReference, VPCs: slices.Clone(in.VPCs)}}
-	z.versions = []Version{{Committed: now, Sets: apex(name)}}
+	z.sets = apex(name)
 	r.zones[id] = z
 	return z.view(), r.submitted(now), nil
 }
@@ -157,8 +128,8 @@ func (r *Route53) taken(name string, in HostedZone) error {
 	return nil
 }
 
-// apex is what Route 53 puts into a new zone (Developer Guide, "NS and SOA records that Amazon Route
-// 53 creates"). The name servers are those of a private zone.
+// apex returns the sets that Route 53 puts into a new zone (Developer Guide, "NS and SOA records that Amazon Route 53
+// creates"). The name servers are those of a private zone.
 func apex(name string) []RecordSet {
 	servers := nameServers()
 	return []RecordSet{
@@ -171,38 +142,17 @@ func nameServers() []string {
 	return []string{"ns-1536.awsdns-00.co.uk.", "ns-0.awsdns-00.com.", "ns-1024.awsdns-00.org.", "ns-512.awsdns-00.net."}
 }
 
-// view is the zone for callers.
+// view returns a copy of the zone for callers.
 func (z *zone) view() HostedZone {
 	v := z.HostedZone
 	v.VPCs = slices.Clone(z.VPCs)
-	v.Sets = len(z.sets())
+	v.Sets = len(z.sets)
 	return v
 }
 
-// submitted makes and remembers a change that is PENDING.
+// submitted makes a change that is PENDING.
 func (r *Route53) submitted(now time.Time) ChangeInfo {
-	change := ChangeInfo{ID: r.account.serialID("C"), SubmittedAt: now}
-	r.changes[change.ID] = change
-	change.InSync = false
-	return change
-}
-
-// GetChange says whether a change has reached every name server.
-func (r *Route53) GetChange(ctx context.Context, id string) (change ChangeInfo, err error) {
-	_, err = r.account.do(ctx, "route53", "GetChange", func(now time.Time) error {
-		change, err = r.change(id, now)
-		return err
-	})
-	return change, err
-}
-
-func (r *Route53) change(id string, now time.Time) (ChangeInfo, error) {
-	change, ok := r.changes[strings.TrimPrefix(id, "/change/")]
-	if !ok {
-		return ChangeInfo{}, &Error{Status: 404, Code: "NoSuchChange", Message: "Could not find resource with ID: " + id}
-	}
-	change.InSync = !now.Before(change.SubmittedAt.Add(r.propagation))
-	return change, nil
+	return ChangeInfo{ID: r.account.serialID("C"), SubmittedAt: now}
 }
 
 // find is the zone, or the refusal of one that does not exist.
@@ -214,29 +164,28 @@ func (r *Route53) find(id string) (*zone, error) {
 	return z, nil
 }
 
-// remove deletes a zone that only has its own NS and SOA.
-func (r *Route53) remove(id string, now time.Time) (ChangeInfo, error) {
+// remove deletes a zone that has no sets but its own NS and SOA.
+func (r *Route53) remove(id string) error {
 	z, err := r.find(id)
 	if err != nil {
-		return ChangeInfo{}, err
+		return err
 	}
-	if len(z.sets()) > 2 {
-		return ChangeInfo{}, refuse("HostedZoneNotEmpty", "The specified hosted zone contains non-required resource record sets and so cannot be deleted.")
+	if len(z.sets) > 2 {
+		return refuse("HostedZoneNotEmpty", "The specified hosted zone contains non-required resource record sets and so cannot be deleted.")
 	}
 	delete(r.zones, z.ID)
-	return r.submitted(now), nil
+	return nil
 }
 
-// History is what the zone held after each of its latest batches (10,000 at least, the creation included), the
-// newest last. It is no API call.
-func (r *Route53) History(zoneID string) ([]Version, error) {
+// RecordSets returns a zone's sets in Route 53's order, or the error NoSuchHostedZone. It is no API call.
+func (r *Route53) RecordSets(zoneID string) ([]RecordSet, error) {
 	r.account.mu.Lock()
 	defer r.account.mu.Unlock()
 	z, err := r.find(zoneID)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clone(z.versions), nil
+	return slices.Clone(z.sets), nil
 }
 
 // serialID makes an identifier in Route 53's style.

@@ -14,14 +14,16 @@ type Change struct {
 	Set    RecordSet
 }
 
-// PriorRequestNotComplete is the refusal of a batch while the zone's last one is being processed.
+// PriorRequestNotComplete returns the refusal of a batch while Route 53 still processes the zone's last one. The
+// account gives it only as a fault.
 func PriorRequestNotComplete() *Error {
 	return refuse("PriorRequestNotComplete", "The request was rejected because Route 53 was still processing a prior request.")
 }
 
-// ChangeResourceRecordSets carries out every change, in their order, or none.
+// ChangeResourceRecordSets carries out every change, in their order, or none. An *Error with the code
+// InvalidChangeBatch lists the problems of a refused batch.
 func (r *Route53) ChangeResourceRecordSets(ctx context.Context, zoneID string, changes []Change) (info ChangeInfo, err error) {
-	_, err = r.account.do(ctx, "route53", "ChangeResourceRecordSets", func(now time.Time) error {
+	err = r.account.do(ctx, "route53", "ChangeResourceRecordSets", func(now time.Time) error {
 		info, err = r.apply(zoneID, changes, now)
 		return err
 	})
@@ -36,14 +38,11 @@ func (r *Route53) apply(zoneID string, changes []Change, now time.Time) (ChangeI
 	if len(changes) == 0 {
 		return ChangeInfo{}, refuse("InvalidInput", "1 validation error detected: Value '[]' at 'changeBatch.changes' failed to satisfy constraint: Member must have length greater than or equal to 1")
 	}
-	if now.Before(z.busy) {
-		return ChangeInfo{}, PriorRequestNotComplete()
-	}
 	changes, err = normalChanges(z.Name, changes)
 	if err != nil {
 		return ChangeInfo{}, err
 	}
-	b := trial{zone: z.Name, sets: slices.Clone(z.sets()), done: map[string]string{}}
+	b := trial{zone: z.Name, sets: slices.Clone(z.sets), done: map[string]string{}}
 	for _, c := range changes {
 		b.change(c)
 	}
@@ -54,11 +53,7 @@ func (r *Route53) apply(zoneID string, changes []Change, now time.Time) (ChangeI
 	if len(b.problems) > 0 {
 		return ChangeInfo{}, invalidBatch(b.problems)
 	}
-	z.versions = append(z.versions, Version{Committed: now, Sets: b.sets})
-	if len(z.versions) > 2*keptVersions {
-		z.versions = slices.Clone(z.versions[keptVersions:])
-	}
-	z.busy = now.Add(r.processing)
+	z.sets = b.sets
 	return r.submitted(now), nil
 }
 
@@ -67,7 +62,8 @@ func invalidBatch(problems []string) *Error {
 	return refuse("InvalidChangeBatch", "%s", "["+strings.Join(problems, ", ")+"]")
 }
 
-// normalChanges checks what does not depend on the zone's contents, and spells names as Route 53 does.
+// normalChanges checks everything that does not depend on the zone's contents, and returns the changes with names as
+// Route 53 spells them.
 func normalChanges(zoneName string, changes []Change) ([]Change, error) {
 	if problems := checkSize(changes); len(problems) > 0 {
 		return nil, invalidBatch(problems)
@@ -122,7 +118,7 @@ func checkSize(changes []Change) (problems []string) {
 	return problems
 }
 
-// checkForm refuses a change that is not of the request's schema.
+// checkForm refuses a change that violates the request's schema.
 func checkForm(number int, c Change) error {
 	invalid := func(value any, member, constraint string) error {
 		return refuse("InvalidInput", "1 validation error detected: Value '%v' at 'changeBatch.changes.%d.member.%s' failed to satisfy constraint: %s", value, number, member, constraint)
@@ -139,13 +135,11 @@ func checkForm(number int, c Change) error {
 		return invalid(s.TTL, "resourceRecordSet.tTL", "Member must have value less than or equal to 2147483647")
 	case len(s.Values) == 0:
 		return invalid("[]", "resourceRecordSet.resourceRecords", "Member must have length greater than or equal to 1")
-	case s.Weight < 0 || s.Weight > 255:
-		return invalid(s.Weight, "resourceRecordSet.weight", "Member must have value less than or equal to 255")
 	}
 	return nil
 }
 
-// trial is a zone's contents while a batch is tried on them.
+// trial is a copy of a zone's contents on which a batch is tried.
 type trial struct {
 	zone string
 	sets []RecordSet
@@ -156,7 +150,7 @@ type trial struct {
 
 func (b *trial) change(c Change) {
 	s := c.Set
-	key := s.Name + " " + s.Type + " " + s.Identifier
+	key := s.Name + " " + s.Type
 	// A set may be replaced within a batch, by DELETE and then CREATE; any other pair is refused.
 	before, again := b.done[key]
 	if again && (before != "DELETE" || c.Action != "CREATE") {
@@ -184,15 +178,13 @@ func (b *trial) change(c Change) {
 	}
 }
 
-// fits refuses a set beside one with which it cannot be.
+// fits reports whether a set can exist beside the zone's others, and notes the problem if not.
 func (b *trial) fits(s RecordSet) bool {
 	for _, other := range b.sets {
-		if other.Name != s.Name || other.Type == s.Type && other.Identifier != "" && s.Identifier != "" {
+		if other.Name != s.Name {
 			continue
 		}
 		switch {
-		case other.Type == s.Type:
-			b.problem("RRSet with DNS name %s, type %s, SetIdentifier %s cannot be created because a non multi-answer rrset exists with the same name and type.", s.Name, s.Type, s.Identifier)
 		case other.Type == "CNAME":
 			b.problem("RRSet of type %s with DNS name %s is not permitted because a conflicting RRSet of type CNAME with the same DNS name already exists in zone %s", s.Type, s.Name, b.zone)
 		case s.Type == "CNAME":
@@ -224,14 +216,10 @@ func (b *trial) problem(format string, args ...any) {
 
 // bracket names a set as Route 53's messages do.
 func bracket(s RecordSet) string {
-	if s.Identifier != "" {
-		return fmt.Sprintf("[name='%s', type='%s', set-identifier='%s']", s.Name, s.Type, s.Identifier)
-	}
 	return fmt.Sprintf("[name='%s', type='%s']", s.Name, s.Type)
 }
 
-// same reports whether a DELETE's set is the zone's: TTL, weight and values, in any order.
+// same reports whether a DELETE's set is the zone's: its TTL, and its values in any order.
 func same(a, b RecordSet) bool {
-	return a.TTL == b.TTL && a.Weight == b.Weight &&
-		slices.Equal(slices.Sorted(slices.Values(a.Values)), slices.Sorted(slices.Values(b.Values)))
+	return a.TTL == b.TTL && slices.Equal(slices.Sorted(slices.Values(a.Values)), slices.Sorted(slices.Values(b.Values)))
 }

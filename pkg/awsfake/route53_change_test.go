@@ -110,7 +110,7 @@ func manyTXT(value string, n int) []types.Change {
 	return changes
 }
 
-// TestReplacing is what compare-and-swap stands on.
+// TestReplacing checks that a batch can replace a set, which compare-and-swap relies on.
 func TestReplacing(t *testing.T) {
 	_, c := serve(t, awsfake.Options{Rates: unlimited})
 	zone := createZone(t, c, "k8s")
@@ -149,7 +149,7 @@ func TestFormRefusals(t *testing.T) {
 	for name, s := range map[string]*types.ResourceRecordSet{
 		"no TTL": noTTL, "a negative TTL": set("y.k8s", "A", -1, "10.0.0.1"), "a TTL over 31 bits": set("y.k8s", "A", 1<<31, "10.0.0.1"),
 		"no values": set("y.k8s", "A", 5), "a type that is not modelled": set("y.k8s", "CAA", 5, `0 issue "x"`),
-		"an alias": alias, "an identifier without a weight": identifier,
+		"an alias": alias, "a set of a routing policy": identifier,
 	} {
 		_, err := change(t.Context(), c, zone, create(s))
 		var input *types.InvalidInput

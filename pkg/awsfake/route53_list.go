@@ -9,7 +9,7 @@ import (
 )
 
 // Start is where a page of record sets begins; the zero Start is the zone's first set.
-type Start struct{ Name, Type, Identifier string }
+type Start struct{ Name, Type string }
 
 // Page is one page of record sets.
 type Page struct {
@@ -18,11 +18,10 @@ type Page struct {
 	Next *Start
 }
 
-// ListResourceRecordSets lists up to limit sets (300 at most; 0 is 300) in Route 53's order. Sets of
-// changes that are PENDING are listed; pages are read each for itself, so a batch between two pages
-// shows in the second only.
+// ListResourceRecordSets returns up to limit sets (at most 300; 0 is 300) in Route 53's order. Each page is read from
+// the zone's current state: a batch between two pages shows only in the second.
 func (r *Route53) ListResourceRecordSets(ctx context.Context, zoneID string, from Start, limit int) (page Page, err error) {
-	_, err = r.account.do(ctx, "route53", "ListResourceRecordSets", func(time.Time) error {
+	err = r.account.do(ctx, "route53", "ListResourceRecordSets", func(time.Time) error {
 		page, err = r.list(zoneID, from, limit)
 		return err
 	})
@@ -37,17 +36,14 @@ func (r *Route53) list(zoneID string, from Start, limit int) (Page, error) {
 	if from.Name == "" && from.Type != "" {
 		return Page{}, refuse("InvalidInput", "The request must specify a name when it specifies a type.")
 	}
-	if from.Type == "" && from.Identifier != "" {
-		return Page{}, refuse("InvalidInput", "The request must specify a type when it specifies an identifier.")
-	}
-	sets := z.sets()
+	sets := z.sets
 	first := 0
 	if from.Name != "" {
 		name, problem := normalName(from.Name)
 		if problem != "" {
 			return Page{}, refuse("InvalidInput", "%s", problem)
 		}
-		start := RecordSet{Name: name, Type: from.Type, Identifier: from.Identifier}
+		start := RecordSet{Name: name, Type: from.Type}
 		first, _ = slices.BinarySearchFunc(sets, start, compareSets)
 	}
 	if limit <= 0 || limit > maxListedSets {
@@ -57,7 +53,7 @@ func (r *Route53) list(zoneID string, from Start, limit int) (Page, error) {
 	page := Page{Sets: slices.Clone(sets[first:end])}
 	if end < len(sets) {
 		next := sets[end]
-		page.Next = &Start{next.Name, next.Type, next.Identifier}
+		page.Next = &Start{next.Name, next.Type}
 	}
 	return page, nil
 }

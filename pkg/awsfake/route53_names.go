@@ -122,15 +122,12 @@ func cutLast(name string) (rest, label string) {
 	return "", name
 }
 
-// compareSets is Route 53's order of listing: reversed name, type, identifier.
+// compareSets is Route 53's order of listing: reversed name, then type.
 func compareSets(a, b RecordSet) int {
 	if a.Name != b.Name {
 		return compareNames(a.Name, b.Name)
 	}
-	if a.Type != b.Type {
-		return strings.Compare(a.Type, b.Type)
-	}
-	return strings.Compare(a.Identifier, b.Identifier)
+	return strings.Compare(a.Type, b.Type)
 }
 
 // within reports whether name is the zone or below it.

@@ -4,37 +4,31 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Query is a question to the name servers.
 type Query struct {
 	Name, Type string
-	// VPC is where it is asked from; empty is the internet, which sees public zones only.
+	// VPC is the VPC that asks; empty is the internet, which sees only public zones.
 	VPC string
-	// Server is which of the zone's four name servers is asked, 0 to 3. A change reaches server n
-	// after n+1 quarters of the propagation time; ask 3 for the slowest.
-	Server int
-	// At is when; a time before the zone's oldest known version is answered from that one.
-	At time.Time
 }
 
-// Answer is what a name server says. Exactly one of its kinds holds: Values, NXDomain, Refused, or
-// none (the name exists without the type).
+// Answer is a name server's answer. At most one of Values, Alias, NXDomain and Refused is set; none means that the
+// name exists without the type.
 type Answer struct {
-	// Values are the set's; TTL is how long they may be kept, and a "no" too, in seconds.
+	// Values are the set's. TTL, in seconds, is how long the answer may be cached, negative answers included.
 	Values []string
 	TTL    int64
 	// Alias is the CNAME under which the name has been answered; its target is not followed.
 	Alias string
-	// NXDomain: the name does not exist, nor anything below it.
+	// NXDomain means that neither the name nor a name below it exists.
 	NXDomain bool
-	// Refused: no zone that is visible from there holds the name.
+	// Refused means that no zone visible from the VPC contains the name.
 	Refused bool
 }
 
-// Resolve answers as the zone's name servers would. It is no API call. Of weighted sets it answers the
-// one of the greatest weight; wildcards are matched as RFC 4592 says.
+// Resolve answers as the zone's name servers would once the last change has reached them. It is no API call. Wildcards
+// are not modelled.
 func (r *Route53) Resolve(q Query) Answer {
 	r.account.mu.Lock()
 	defer r.account.mu.Unlock()
@@ -46,12 +40,11 @@ func (r *Route53) Resolve(q Query) Answer {
 	if z == nil {
 		return Answer{Refused: true}
 	}
-	sets := z.seen(q.At, r.propagation*time.Duration(min(max(q.Server, 0), 3)+1)/4)
-	return answer(sets, z.Name, name, q.Type)
+	return answer(z.sets, z.Name, name, q.Type)
 }
 
-// authority is the zone with the longest name that holds name: a private one of the VPC before a
-// public one of the same name.
+// authority returns the zone with the longest name that contains name; a private zone of the VPC comes before a public
+// one of the same name.
 func (r *Route53) authority(name, vpc string) *zone {
 	var best *zone
 	for _, z := range r.byName() {
@@ -66,70 +59,30 @@ func (r *Route53) authority(name, vpc string) *zone {
 	return best
 }
 
-// seen is what a server holds that every change reaches after delay.
-func (z *zone) seen(at time.Time, delay time.Duration) []RecordSet {
-	for _, v := range slices.Backward(z.versions) {
-		if !at.Before(v.Committed.Add(delay)) {
-			return v.Sets
-		}
-	}
-	return z.versions[0].Sets
-}
-
 func answer(sets []RecordSet, zone, name, kind string) Answer {
 	if a, ok := lookup(sets, name, kind); ok {
 		return a
 	}
-	if !exists(sets, name) {
-		if wild, ok := wildcard(sets, zone, name); ok {
-			if a, ok := lookup(sets, wild, kind); ok {
-				return a
-			}
-			return Answer{TTL: negativeTTL(sets, zone)}
-		}
-		return Answer{NXDomain: true, TTL: negativeTTL(sets, zone)}
-	}
-	return Answer{TTL: negativeTTL(sets, zone)}
+	return Answer{NXDomain: !exists(sets, name), TTL: negativeTTL(sets, zone)}
 }
 
 // lookup finds the set of that name and type, or the name's CNAME.
 func lookup(sets []RecordSet, name, kind string) (Answer, bool) {
-	var found *RecordSet
-	for i := range sets {
-		s := &sets[i]
-		if s.Name != name || s.Type != kind && s.Type != "CNAME" {
-			continue
-		}
-		if found == nil || s.Weight > found.Weight {
-			found = s
+	for _, s := range sets {
+		switch {
+		case s.Name != name:
+		case s.Type == kind:
+			return Answer{Values: slices.Clone(s.Values), TTL: s.TTL}, true
+		case s.Type == "CNAME": // no other set has its name
+			return Answer{Alias: s.Values[0], TTL: s.TTL}, true
 		}
 	}
-	switch {
-	case found == nil:
-		return Answer{}, false
-	case found.Type == kind:
-		return Answer{Values: slices.Clone(found.Values), TTL: found.TTL}, true
-	default:
-		return Answer{Alias: found.Values[0], TTL: found.TTL}, true
-	}
+	return Answer{}, false
 }
 
 // exists reports whether the name or anything below it has a set.
 func exists(sets []RecordSet, name string) bool {
 	return slices.ContainsFunc(sets, func(s RecordSet) bool { return within(s.Name, name) })
-}
-
-// wildcard is the wildcard below the closest name above that exists.
-func wildcard(sets []RecordSet, zone, name string) (string, bool) {
-	for name != zone {
-		_, name, _ = strings.Cut(name, ".")
-		if !exists(sets, name) {
-			continue
-		}
-		wild := `\052.` + name
-		return wild, slices.ContainsFunc(sets, func(s RecordSet) bool { return s.Name == wild })
-	}
-	return "", false
 }
 
 // negativeTTL is how long a "no" may be kept: the lesser of the SOA's TTL and minimum (RFC 2308, 5).

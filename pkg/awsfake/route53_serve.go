@@ -14,20 +14,12 @@ func (r *Route53) serve(c *call) (any, error) {
 		return r.serveCreate(c)
 	case "GetHostedZone":
 		return r.serveGet(c)
-	case "DeleteHostedZone":
-		change, err := r.remove(c.pathID(), c.Now)
-		return changed(change, err)
-	case "ListHostedZones", "ListHostedZonesByName":
+	case "ListHostedZonesByName":
 		return r.serveZones(c)
-	case "ListHostedZonesByVPC":
-		return r.serveByVPC(c)
 	case "ListResourceRecordSets":
 		return r.serveList(c)
 	case "ChangeResourceRecordSets":
 		return r.serveChange(c)
-	case "GetChange":
-		change, err := r.change(c.pathID(), c.Now)
-		return changed(change, err)
 	}
 	return nil, refuse("InvalidAction", "awsfake does not model %s", c.Action)
 }
@@ -36,9 +28,7 @@ func (r *Route53) serve(c *call) (any, error) {
 func (r *Route53) needs(c *call) []need {
 	n := need{action: "route53:" + c.Action, arn: "*"}
 	switch c.Action {
-	case "GetChange":
-		n.arn = "arn:aws:route53:::change/" + c.pathID()
-	case "GetHostedZone", "DeleteHostedZone", "ListResourceRecordSets":
+	case "GetHostedZone", "ListResourceRecordSets":
 		n.arn = "arn:aws:route53:::hostedzone/" + c.pathID()
 	case "ChangeResourceRecordSets":
 		n.arn, n.context = "arn:aws:route53:::hostedzone/"+c.pathID(), changeAttributes(c)
@@ -50,7 +40,7 @@ func (r *Route53) needs(c *call) []need {
 func changeAttributes(c *call) map[string][]string {
 	changes, err := readChanges(c)
 	if err != nil {
-		return nil // serve refuses it for what it is
+		return nil // serve refuses it
 	}
 	const key = "route53:ChangeResourceRecordSets"
 	attributes := map[string][]string{}
@@ -64,15 +54,6 @@ func changeAttributes(c *call) map[string][]string {
 		attributes[key+"Actions"] = append(attributes[key+"Actions"], change.Action)
 	}
 	return attributes
-}
-
-type changeAnswer struct{ ChangeInfo wireChangeInfo }
-
-func changed(change ChangeInfo, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	return changeAnswer{toWireChangeInfo(change)}, nil
 }
 
 type createAnswer struct {
@@ -127,43 +108,27 @@ type zonesAnswer struct {
 	HostedZones      []wireZone `xml:"HostedZones>HostedZone"`
 	DNSName          string     `xml:",omitempty"`
 	HostedZoneID     string     `xml:"HostedZoneId,omitempty"`
-	Marker           string     `xml:",omitempty"`
 	IsTruncated      bool
 	NextDNSName      string `xml:",omitempty"`
 	NextHostedZoneID string `xml:"NextHostedZoneId,omitempty"`
-	NextMarker       string `xml:",omitempty"`
 	MaxItems         int
 }
 
-// serveZones lists by name or, for ListHostedZones, by the order of creation.
+// serveZones lists zones by name.
 func (r *Route53) serveZones(c *call) (any, error) {
 	limit, err := c.limit(maxListedZones)
 	if err != nil {
 		return nil, err
 	}
-	byName := c.Action == "ListHostedZonesByName"
-	a := zonesAnswer{MaxItems: limit}
-	zones := r.byName()
-	var before func(*zone) bool
-	if byName {
-		a.DNSName, a.HostedZoneID = c.Query.Get("dnsname"), c.Query.Get("hostedzoneid")
-		if before, err = beforeName(a.DNSName, a.HostedZoneID); err != nil {
-			return nil, err
-		}
-	} else {
-		a.Marker = c.Query.Get("marker")
-		slices.SortFunc(zones, func(x, y *zone) int { return strings.Compare(x.ID, y.ID) })
-		before = func(z *zone) bool { return z.ID < a.Marker }
+	a := zonesAnswer{MaxItems: limit, DNSName: c.Query.Get("dnsname"), HostedZoneID: c.Query.Get("hostedzoneid")}
+	before, err := beforeName(a.DNSName, a.HostedZoneID)
+	if err != nil {
+		return nil, err
 	}
-	zones = slices.DeleteFunc(zones, before)
+	zones := slices.DeleteFunc(r.byName(), before)
 	if len(zones) > limit {
-		a.IsTruncated = true
 		next := zones[limit]
-		if byName {
-			a.NextDNSName, a.NextHostedZoneID = next.Name, next.ID
-		} else {
-			a.NextMarker = next.ID
-		}
+		a.IsTruncated, a.NextDNSName, a.NextHostedZoneID = true, next.Name, next.ID
 		zones = zones[:limit]
 	}
 	for _, z := range zones {
@@ -172,8 +137,8 @@ func (r *Route53) serveZones(c *call) (any, error) {
 	return a, nil
 }
 
-// beforeName is whether a zone comes before the start of ListHostedZonesByName. Zones of other names
-// after the start are listed too: a caller that looks for one name must compare it.
+// beforeName returns a function that reports whether a zone comes before the start of ListHostedZonesByName. Zones of
+// other names after the start are listed too, so a caller that looks for one name must compare it.
 func beforeName(name, id string) (func(*zone) bool, error) {
 	if name == "" {
 		if id != "" {
@@ -192,71 +157,29 @@ func beforeName(name, id string) (func(*zone) bool, error) {
 	}, nil
 }
 
-type zoneSummary struct {
-	HostedZoneID string `xml:"HostedZoneId"`
-	Name         string
-	Owner        struct{ OwningAccount string }
-}
-
-func (r *Route53) serveByVPC(c *call) (any, error) {
-	id, region := c.Query.Get("vpcid"), c.Query.Get("vpcregion")
-	if !vpcID.MatchString(id) || region == "" {
-		return nil, refuse("InvalidInput", "The VPC ID or its region is invalid.")
-	}
-	limit, err := c.limit(maxListedZones)
-	if err != nil {
-		return nil, err
-	}
-	var a struct {
-		HostedZoneSummaries []zoneSummary `xml:"HostedZoneSummaries>HostedZoneSummary"`
-		MaxItems            int
-		NextToken           string `xml:",omitempty"`
-	}
-	a.MaxItems = limit
-	after := c.Query.Get("nexttoken")
-	zones := slices.DeleteFunc(r.byName(), func(z *zone) bool {
-		return !slices.Contains(z.VPCs, VPC{id, region})
-	})
-	first := slices.IndexFunc(zones, func(z *zone) bool { return after == "" || z.ID == after })
-	if first < 0 && after != "" {
-		return nil, refuse("InvalidPaginationToken", "The value that you specified to get the second or subsequent page of results is invalid.")
-	}
-	for _, z := range zones[max(first, 0):] {
-		if len(a.HostedZoneSummaries) == limit {
-			a.NextToken = z.ID
-			break
-		}
-		s := zoneSummary{HostedZoneID: z.ID, Name: z.Name}
-		s.Owner.OwningAccount = owner
-		a.HostedZoneSummaries = append(a.HostedZoneSummaries, s)
-	}
-	return a, nil
-}
-
 func (r *Route53) serveList(c *call) (any, error) {
 	limit, err := c.limit(maxListedSets)
 	if err != nil {
 		return nil, err
 	}
-	from := Start{c.Query.Get("name"), c.Query.Get("type"), c.Query.Get("identifier")}
+	from := Start{c.Query.Get("name"), c.Query.Get("type")}
 	page, err := r.list(c.pathID(), from, limit)
 	if err != nil {
 		return nil, err
 	}
 	var a struct {
-		ResourceRecordSets   []wireSet `xml:"ResourceRecordSets>ResourceRecordSet"`
-		IsTruncated          bool
-		MaxItems             int
-		NextRecordName       string `xml:",omitempty"`
-		NextRecordType       string `xml:",omitempty"`
-		NextRecordIdentifier string `xml:",omitempty"`
+		ResourceRecordSets []wireSet `xml:"ResourceRecordSets>ResourceRecordSet"`
+		IsTruncated        bool
+		MaxItems           int
+		NextRecordName     string `xml:",omitempty"`
+		NextRecordType     string `xml:",omitempty"`
 	}
 	a.MaxItems, a.IsTruncated = limit, page.Next != nil
 	for _, s := range page.Sets {
 		a.ResourceRecordSets = append(a.ResourceRecordSets, toWireSet(s))
 	}
 	if page.Next != nil {
-		a.NextRecordName, a.NextRecordType, a.NextRecordIdentifier = page.Next.Name, page.Next.Type, page.Next.Identifier
+		a.NextRecordName, a.NextRecordType = page.Next.Name, page.Next.Type
 	}
 	return a, nil
 }
@@ -267,7 +190,10 @@ func (r *Route53) serveChange(c *call) (any, error) {
 		return nil, err
 	}
 	change, err := r.apply(c.pathID(), changes, c.Now)
-	return changed(change, err)
+	if err != nil {
+		return nil, err
+	}
+	return struct{ ChangeInfo wireChangeInfo }{toWireChangeInfo(change)}, nil
 }
 
 func readChanges(c *call) ([]Change, error) {
@@ -289,7 +215,7 @@ func readChanges(c *call) ([]Change, error) {
 	return changes, nil
 }
 
-// limit reads maxitems; more than most is most.
+// limit reads maxitems; a value above most is reduced to most.
 func (c *call) limit(most int) (int, error) {
 	value := c.Query.Get("maxitems")
 	if value == "" {

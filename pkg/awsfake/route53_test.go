@@ -51,23 +51,11 @@ func TestZones(t *testing.T) {
 	if want := []string{"a.k8s.", "demo.k8s."}; !slices.Equal(names, want) {
 		t.Errorf("zones by name from a.k8s are %v, want %v", names, want)
 	}
-	inVPC, err := c.ListHostedZonesByVPC(t.Context(), &route53.ListHostedZonesByVPCInput{VPCId: vpc.VPCId, VPCRegion: vpc.VPCRegion, MaxItems: aws.Int32(3)})
-	if err != nil || len(inVPC.HostedZoneSummaries) != 3 || inVPC.NextToken == nil {
-		t.Fatalf("zones of the VPC: %+v, %v", inVPC, err)
-	}
-	rest, err := c.ListHostedZonesByVPC(t.Context(), &route53.ListHostedZonesByVPCInput{VPCId: vpc.VPCId, VPCRegion: vpc.VPCRegion, NextToken: inVPC.NextToken})
-	if err != nil || len(rest.HostedZoneSummaries) != 1 || rest.NextToken != nil {
-		t.Errorf("the VPC's last zone: %+v, %v", rest, err)
-	}
-	other, err := c.ListHostedZonesByVPC(t.Context(), &route53.ListHostedZonesByVPCInput{VPCId: aws.String("vpc-00000000"), VPCRegion: vpc.VPCRegion})
-	if err != nil || len(other.HostedZoneSummaries) != 0 {
-		t.Errorf("zones of another VPC: %+v, %v", other, err)
-	}
 }
 
 func TestZoneRefusals(t *testing.T) {
 	_, c := serve(t, awsfake.Options{Rates: unlimited})
-	id := createZone(t, c, "demo.k8s")
+	createZone(t, c, "demo.k8s")
 	create := func(name, reference string, vpc *types.VPC) error {
 		_, err := c.CreateHostedZone(t.Context(), &route53.CreateHostedZoneInput{Name: &name, CallerReference: &reference, VPC: vpc})
 		return err
@@ -90,13 +78,6 @@ func TestZoneRefusals(t *testing.T) {
 	}
 	_, err := c.GetHostedZone(t.Context(), &route53.GetHostedZoneInput{Id: aws.String("Z0")})
 	wantRefusal(t, err, "NoSuchHostedZone", "No hosted zone found with ID: Z0")
-	if _, err := change(t.Context(), c, id, address("a.demo.k8s", "1.2.3.4")); err != nil {
-		t.Fatal(err)
-	}
-	var used *types.HostedZoneNotEmpty
-	if _, err := c.DeleteHostedZone(t.Context(), &route53.DeleteHostedZoneInput{Id: &id}); !errors.As(err, &used) {
-		t.Errorf("deleting a zone with records: %v", err)
-	}
 }
 
 func address(name string, values ...string) types.Change { return create(set(name, "A", 5, values...)) }
@@ -124,11 +105,6 @@ func TestListing(t *testing.T) {
 	}
 	changes = append(changes, address("b.k8s", "10.0.0.2"), address("a-b.k8s", "10.0.0.3"), address("x.a.k8s", "10.0.0.4"),
 		create(set("b.k8s", "TXT", 5, `"one"`)), address("*.b.k8s", "10.0.0.5"))
-	for _, id := range []string{"two", "one"} {
-		s := set("w.k8s", "A", 5, "10.0.0.6")
-		s.SetIdentifier, s.Weight = aws.String(id), aws.Int64(7)
-		changes = append(changes, create(s))
-	}
 	if _, err := change(t.Context(), c, zone, changes...); err != nil {
 		t.Fatal(err)
 	}
@@ -144,16 +120,13 @@ func TestListing(t *testing.T) {
 	}
 	var names []string
 	for _, s := range whole {
-		names = append(names, *s.Name+" "+string(s.Type)+" "+aws.ToString(s.SetIdentifier))
+		names = append(names, *s.Name+" "+string(s.Type))
 	}
-	want := []string{"k8s. NS ", "k8s. SOA ", "x.a.k8s. A ", "a-b.k8s. A ", "b.k8s. A ", "b.k8s. TXT ", `\052.b.k8s. A `, "n00.b.k8s. A "}
+	want := []string{"k8s. NS", "k8s. SOA", "x.a.k8s. A", "a-b.k8s. A", "b.k8s. A", "b.k8s. TXT", `\052.b.k8s. A`, "n00.b.k8s. A"}
 	// "k8s.a-b." sorts before "k8s.a.x.", as hyphen comes before the dot (API reference, "Sort order").
 	want[2], want[3] = want[3], want[2]
 	if got := names[:len(want)]; !slices.Equal(got, want) {
 		t.Errorf("order is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if got, want := names[len(names)-2:], []string{"w.k8s. A one", "w.k8s. A two"}; !slices.Equal(got, want) {
-		t.Errorf("last are %q, want %q", got, want)
 	}
 	from, err := c.ListResourceRecordSets(t.Context(), &route53.ListResourceRecordSetsInput{HostedZoneId: &zone, StartRecordName: aws.String("b.k8s"), StartRecordType: types.RRTypeMx})
 	if err != nil || *from.ResourceRecordSets[0].Name != "b.k8s." || from.ResourceRecordSets[0].Type != types.RRTypeTxt {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// recordTypes are the types that are modelled and how their values are checked; what a check returns
-// is empty or names Route 53's problem.
+// recordTypes are the modelled types and the checks of their values. A check returns Route 53's name of the problem,
+// or "".
 var recordTypes = map[string]func(value string) string{
 	"A":     checkA,
 	"AAAA":  checkAAAA,
@@ -22,7 +22,7 @@ var recordTypes = map[string]func(value string) string{
 	"TXT":   checkTXT,
 }
 
-// checkValues lists what is wrong with a set's values.
+// checkValues returns the problems of a set's values.
 func checkValues(s RecordSet) []string {
 	var problems []string
 	limit := maxSetValues

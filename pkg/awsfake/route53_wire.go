@@ -15,14 +15,10 @@ type restXML struct{ namespace string }
 // route53Routes are the actions by method and path below the version; {} is an identifier.
 var route53Routes = map[string]string{
 	"GET hostedzonesbyname":    "ListHostedZonesByName",
-	"GET hostedzonesbyvpc":     "ListHostedZonesByVPC",
-	"GET hostedzone":           "ListHostedZones",
 	"POST hostedzone":          "CreateHostedZone",
 	"GET hostedzone/{}":        "GetHostedZone",
-	"DELETE hostedzone/{}":     "DeleteHostedZone",
 	"GET hostedzone/{}/rrset":  "ListResourceRecordSets",
 	"POST hostedzone/{}/rrset": "ChangeResourceRecordSets",
-	"GET change/{}":            "GetChange",
 }
 
 func (restXML) read(_ *http.Request, _ []byte, c *call) error {
@@ -71,11 +67,11 @@ func (c *call) readXML(v any) error {
 	return nil
 }
 
-// wireSet is a ResourceRecordSet on the wire. What is not modelled is read so that it can be refused.
+// wireSet is a ResourceRecordSet on the wire. It has the fields that are not modelled too, so that they are refused.
 type wireSet struct {
 	Name             string
 	Type             string
-	SetIdentifier    string      `xml:",omitempty"`
+	SetIdentifier    *string     `xml:",omitempty"`
 	Weight           *int64      `xml:",omitempty"`
 	Region           *string     `xml:",omitempty"`
 	GeoLocation      *struct{}   `xml:",omitempty"`
@@ -97,37 +93,21 @@ type wireChange struct {
 func (c wireChange) change() (Change, error) {
 	s := c.ResourceRecordSet
 	switch {
-	case s.AliasTarget != nil, s.Region != nil, s.GeoLocation != nil, s.Failover != nil, s.MultiValueAnswer != nil, s.HealthCheckID != nil:
-		return Change{}, refuse("InvalidInput", "awsfake models simple and weighted record sets only: %s %s", s.Type, s.Name)
+	case s.AliasTarget != nil, s.SetIdentifier != nil, s.Weight != nil, s.Region != nil, s.GeoLocation != nil, s.Failover != nil, s.MultiValueAnswer != nil, s.HealthCheckID != nil:
+		return Change{}, refuse("InvalidInput", "awsfake models simple record sets only: %s %s", s.Type, s.Name)
 	case s.TTL == nil || len(s.ResourceRecords) == 0:
-		return Change{}, refuse("InvalidInput", "Invalid request: Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=%s, Name=%s, Type=%s, SetIdentifier=%s]",
-			c.Action, s.Name, s.Type, orNull(s.SetIdentifier))
-	case (s.Weight == nil) != (s.SetIdentifier == ""):
-		return Change{}, refuse("InvalidInput", "Invalid request: Expected exactly one of [Weight, Region, Failover, GeoLocation, or MultiValueAnswer], with a SetIdentifier, in Change with [Action=%s, Name=%s, Type=%s, SetIdentifier=%s]",
-			c.Action, s.Name, s.Type, orNull(s.SetIdentifier))
+		return Change{}, refuse("InvalidInput", "Invalid request: Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=%s, Name=%s, Type=%s, SetIdentifier=null]",
+			c.Action, s.Name, s.Type)
 	}
-	set := RecordSet{Name: s.Name, Type: s.Type, Identifier: s.SetIdentifier, TTL: *s.TTL}
-	if s.Weight != nil {
-		set.Weight = *s.Weight
-	}
+	set := RecordSet{Name: s.Name, Type: s.Type, TTL: *s.TTL}
 	for _, v := range s.ResourceRecords {
 		set.Values = append(set.Values, v.Value)
 	}
 	return Change{Action: c.Action, Set: set}, nil
 }
 
-func orNull(s string) string {
-	if s == "" {
-		return "null"
-	}
-	return s
-}
-
 func toWireSet(s RecordSet) wireSet {
-	w := wireSet{Name: s.Name, Type: s.Type, SetIdentifier: s.Identifier, TTL: &s.TTL}
-	if s.Identifier != "" {
-		w.Weight = &s.Weight
-	}
+	w := wireSet{Name: s.Name, Type: s.Type, TTL: &s.TTL}
 	for _, v := range s.Values {
 		w.ResourceRecords = append(w.ResourceRecords, wireValue{v})
 	}
@@ -141,11 +121,7 @@ type wireChangeInfo struct {
 }
 
 func toWireChangeInfo(c ChangeInfo) wireChangeInfo {
-	status := "PENDING"
-	if c.InSync {
-		status = "INSYNC"
-	}
-	return wireChangeInfo{"/change/" + c.ID, status, c.SubmittedAt.UTC().Format("2006-01-02T15:04:05.000Z")}
+	return wireChangeInfo{"/change/" + c.ID, "PENDING", c.SubmittedAt.UTC().Format("2006-01-02T15:04:05.000Z")}
 }
 
 type wireZone struct {

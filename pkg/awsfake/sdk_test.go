@@ -14,7 +14,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/awshttp"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -5,48 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
 )
 
-// maxBody is more than any call of ours: Route 53's 32,000 characters in XML, SQS's 1 MiB.
+// maxBody is larger than any call of Hardtack: Route 53's 32,000 characters in XML, SQS's 1 MiB.
 const maxBody = 4 << 20
 
 // service carries out the calls of one API.
 type service interface {
-	// serve carries out one call with the account locked, and returns what the protocol encodes. The
-	// error of a call that changed nothing is an *Error; another kind is a bug and answered with 500.
+	// serve carries out one call with the account locked, and returns the answer for the protocol to encode. A call
+	// that changed nothing returns an *Error; any other error is a bug and is answered with 500.
 	serve(c *call) (any, error)
 }
 
-// protocol is how an API's calls and answers look on the wire.
+// protocol is the wire format of an API's calls and answers.
 type protocol interface {
-	// read fills in the call's action and what it was given.
+	// read sets the call's action and parameters.
 	read(r *http.Request, body []byte, c *call) error
 	write(w http.ResponseWriter, c *call, answer any)
 	refuse(w http.ResponseWriter, c *call, e *Error)
 }
 
-// endpoint is one API: its protocol and who carries it out.
+// endpoint is one API: its protocol and the service behind it.
 type endpoint struct {
 	protocol protocol
 	service  service
 }
 
-// call is one request as its protocol was read.
+// call is one request as its protocol has read it.
 type call struct {
 	Service, Action string
-	// Key is the access key that signed, Region where it was signed for.
+	// Key is the access key that signed the request, Region the region it was signed for.
 	Key, Region string
 	Signature   signed
-	// Caller is who made the call; nil in an account that is open to all.
+	// Caller made the call; nil in an account that does not authenticate.
 	Caller *principal
-	// Source is the caller's address, Secure whether the call came by TLS.
-	Source string
-	Secure bool
-	// ID is the request's own, in every answer.
+	// ID is the request's ID, which every answer carries.
 	ID  string
 	Now time.Time
 	// Form are the parameters of the Query and EC2 protocols.
@@ -59,22 +55,22 @@ type call struct {
 }
 
 // endpoints lists the APIs by the name that signatures carry.
-func (a *Account) endpoints(o Options) map[string]endpoint {
-	a.route53 = newRoute53(a, o)
+func (a *Account) endpoints() map[string]endpoint {
+	a.route53 = newRoute53(a)
 	return map[string]endpoint{
 		"route53":        {restXML{namespace: route53Namespace}, a.route53},
 		"cloudformation": {queryProtocol{namespace: "http://cloudformation.amazonaws.com/doc/2010-05-15/"}, a.regional.cloudformation},
 		"autoscaling":    {queryProtocol{namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/"}, a.regional.autoscaling},
-		"ebs":            {restJSON{}, everywhere{a, func(p *place) service { return directAPI{p.images} }}},
+		"ebs":            {restJSON{}, regionalService{a, func(p *place) service { return directAPI{p.images} }}},
 		"ec2":            {ec2Protocol{namespace: "http://ec2.amazonaws.com/doc/2016-11-15/"}, computing{a.regional.ec2}},
 		"sqs":            {jsonProtocol{version: "1.0", shapes: "com.amazonaws.sqs#"}, a.regional.sqs},
-		"ssm":            {jsonProtocol{version: "1.1"}, everywhere{a, func(p *place) service { return p.ssm }}},
+		"ssm":            {jsonProtocol{version: "1.1"}, regionalService{a, func(p *place) service { return p.ssm }}},
 		"sts":            {queryProtocol{namespace: "https://sts.amazonaws.com/doc/2011-06-15/"}, sts{}},
 	}
 }
 
-// Handler answers every API of the account at one address. Calls are told apart by the service in
-// their signature, which is checked once the account has roles or users (AddRole).
+// Handler returns a handler that answers every API of the account. The service in a call's signature tells which API
+// is called; the signature itself is checked once the account has roles or users (AddRole).
 func (a *Account) Handler() http.Handler { return http.HandlerFunc(a.serveHTTP) }
 
 func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
@@ -86,8 +82,6 @@ func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Body: body}
 	c.Signature = readSignature(r, body)
 	c.Key, c.Region, c.Service = c.Signature.key, c.Signature.region, c.Signature.service
-	c.Source, _, _ = net.SplitHostPort(r.RemoteAddr)
-	c.Secure = r.TLS != nil
 	e, ok := a.services[c.Service]
 	if !ok {
 		http.Error(w, fmt.Sprintf("awsfake has no service %q (known by the signature's scope)", c.Service), http.StatusNotImplemented)
@@ -126,7 +120,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 func (a *Account) answer(ctx context.Context, s service, c *call) (answer any, err error) {
-	fault, err := a.do(ctx, c.Service, c.Action, func(now time.Time) (err error) {
+	err = a.do(ctx, c.Service, c.Action, func(now time.Time) (err error) {
 		c.Now = now
 		if err := a.authorize(ctx, s, c); err != nil {
 			return err
@@ -134,9 +128,6 @@ func (a *Account) answer(ctx context.Context, s service, c *call) (answer any, e
 		answer, err = s.serve(c)
 		return err
 	})
-	if spoilt, ok := answer.(interface{ corrupt() any }); ok && fault.Corrupt {
-		answer = spoilt.corrupt()
-	}
 	return answer, err
 }
 
@@ -147,7 +138,7 @@ func (a *Account) requestID() string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012x", a.tally.serial)
 }
 
-// refusal is err as an API's answer; what is no *Error is a bug of ours.
+// refusal returns err as an API's answer. An err that is no *Error is a bug and becomes an InternalFailure.
 func refusal(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

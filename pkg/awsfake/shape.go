@@ -11,23 +11,23 @@ import (
 
 // A shape is a struct that says which fields a structure of an API may have: `cfn` is a field's name in a
 // CloudFormation template, `query` in a request of the Query protocol (the cfn name where there is none), `xml` in
-// an answer, and `update` what CloudFormation does when it changes ("replace"; in place where there is none).
-// A required field's `cfn` tag ends with ",required". Decoding refuses what a shape does not have.
+// an answer, and `update` how CloudFormation updates it ("replace"; in place if there is none).
+// A required field's `cfn` tag ends with ",required". Decoding refuses fields that a shape does not have.
 
-// shapeProblem is one thing that a shape does not allow.
+// shapeProblem is one violation of a shape.
 type shapeProblem struct {
 	// Path leads to the field: "Ebs.VolumeSize".
 	Path string
 	// Unknown fields are not part of the shape, Missing ones required and absent; the others have a wrong value.
 	Unknown, Missing bool
-	// Want is what the field's value must be: "Integer".
+	// Want is the required type of the value: "Integer".
 	Want string
 }
 
 // name is the last part of the problem's path.
 func (p shapeProblem) name() string { return p.Path[strings.LastIndexByte(p.Path, '.')+1:] }
 
-// formTree makes a tree of the fields below prefix: maps by name, and lists of what is numbered from 1.
+// formTree returns the fields below prefix as a tree: maps by name, and lists for names that are numbers from 1.
 func (p params) formTree(prefix string) map[string]any {
 	root := map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(p)) {
@@ -79,7 +79,7 @@ func numbered(v any) any {
 	return list
 }
 
-// first is what is wrong first; false: nothing is.
+// first returns the first problem; false if there is none.
 func first(problems []shapeProblem) (p shapeProblem, wrong bool) {
 	if len(problems) == 0 {
 		return p, false
@@ -87,8 +87,8 @@ func first(problems []shapeProblem) (p shapeProblem, wrong bool) {
 	return problems[0], true
 }
 
-// decodeShape reads a tree of maps, lists and scalars into the struct that into points to, by the names of one
-// tag, and lists all that is wrong with it. Scalars may be texts: "8" is a number and "true" a truth value.
+// decodeShape reads a tree of maps, lists and scalars into the struct that into points to, by the names of one tag,
+// and returns all problems. Scalars may be strings: "8" is a number and "true" a boolean.
 func decodeShape(tree map[string]any, into any, tag string) []shapeProblem {
 	d := shapeDecoder{tag: tag}
 	d.object(tree, reflect.ValueOf(into).Elem(), "")

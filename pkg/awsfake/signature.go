@@ -54,8 +54,8 @@ func (s signed) valid(ctx context.Context, c Credentials) bool {
 	}
 	again := &http.Request{Method: s.request.Method, URL: s.request.URL, Host: s.request.Host, Header: http.Header{}}
 	for name, values := range s.request.Header {
-		switch is := slices.Contains(s.headers, strings.ToLower(name)); {
-		case is:
+		switch {
+		case slices.Contains(s.headers, strings.ToLower(name)):
 			again.Header[name] = values
 		case strings.HasPrefix(name, "X-Amz-"):
 			return false
@@ -74,11 +74,11 @@ func (s signed) valid(ctx context.Context, c Credentials) bool {
 	return subtle.ConstantTimeCompare([]byte(normalAuthorization(want)), []byte(normalAuthorization(got))) == 1
 }
 
-// unsignedPayload is what a signature says of a body that it leaves out.
+// unsignedPayload stands for the body in a signature that does not cover it.
 const unsignedPayload = "UNSIGNED-PAYLOAD"
 
-// payload is what was signed for the body. Only PutSnapshotBlock may leave it out ("v4-unsigned-body" in the API's
-// model): its checksum is signed in place of it.
+// payload returns the hash of the body as it was signed. Only PutSnapshotBlock may leave it out ("v4-unsigned-body" in
+// the API's model): its checksum is signed instead.
 func (s signed) payload() string {
 	if s.service == "ebs" && s.request.Method == http.MethodPut && s.request.Header.Get("X-Amz-Content-Sha256") == unsignedPayload {
 		return unsignedPayload
@@ -86,5 +86,5 @@ func (s signed) payload() string {
 	return hex.EncodeToString(s.body[:])
 }
 
-// normalAuthorization leaves out what clients may write between the fields.
+// normalAuthorization removes the optional spaces between the fields.
 func normalAuthorization(s string) string { return strings.ReplaceAll(s, " ", "") }

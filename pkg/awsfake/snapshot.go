@@ -3,7 +3,6 @@ package awsfake
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"time"
 )
 
@@ -20,51 +19,41 @@ const BlockSize = 512 << 10
 
 const blocksPerGiB = 1 << 30 / BlockSize
 
-// EBSOptions set how snapshots and images come to be. With the zero value everything happens at once, and blocks
-// are kept in memory.
+// EBSOptions set how long snapshots and images take. With the zero value everything happens at once, and blocks are
+// kept in memory.
 type EBSOptions struct {
-	// Directory is where the blocks are kept, in one file without a name that ends with the process or
-	// Account.Close. Empty is in memory. A block is kept once, however often it is put.
+	// Directory holds the blocks, in one unlinked file that ends with the process or Account.Close; empty means in
+	// memory. A block is kept once, however often it is put.
 	Directory string
-	// Known is how long after StartSnapshot the other calls still answer that there is no such snapshot. AWS says
-	// nothing of it, but coldsnap's 12 attempts over 132 s are there because of it.
+	// Known is how long after StartSnapshot the other calls still answer ResourceNotFoundException. AWS does not
+	// document this delay, but coldsnap makes 12 attempts over 132 s because of it.
 	Known time.Duration
-	// Seal is the time from CompleteSnapshot to completed, Copy that from CopyImage or CopySnapshot to the end of
-	// the copy, Register that from RegisterImage to an available image.
+	// Seal is the time from CompleteSnapshot to a completed snapshot, Copy from CopyImage to the end of the copy,
+	// Register from RegisterImage to an available image.
 	Seal, Copy, Register time.Duration
-	// Validate is how long after PutParameter the image is looked for that is the value of a parameter of the type
-	// aws:ec2:image; the parameter is changed only then.
-	Validate time.Duration
-	// Encrypt is encryption by default: nothing that is not encrypted can be made.
-	Encrypt bool
 }
 
 // Snapshot is an EBS snapshot.
 type Snapshot struct {
 	ID, State, Description string
-	// Parent is the snapshot that it was started from, Key the ARN of the key that encrypts it; both may be empty.
+	// Parent is the snapshot that it was started from, Key the ARN of the KMS key that encrypts it; both may be empty.
 	Parent, Key string
 	// Size is that of its volumes, in GiB.
 	Size               int
 	Started, Completed time.Time
 	Tags               map[string]string
-	// Shared are the accounts that may make volumes from it.
-	Shared []string
-	// Blocks is how many blocks hold data, those of its parents included; Written how many were put into itself.
+	// Blocks is how many blocks hold data, those of its parents included; Written is how many were put into this
+	// snapshot.
 	Blocks, Written int
 }
 
-// Images are the snapshots and images of one region of the account. Its exported methods may be called by several
-// goroutines; they are no API calls: nothing counts, delays or refuses them.
+// Images are the snapshots and images of one region of the account. Several goroutines may call its exported methods,
+// which are not API calls: they are not counted, delayed or refused by faults and policies.
 //
-// Held of EC2's calls about them (2016-11-15): names that are unique, and their characters; mappings with the sizes,
-// IOPS and throughput of each type of volume; snapshots that must be completed, and that are not deleted as long as
-// an image uses them; what boot modes, architectures, IMDS and TPM go together; tags; launch and volume permissions;
-// copies between regions with their keys; describe calls that lag behind (EC2Options.Lag), their filters and pages;
-// DryRun. Taken for the harder reading: names of copies are unique too, nothing can be made public (as "block public
-// access" has it by default), a copy starts a lineage of its own. Not modelled, and refused: paravirtual and
-// instance-store images, UEFI data, deprecation, disabled images, the recycle bin, Outposts, local zones, locks,
-// CreateImage and CreateSnapshot.
+// Modelled of EC2's calls (2016-11-15): unique names; snapshots that must be completed, and that cannot be deleted
+// while an image uses them; tags; launch permissions; copies between regions with their keys; describe calls that lag
+// (EC2Options.Lag), and their pages. AWS does not say whether names of copies must be unique; here they must.
+// Everything else is refused.
 type Images struct {
 	account *Account
 	region  string
@@ -89,22 +78,21 @@ func (m *Images) now() time.Time { return m.account.regional.agenda.now }
 
 func (m *Images) after(d time.Duration, f func()) { m.account.regional.agenda.after(d, f) }
 
-// tokened is what a client token stands for: the call that it came with, and what came of it.
+// tokened is the call that a client token came with, and the ID of its result.
 type tokened struct{ call, id string }
 
-// content is what a snapshot holds.
+// content is the blocks of a snapshot.
 type content struct {
 	blocks map[int]block
-	// writer tells the snapshots apart that wrote blocks; lineage is the first writer of all that have these
-	// blocks from each other.
-	writer, lineage int
-	timeout         time.Duration
-	touched         time.Time
+	// writer tells the snapshots apart that wrote blocks.
+	writer  int
+	timeout time.Duration
+	touched time.Time
 	// sealed is whether CompleteSnapshot was accepted.
 	sealed bool
 }
 
-// block is one of a snapshot's blocks: what it holds, and which snapshot it was put into.
+// block is the digest of a block's data, and the snapshot that it was put into.
 type block struct {
 	sum    digest
 	writer int
@@ -122,13 +110,13 @@ func (c *content) written() (n int) {
 // indexes are those of the blocks that hold data, in order.
 func (c *content) indexes() []int { return sortedKeys(c.blocks) }
 
-// Snapshot returns a snapshot as it is, whatever the lag.
+// Snapshot returns a snapshot's current state, whatever the lag. False means that it does not exist or was deleted.
 func (m *Images) Snapshot(id string) (s Snapshot, ok bool) {
 	m.account.locked(func() { s, ok = m.snapshot(id) })
 	return s, ok
 }
 
-// Snapshots lists the snapshots that there are, in the order of their start.
+// Snapshots returns all snapshots, in the order of their start.
 func (m *Images) Snapshots() (list []Snapshot) {
 	m.account.locked(func() {
 		for _, id := range m.snapshots.order {
@@ -158,18 +146,17 @@ func (m *Images) change(id string, f func(*Snapshot)) {
 		return
 	}
 	s.Tags = maps.Clone(s.Tags)
-	s.Shared = slices.Clone(s.Shared)
 	f(&s)
 	m.snapshots.put(id, m.now(), m.lag, s)
 }
 
-// add makes a snapshot that holds the blocks of another content, or nothing.
+// add makes a snapshot with the blocks of another content, or with none.
 func (m *Images) add(s Snapshot, from *content) Snapshot {
 	serial := m.account.nextSnapshot()
 	s.ID, s.State, s.Started = "snap-"+hexID("snapshot "+m.region, serial, 17), SnapshotPending, m.now()
-	c := &content{blocks: map[int]block{}, writer: serial, lineage: serial, touched: m.now()}
+	c := &content{blocks: map[int]block{}, writer: serial, touched: m.now()}
 	if from != nil {
-		c.blocks, c.lineage = maps.Clone(from.blocks), from.lineage
+		c.blocks = maps.Clone(from.blocks)
 		for _, b := range c.blocks {
 			m.account.regional.blocks.keep(b.sum)
 		}
@@ -179,7 +166,7 @@ func (m *Images) add(s Snapshot, from *content) Snapshot {
 	return s
 }
 
-// finish ends a pending snapshot in a state; in error, what it held is gone.
+// finish ends a pending snapshot in a state; SnapshotError drops its blocks.
 func (m *Images) finish(id, state string) {
 	if s, ok := m.snapshots.get(id); !ok || s.State != SnapshotPending {
 		return
@@ -194,7 +181,7 @@ func (m *Images) finish(id, state string) {
 	})
 }
 
-// drop lets go of a snapshot's blocks.
+// drop releases a snapshot's blocks.
 func (m *Images) drop(id string) {
 	if c := m.contents[id]; c != nil {
 		for _, b := range c.blocks {
@@ -204,7 +191,7 @@ func (m *Images) drop(id string) {
 	}
 }
 
-// expire ends a snapshot that nobody has written to for its timeout; otherwise it looks again.
+// expire fails a snapshot that was not written to for its timeout.
 func (m *Images) expire(id string) {
 	c := m.contents[id]
 	if s, _ := m.snapshots.get(id); s.State != SnapshotPending || c.sealed {
@@ -217,7 +204,7 @@ func (m *Images) expire(id string) {
 	m.finish(id, SnapshotError)
 }
 
-// deleteSnapshot deletes a snapshot that no image uses. What others have of it stays.
+// deleteSnapshot deletes a snapshot that no image uses. Blocks that other snapshots share stay.
 func (m *Images) deleteSnapshot(id string) error {
 	if _, ok := m.snapshot(id); !ok {
 		return noSnapshot(id)
@@ -268,20 +255,20 @@ func (s *shelf[T]) at(t time.Time) (list []T) {
 	return list
 }
 
-// keyOf is the key that encrypts what is made with an identifier of a key, or with none but encrypted: then it is
-// the account's own for EBS. Empty and true: not encrypted. False: there is no such key.
+// keyOf returns the ARN of the KMS key with this identifier, or the account's default key for EBS if id is empty and
+// encrypted is set; "" is no encryption. False means that the key does not exist.
 func (m *Images) keyOf(encrypted bool, id string) (arn string, ok bool) {
 	switch {
 	case id != "":
 		arn = m.account.place(m.region).ssm.keyARN(id)
 		return arn, arn != ""
-	case encrypted || m.options.Encrypt:
+	case encrypted:
 		return m.defaultKey(), true
 	}
 	return "", true
 }
 
-// defaultKey is the account's own key for EBS, alias/aws/ebs. What it encrypts cannot be shared.
+// defaultKey returns the account's default key for EBS, alias/aws/ebs. Snapshots that it encrypts cannot be shared.
 func (m *Images) defaultKey() string {
 	return "arn:aws:kms:" + m.region + ":" + owner + ":key/" + uuidOf("key alias/aws/ebs "+m.region, 0)
 }

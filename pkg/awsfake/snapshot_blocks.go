@@ -4,14 +4,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 )
 
 type digest = [sha256.Size]byte
 
-// blockStore keeps blocks by their digest, each once, as long as somebody keeps it. It has a lock of its own, so
-// that a snapshot can be written out while the account goes on.
+// blockStore keeps blocks by their digest, each once, and counts their users. It has a separate lock, so that a
+// snapshot can be written out while the account goes on.
 type blockStore struct {
 	directory string
 
@@ -29,7 +28,7 @@ func newBlockStore(directory string) *blockStore {
 	return &blockStore{directory: directory, memory: map[digest][]byte{}, at: map[digest]int64{}, keeps: map[digest]int{}}
 }
 
-// put keeps a block; data is the caller's again afterwards.
+// put stores a block; the caller may change data afterwards.
 func (s *blockStore) put(sum digest, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +65,7 @@ func (s *blockStore) add(sum digest, data []byte) error {
 	return nil
 }
 
-// open makes the file, and takes its name away, so that no crash leaves it behind.
+// open makes the file and unlinks it, so that a crash leaves nothing behind.
 func (s *blockStore) open() error {
 	file, err := os.CreateTemp(s.directory, "awsfake-blocks-*")
 	if err != nil {
@@ -80,14 +79,14 @@ func (s *blockStore) open() error {
 	return nil
 }
 
-// keep has a block that is there stay for one keeper more.
+// keep adds a user of a block.
 func (s *blockStore) keep(sum digest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keeps[sum]++
 }
 
-// release lets one keeper of a block go; with the last one it is gone.
+// release removes a user of a block; the last one's release deletes the block.
 func (s *blockStore) release(sum digest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +101,7 @@ func (s *blockStore) release(sum digest) {
 	}
 }
 
-// read fills into with a block that somebody keeps.
+// read copies a block to into.
 func (s *blockStore) read(sum digest, into []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,16 +138,15 @@ func (s *blockStore) close() error {
 	return err
 }
 
-// Close gives back what the account holds outside of its memory: the file of its blocks. No call may be made
-// afterwards.
+// Close closes the file that holds the account's blocks. No call may be made afterwards.
 func (a *Account) Close() error { return a.regional.blocks.close() }
 
-// Kept is how many different blocks the account's snapshots have, and how many bytes they take in memory or in
+// Kept returns how many different blocks the account's snapshots have, and how many bytes they take in memory or in
 // EBSOptions.Directory.
 func (a *Account) Kept() (blocks int, bytes int64) { return a.regional.blocks.size() }
 
-// WriteRaw writes what a completed snapshot holds to a file, as the disk that a volume of it is: w gets its size
-// and its blocks, and holes where there is no data. w must be empty.
+// WriteRaw writes a completed snapshot as a sparse raw disk to w, which must be empty. It fails if the snapshot is not
+// completed or does not exist.
 func (m *Images) WriteRaw(id string, w *os.File) error {
 	var size int64
 	var blocks map[int]digest
@@ -162,33 +160,6 @@ func (m *Images) WriteRaw(id string, w *os.File) error {
 	}
 	if err := m.account.regional.blocks.write(w, size, blocks); err != nil {
 		return fmt.Errorf("writing snapshot %s: %w", id, err)
-	}
-	return nil
-}
-
-// WriteImage writes the disk that an available image's machines boot from, as they get it: with the size of its
-// mapping, which may be larger than its snapshot. w must be empty.
-func (m *Images) WriteImage(id string, w *os.File) error {
-	var size int64
-	var blocks map[int]digest
-	var err error
-	m.account.locked(func() {
-		var image Image
-		if image, err = m.launchable(id); err != nil {
-			return
-		}
-		i := slices.IndexFunc(image.Disks, func(d Disk) bool { return d.Device == image.Root })
-		if i < 0 || m.contents[image.Disks[i].Snapshot] == nil {
-			err = imageUnavailable(id)
-			return
-		}
-		size, blocks = int64(image.Disks[i].Size)<<30, m.hold(image.Disks[i].Snapshot)
-	})
-	if err == nil {
-		err = m.account.regional.blocks.write(w, size, blocks)
-	}
-	if err != nil {
-		return fmt.Errorf("writing the disk of image %s: %w", id, err)
 	}
 	return nil
 }

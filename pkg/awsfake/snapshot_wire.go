@@ -1,9 +1,6 @@
 package awsfake
 
-import (
-	"slices"
-	"strconv"
-)
+import "slices"
 
 type xmlSnapshot struct {
 	ID          string   `xml:"snapshotId"`
@@ -26,7 +23,7 @@ type xmlSnapshotStore struct {
 	Full int64  `xml:"fullSnapshotSizeInBytes"`
 }
 
-// noVolumeID is what a snapshot says that was made of no volume: "an arbitrary volume ID that you should not use
+// noVolumeID is the volume of a snapshot that was made of no volume: "an arbitrary volume ID that you should not use
 // for any purpose".
 const noVolumeID = "vol-ffffffff"
 
@@ -58,19 +55,14 @@ func (m *Images) describeSnapshots(c *call) (any, error) {
 		}
 	}
 	filters := filtersOf(p.structs("Filter"), "Value", true)
-	owners, users := p.list("Owner"), p.list("RestorableBy")
+	owners := p.list("Owner")
 	kept := []Snapshot{}
 	for _, s := range list {
-		x := m.snapshotXML(s)
-		ok, err := all(filters, map[string][]string{
-			"snapshot-id": {s.ID}, "status": {s.State}, "description": {s.Description}, "encrypted": {strconv.FormatBool(x.Encrypted)}, "owner-id": {owner},
-			"progress": {x.Progress}, "start-time": {x.Started}, "storage-tier": {x.Tier}, "volume-id": {x.Volume}, "volume-size": {strconv.Itoa(s.Size)},
-		}, s.Tags)
+		ok, err := passAll(filters, nil, s.Tags)
 		if err != nil {
 			return nil, err
 		}
-		restorable := len(users) == 0 || slices.Contains(users, "self") || slices.Contains(users, owner) || slices.ContainsFunc(users, func(u string) bool { return slices.Contains(s.Shared, u) })
-		if ok && (len(ids) == 0 || slices.Contains(ids, s.ID)) && ownedBy(owners, owner) && restorable {
+		if ok && (len(ids) == 0 || slices.Contains(ids, s.ID)) && ownedBy(owners) {
 			kept = append(kept, s)
 		}
 	}

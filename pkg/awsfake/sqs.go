@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
-// The limits of SQS that are held (Developer Guide, "Amazon SQS message quotas").
+// The modelled limits of SQS (Developer Guide, "Amazon SQS message quotas").
 const (
 	maxDelay      = 900         // seconds
 	maxVisibility = 12 * 3600   // seconds
@@ -20,18 +19,18 @@ const (
 // Message is one message of a queue.
 type Message struct {
 	ID, Body string
-	// Receipt is of the last reception; only that one deletes the message.
+	// Receipt is that of the last reception; only it deletes the message.
 	Receipt string
 	Sent    time.Time
-	// Visible is from when the message can be received (again).
+	// Visible is when the message can next be received.
 	Visible time.Time
-	// Received counts receptions, First is the first.
+	// Received is the number of receptions, First the time of the first.
 	Received int
 	First    time.Time
 }
 
-// SQS is the account's queues, all of them standard ones. Its exported methods may be called by several
-// goroutines; they are no API calls.
+// SQS is the account's queues, all of them standard queues. Several goroutines may call its exported methods, which
+// are not API calls.
 type SQS struct {
 	account *Account
 	queues  map[string]*queue
@@ -56,14 +55,15 @@ func queueDefaults() map[string]string {
 	}
 }
 
-// CreateQueue makes a queue and returns its URL; attributes are those of the API.
+// CreateQueue makes a queue and returns its URL; attributes are those of the API. A queue that exists with other
+// attributes is the error QueueNameExists.
 func (s *SQS) CreateQueue(name string, attributes map[string]string) (url string, err error) {
 	s.account.locked(func() { url, err = s.create(name, attributes) })
 	return url, err
 }
 
 func (s *SQS) create(name string, attributes map[string]string) (string, error) {
-	url := "https://sqs." + homeRegion + ".amazonaws.com/" + owner + "/" + name
+	url := "https://sqs." + HomeRegion + ".amazonaws.com/" + owner + "/" + name
 	if q, ok := s.queues[url]; ok {
 		for key, value := range attributes {
 			if q.attributes[key] != value {
@@ -80,7 +80,7 @@ func (s *SQS) create(name string, attributes map[string]string) (string, error) 
 	return url, nil
 }
 
-func (q *queue) arn() string { return "arn:aws:sqs:" + homeRegion + ":" + owner + ":" + q.name }
+func (q *queue) arn() string { return "arn:aws:sqs:" + HomeRegion + ":" + owner + ":" + q.name }
 
 // set changes attributes, or none where one is wrong.
 func (q *queue) set(attributes map[string]string) error {
@@ -140,7 +140,7 @@ func (q *queue) seconds(attribute string) time.Duration {
 	return time.Duration(q.number(attribute)) * time.Second
 }
 
-// Messages lists what is in a queue, whether visible or not, the oldest first.
+// Messages returns the messages of a queue, visible or not, the oldest first.
 func (s *SQS) Messages(url string) (messages []Message) {
 	s.account.locked(func() {
 		if q, ok := s.queues[url]; ok {
@@ -153,7 +153,7 @@ func (s *SQS) Messages(url string) (messages []Message) {
 	return messages
 }
 
-// put adds a message; a queue that is not there loses it, as a rule's target does.
+// put adds a message. Without the queue the message is lost, as with a rule's target.
 func (s *SQS) put(url, body string, delay time.Duration) Message {
 	q, ok := s.queues[url]
 	if !ok {
@@ -165,8 +165,8 @@ func (s *SQS) put(url, body string, delay time.Duration) Message {
 	return *m
 }
 
-// receive hands out up to count visible messages, and moves to the dead-letter queue what was
-// received as often as the policy allows.
+// receive returns up to count visible messages, and moves messages that were received as often as the policy allows to
+// the dead-letter queue.
 func (s *SQS) receive(q *queue, count int, visibility time.Duration) []Message {
 	now := s.now()
 	q.expire(now)
@@ -201,19 +201,6 @@ func (s *SQS) byARN(arn string) *queue {
 		}
 	}
 	return nil
-}
-
-// byReceipt finds the message that a receipt was given for; nil when it has been deleted.
-func (q *queue) byReceipt(receipt string) (*Message, error) {
-	id, _, ok := strings.Cut(receipt, "#")
-	if !ok {
-		return nil, refuse("ReceiptHandleIsInvalid", "The input receipt handle \"%s\" is not a valid receipt handle.", receipt)
-	}
-	i := slices.IndexFunc(q.messages, func(m *Message) bool { return m.ID == id })
-	if i < 0 {
-		return nil, nil
-	}
-	return q.messages[i], nil
 }
 
 func (q *queue) remove(m *Message) {

@@ -23,10 +23,8 @@ func (s *SQS) serve(c *call) (any, error) {
 		return s.getQueueURL(c.Body)
 	}
 	actions := map[string]func(*queue, []byte) (any, error){
-		"SendMessage": s.sendMessage, "SendMessageBatch": s.sendBatch,
-		"ReceiveMessage": s.receiveMessage, "ChangeMessageVisibility": s.changeVisibility,
-		"DeleteMessage": s.deleteMessage, "DeleteMessageBatch": s.deleteBatch,
-		"GetQueueAttributes": s.getAttributes, "SetQueueAttributes": s.setAttributes, "PurgeQueue": s.purge,
+		"SendMessage": s.sendMessage, "ReceiveMessage": s.receiveMessage, "DeleteMessage": s.deleteMessage,
+		"GetQueueAttributes": s.getAttributes, "SetQueueAttributes": s.setAttributes,
 	}
 	do, ok := actions[c.Action]
 	if !ok {
@@ -102,13 +100,11 @@ func (s *SQS) listQueues(body []byte) (any, error) {
 }
 
 type sendEntry struct {
-	Id           string
 	MessageBody  string
 	DelaySeconds *int
 }
 
 type sent struct {
-	ID        string `json:"Id,omitempty"`
 	MessageID string `json:"MessageId"`
 	MD5       string `json:"MD5OfMessageBody"`
 }
@@ -127,7 +123,7 @@ func (s *SQS) send(q *queue, in sendEntry) (sent, error) {
 		return sent{}, refuse("InvalidParameterValue", "One or more parameters are invalid. Reason: Message must be shorter than %d bytes.", limit)
 	}
 	m := s.put(q.url, in.MessageBody, time.Duration(delay)*time.Second)
-	return sent{in.Id, m.ID, sum(in.MessageBody)}, nil
+	return sent{m.ID, sum(in.MessageBody)}, nil
 }
 
 func (s *SQS) sendMessage(q *queue, body []byte) (any, error) {
@@ -136,60 +132,6 @@ func (s *SQS) sendMessage(q *queue, body []byte) (any, error) {
 		return nil, err
 	}
 	return s.send(q, in)
-}
-
-type batchFailure struct {
-	ID          string `json:"Id"`
-	Code        string
-	Message     string
-	SenderFault bool
-}
-
-// distinct checks the identifiers of a batch: 1 to 10 of them, each once.
-func distinct(ids []string) error {
-	if len(ids) == 0 {
-		return refuse("EmptyBatchRequest", "There should be at least one entry in the request.")
-	}
-	if len(ids) > maxReceive {
-		return refuse("TooManyEntriesInBatchRequest", "Maximum number of entries per request are %d. You have sent %d.", maxReceive, len(ids))
-	}
-	for i, id := range ids {
-		if slices.Contains(ids[:i], id) {
-			return refuse("BatchEntryIdsNotDistinct", "Id %s repeated.", id)
-		}
-	}
-	return nil
-}
-
-func failure(id string, err error) batchFailure {
-	e := refusal(err)
-	return batchFailure{ID: id, Code: e.Code, Message: e.Message, SenderFault: true}
-}
-
-func (s *SQS) sendBatch(q *queue, body []byte) (any, error) {
-	var in struct{ Entries []sendEntry }
-	if err := decode(body, &in); err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, e := range in.Entries {
-		ids = append(ids, e.Id)
-	}
-	if err := distinct(ids); err != nil {
-		return nil, err
-	}
-	out := struct {
-		Successful []sent
-		Failed     []batchFailure
-	}{}
-	for _, e := range in.Entries {
-		if done, err := s.send(q, e); err != nil {
-			out.Failed = append(out.Failed, failure(e.Id, err))
-		} else {
-			out.Successful = append(out.Successful, done)
-		}
-	}
-	return out, nil
 }
 
 type received struct {
@@ -221,7 +163,7 @@ func (s *SQS) receiveMessage(q *queue, body []byte) (any, error) {
 		return nil, refuse("InvalidParameterValue", "Value %d for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and %d, if provided.", count, maxReceive)
 	}
 	if visibility < 0 || visibility > maxVisibility {
-		return nil, invalidVisibility(visibility)
+		return nil, refuse("InvalidParameterValue", "Value %d for parameter VisibilityTimeout is invalid. Reason: VisibilityTimeout must be an integer between 0 and %d.", visibility, maxVisibility)
 	}
 	names := append(in.AttributeNames, in.MessageSystemAttributeNames...)
 	messages := []received{}
@@ -250,78 +192,18 @@ func (m Message) system(names []string) map[string]string {
 
 func millis(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 
-func invalidVisibility(seconds int) error {
-	return refuse("InvalidParameterValue", "Value %d for parameter VisibilityTimeout is invalid. Reason: VisibilityTimeout must be an integer between 0 and %d.", seconds, maxVisibility)
-}
-
-func (s *SQS) changeVisibility(q *queue, body []byte) (any, error) {
-	var in struct {
-		ReceiptHandle     string
-		VisibilityTimeout int
-	}
-	if err := decode(body, &in); err != nil {
-		return nil, err
-	}
-	m, err := q.byReceipt(in.ReceiptHandle)
-	switch {
-	case err != nil:
-		return nil, err
-	case in.VisibilityTimeout < 0 || in.VisibilityTimeout > maxVisibility:
-		return nil, invalidVisibility(in.VisibilityTimeout)
-	case m == nil || !m.Visible.After(s.now()):
-		return nil, refuse("MessageNotInflight", "The specified message isn't in flight.")
-	}
-	m.Visible = s.now().Add(time.Duration(in.VisibilityTimeout) * time.Second)
-	return none{}, nil
-}
-
-// remove deletes by receipt. An old receipt, of a message that was received again since, may be
-// accepted without effect, says the API reference: that is what happens here.
-func (s *SQS) remove(q *queue, receipt string) error {
-	m, err := q.byReceipt(receipt)
-	if err != nil {
-		return err
-	}
-	if m != nil && m.Receipt == receipt {
-		q.remove(m)
-	}
-	return nil
-}
-
+// deleteMessage deletes by receipt. An old receipt, of a message that was received again since, may be
+// accepted without effect, according to the API reference; awsfake does so.
 func (s *SQS) deleteMessage(q *queue, body []byte) (any, error) {
 	var in struct{ ReceiptHandle string }
 	if err := decode(body, &in); err != nil {
 		return nil, err
 	}
-	return none{}, s.remove(q, in.ReceiptHandle)
-}
-
-func (s *SQS) deleteBatch(q *queue, body []byte) (any, error) {
-	var in struct {
-		Entries []struct{ Id, ReceiptHandle string }
+	if !strings.Contains(in.ReceiptHandle, "#") {
+		return nil, refuse("ReceiptHandleIsInvalid", "The input receipt handle \"%s\" is not a valid receipt handle.", in.ReceiptHandle)
 	}
-	if err := decode(body, &in); err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, e := range in.Entries {
-		ids = append(ids, e.Id)
-	}
-	if err := distinct(ids); err != nil {
-		return nil, err
-	}
-	out := struct {
-		Successful []map[string]string
-		Failed     []batchFailure
-	}{}
-	for _, e := range in.Entries {
-		if err := s.remove(q, e.ReceiptHandle); err != nil {
-			out.Failed = append(out.Failed, failure(e.Id, err))
-		} else {
-			out.Successful = append(out.Successful, map[string]string{"Id": e.Id})
-		}
-	}
-	return out, nil
+	q.messages = slices.DeleteFunc(q.messages, func(m *Message) bool { return m.Receipt == in.ReceiptHandle })
+	return none{}, nil
 }
 
 func (s *SQS) getAttributes(q *queue, body []byte) (any, error) {
@@ -352,10 +234,5 @@ func (s *SQS) setAttributes(q *queue, body []byte) (any, error) {
 	if err := q.set(in.Attributes); err != nil {
 		return nil, err
 	}
-	return none{}, nil
-}
-
-func (s *SQS) purge(q *queue, _ []byte) (any, error) {
-	q.messages = nil
 	return none{}, nil
 }

@@ -3,15 +3,14 @@ package awsfake
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"strings"
 )
 
 // serve carries out one call of Systems Manager's JSON 1.1 protocol.
 func (s *SSM) serve(c *call) (any, error) {
 	actions := map[string]func(*call) (any, error){
-		"GetParameter": s.getParameter, "GetParameters": s.getParameters, "GetParametersByPath": s.getByPath,
-		"DescribeParameters": s.describe, "GetParameterHistory": s.history, "LabelParameterVersion": s.label, "UnlabelParameterVersion": s.unlabel,
+		"GetParameter": s.getParameter, "GetParametersByPath": s.getByPath,
+		"DescribeParameters": s.describe, "GetParameterHistory": s.history,
 		"PutParameter": s.putParameter, "DeleteParameter": s.deleteParameter, "DeleteParameters": s.deleteParameters,
 	}
 	do, ok := actions[c.Action]
@@ -31,18 +30,25 @@ func decodeKnown(body []byte, v any) error {
 	return nil
 }
 
+// wireParameter is a parameter as the answers of every call carry it, those that show no value too.
 type wireParameter struct {
 	Name             string
 	Type             string
-	Value            string
+	Value            string `json:",omitempty"`
 	Version          int
 	Selector         string `json:",omitempty"`
 	LastModifiedDate float64
+	LastModifiedUser string `json:",omitempty"`
 	ARN              string
 	DataType         string
 }
 
-// shown is a parameter as an answer carries it.
+type wireParameters struct {
+	Parameters []wireParameter
+	NextToken  string `json:",omitempty"`
+}
+
+// shown returns a parameter as an answer shows it.
 func (s *SSM) shown(p Parameter, selector string, decrypt bool) wireParameter {
 	w := wireParameter{
 		Name: p.Name, Type: p.Type, Value: p.Value, Version: p.Version, Selector: selector,
@@ -69,74 +75,48 @@ func (s *SSM) getParameter(c *call) (any, error) {
 	return struct{ Parameter wireParameter }{s.shown(p, selector, in.WithDecryption)}, nil
 }
 
-// batch checks the names of a call about several parameters.
-func batch(names []string) error {
-	if n := len(names); n < 1 || n > parameterBatch {
-		return invalidParameter("1 validation error detected: Value at 'names' failed to satisfy constraint: Member must have length less than or equal to %d and greater than or equal to 1, has %d", parameterBatch, n)
-	}
-	return nil
+// paging is how a call asks for a part of its answer.
+type paging struct {
+	MaxResults *int
+	NextToken  string
 }
 
-func (s *SSM) getParameters(c *call) (any, error) {
-	var in struct {
-		Names          []string
-		WithDecryption bool
+// parameterPage returns a page of items; most is the largest page size, and the default.
+func parameterPage[T any](items []T, in paging, most int) ([]T, string, error) {
+	size := most
+	if in.MaxResults != nil {
+		size = *in.MaxResults
 	}
-	if err := decodeKnown(c.Body, &in); err != nil {
-		return nil, err
+	if size < 1 || size > most {
+		return nil, "", invalidParameter("MaxResults is 1 to %d, not %d", most, size)
 	}
-	if err := batch(in.Names); err != nil {
-		return nil, err
+	part, token, err := page(items, size, in.NextToken)
+	if err != nil {
+		return nil, "", refuse("InvalidNextToken", "The specified token isn't valid.")
 	}
-	out := struct {
-		Parameters        []wireParameter
-		InvalidParameters []string
-	}{[]wireParameter{}, []string{}}
-	for i, name := range in.Names {
-		if slices.Contains(in.Names[:i], name) {
-			continue
-		}
-		p, selector, err := s.find(name)
-		if err != nil {
-			out.InvalidParameters = append(out.InvalidParameters, name)
-			continue
-		}
-		out.Parameters = append(out.Parameters, s.shown(p, selector, in.WithDecryption))
-	}
-	return out, nil
+	return part, token, nil
 }
 
-// getByPath cuts its pages before it drops what is too deep, so that pages are short or empty though more
+// getByPath cuts pages before it drops parameters that are too deep, so that pages are short or empty though more
 // follow: "the number of items returned can be between zero and the value of MaxResults".
 func (s *SSM) getByPath(c *call) (any, error) {
 	var in struct {
 		Path           string
 		Recursive      bool
 		WithDecryption bool
-		MaxResults     *int
-		NextToken      string
+		paging
 	}
 	if err := decodeKnown(c.Body, &in); err != nil {
 		return nil, err
 	}
-	if err := checkParameterPath(in.Path); err != nil {
+	if in.Path != "/" && (!strings.HasPrefix(in.Path, "/") || !parameterName.MatchString(strings.TrimSuffix(in.Path, "/"))) {
+		return nil, invalidParameter("%q is no path of parameters", in.Path)
+	}
+	names, token, err := parameterPage(s.below(in.Path), in.paging, parameterBatch)
+	if err != nil {
 		return nil, err
 	}
-	size := parameterBatch
-	if in.MaxResults != nil {
-		size = *in.MaxResults
-	}
-	if size < 1 || size > parameterBatch {
-		return nil, invalidParameter("1 validation error detected: Value '%d' at 'maxResults' failed to satisfy constraint: Member must have value less than or equal to %d", size, parameterBatch)
-	}
-	names, token, err := page(s.below(in.Path), size, in.NextToken)
-	if err != nil {
-		return nil, refuse("InvalidNextToken", "The specified token isn't valid.")
-	}
-	out := struct {
-		Parameters []wireParameter
-		NextToken  string `json:",omitempty"`
-	}{[]wireParameter{}, token}
+	out := wireParameters{[]wireParameter{}, token}
 	depth := strings.Count(strings.TrimSuffix(in.Path, "/"), "/") + 1
 	for _, name := range names {
 		if level := strings.Count("/"+strings.TrimPrefix(name, "/"), "/"); !in.Recursive && level > depth {
@@ -148,46 +128,95 @@ func (s *SSM) getByPath(c *call) (any, error) {
 	return out, nil
 }
 
-type putInput struct {
-	Name, Value, Type, Tier     string
-	Description, AllowedPattern string
-	DataType, KeyId             string
-	Overwrite                   bool
-	Tags                        []struct{ Key, Value string }
-}
-
-func (in putInput) parameter() Parameter {
-	p := Parameter{Name: in.Name, Type: in.Type, Value: in.Value, Key: in.KeyId, Tier: in.Tier, Pattern: in.AllowedPattern, DataType: in.DataType, Description: in.Description}
-	for _, tag := range in.Tags {
-		if p.Tags == nil {
-			p.Tags = map[string]string{}
+// describe lists parameters without their values; the only filter is DataType. Pages are cut before they are filtered,
+// so that they are short or empty though more follow.
+func (s *SSM) describe(c *call) (any, error) {
+	var in struct {
+		ParameterFilters []struct {
+			Key    string
+			Values []string
 		}
-		p.Tags[tag.Key] = tag.Value
+		paging
 	}
-	return p
-}
-
-func (s *SSM) putParameter(c *call) (any, error) {
-	var in putInput
 	if err := decodeKnown(c.Body, &in); err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(in.Name, "arn:") {
-		return nil, invalidParameter(nameRule)
+	wanted := map[string]bool{}
+	for _, f := range in.ParameterFilters {
+		if f.Key != "DataType" {
+			return nil, refuse("InvalidFilterKey", "awsfake does not model the filter %q", f.Key)
+		}
+		for _, value := range f.Values {
+			wanted[value] = true
+		}
 	}
-	if len(in.Description) > maxParameterDescription {
-		return nil, invalidParameter("1 validation error detected: Value at 'description' failed to satisfy constraint: Member must have length less than or equal to %d", maxParameterDescription)
+	names, token, err := parameterPage(s.below("/"), in.paging, describePage)
+	if err != nil {
+		return nil, err
 	}
-	given := in.parameter()
-	given.User = c.user()
-	p, err := s.put(given, in.Overwrite)
+	out := wireParameters{[]wireParameter{}, token}
+	for _, name := range names {
+		list := s.versions[name]
+		if p := list[len(list)-1]; len(wanted) == 0 || wanted[p.DataType] {
+			w := s.shown(p, "", true)
+			w.Value, w.LastModifiedUser = "", p.User
+			out.Parameters = append(out.Parameters, w)
+		}
+	}
+	return out, nil
+}
+
+// history answers the versions that are kept, the oldest first.
+func (s *SSM) history(c *call) (any, error) {
+	var in struct {
+		Name           string
+		WithDecryption bool
+		paging
+	}
+	if err := decodeKnown(c.Body, &in); err != nil {
+		return nil, err
+	}
+	if len(s.versions[in.Name]) == 0 {
+		return nil, refuse("ParameterNotFound", "Parameter %s not found.", in.Name)
+	}
+	kept, token, err := parameterPage(s.versions[in.Name], in.paging, describePage)
+	if err != nil {
+		return nil, err
+	}
+	out := wireParameters{NextToken: token}
+	for _, p := range kept {
+		w := s.shown(p, "", in.WithDecryption)
+		w.LastModifiedUser = p.User
+		out.Parameters = append(out.Parameters, w)
+	}
+	return out, nil
+}
+
+func (s *SSM) putParameter(c *call) (any, error) {
+	var in struct {
+		Name, Value, Type string
+		DataType          string
+		Overwrite         bool
+	}
+	if err := decodeKnown(c.Body, &in); err != nil {
+		return nil, err
+	}
+	version, err := s.put(Parameter{Name: in.Name, Type: in.Type, Value: in.Value, DataType: in.DataType, User: c.user()}, in.Overwrite)
 	if err != nil {
 		return nil, err
 	}
 	return struct {
 		Version int
 		Tier    string
-	}{p.Version, p.Tier}, nil
+	}{version, "Standard"}, nil
+}
+
+// user returns the ARN of the caller that changes a parameter.
+func (c *call) user() string {
+	if c.Caller != nil {
+		return c.Caller.arn
+	}
+	return "arn:aws:iam::" + owner + ":root"
 }
 
 func (s *SSM) deleteParameter(c *call) (any, error) {
@@ -198,22 +227,23 @@ func (s *SSM) deleteParameter(c *call) (any, error) {
 	if _, ok := s.versions[in.Name]; !ok {
 		return nil, refuse("ParameterNotFound", "Parameter %s not found.", in.Name)
 	}
-	s.forget(in.Name)
+	delete(s.versions, in.Name)
 	return none{}, nil
 }
 
+// deleteParameters serves the command that `hardtack stack delete` prints.
 func (s *SSM) deleteParameters(c *call) (any, error) {
 	var in struct{ Names []string }
 	if err := decodeKnown(c.Body, &in); err != nil {
 		return nil, err
 	}
-	if err := batch(in.Names); err != nil {
-		return nil, err
+	if n := len(in.Names); n < 1 || n > parameterBatch {
+		return nil, invalidParameter("a call has 1 to %d names, not %d", parameterBatch, n)
 	}
 	out := struct{ DeletedParameters, InvalidParameters []string }{[]string{}, []string{}}
 	for _, name := range in.Names {
 		if _, ok := s.versions[name]; ok {
-			s.forget(name)
+			delete(s.versions, name)
 			out.DeletedParameters = append(out.DeletedParameters, name)
 		} else {
 			out.InvalidParameters = append(out.InvalidParameters, name)

@@ -1,6 +1,6 @@
 package awsfake
 
-// sts is the part of the Security Token Service that says who somebody is.
+// sts is the part of the Security Token Service that answers who the caller is.
 type sts struct{}
 
 // serve carries out one call of its Query protocol (version 2011-06-15).

@@ -43,7 +43,7 @@ func (ec2Protocol) refuse(w http.ResponseWriter, c *call, e *Error) {
 // jsonProtocol is that of SQS and Systems Manager: X-Amz-Target names the action, and the documents are JSON.
 type jsonProtocol struct {
 	version string // "1.0"
-	shapes  string // what is put before the names of errors: "com.amazonaws.sqs#"
+	shapes  string // the prefix of error names: "com.amazonaws.sqs#"
 }
 
 func (jsonProtocol) read(r *http.Request, _ []byte, c *call) error {
@@ -97,8 +97,8 @@ func errorResponse(namespace, id string, e *Error) string {
 		namespace, kind, escape(e.Code), escape(e.Message), id)
 }
 
-// innerXML is what v encodes to, without its own element; nil is empty. Answers are types of this
-// package, so that what does not encode is a bug.
+// innerXML encodes v without its own element; nil is empty. It panics if v cannot be encoded: answers are types of
+// this package, so that is a bug.
 func innerXML(v any) string {
 	if v == nil {
 		return ""

@@ -12,11 +12,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
-// Chroot runs a script inside the root directory with the host's directories bound where Bind said.
-// exit is the script's status; err says that it could not be run.
+// Chroot runs a script inside the root directory, with the host's directories bound where Bind said. exit is the
+// script's exit status; err means that it could not be run.
 type Chroot interface {
 	Run(ctx context.Context, script string, stdin io.Reader, stdout, stderr io.Writer) (exit int, err error)
 }
@@ -32,26 +32,27 @@ type Options struct {
 	KernelArguments []string
 	// Epoch is the time of everything on the disk, in seconds since 1970.
 	Epoch int64
-	// Say takes a line of progress; nil discards.
-	Say func(string)
+	// Progress receives lines of progress; may be nil.
+	Progress func(string)
 }
 
 // Where the tools in the root see the root itself and the working directory.
 const (
+	// The paths of the root and of the working directory for tools that run in the root.
 	AtRoot = "/mnt/root"
 	AtWork = "/mnt/work"
 )
 
 // Composer makes a disk from a root directory, which it changes: the kernel moves to the EFI partition.
 type Composer struct {
-	// Root is the directory, Work an empty one for the disk and what it is made of.
+	// Root is the root directory, Work an empty directory for the disk and its parts.
 	Root, Work string
 	// Inside runs commands in Root, which is also bound at AtRoot, and Work at AtWork.
 	Inside Chroot
 	Options
 }
 
-// Result says what was made.
+// Result describes the disk.
 type Result struct {
 	// File is the raw disk.
 	File string
@@ -109,8 +110,8 @@ func (c Composer) describe(l Layout) error {
 	defer func() { _ = root.Close() }() // a handle on a directory
 	for _, f := range []struct{ name, text string }{
 		{"etc/fstab", l.fstab()},
-		{"etc/repart.d/50-root.conf", growth},
-		{"etc/systemd/system/systemd-repart.service.d/10-hardtack.conf", growthOrder},
+		{"etc/repart.d/50-root.conf", repartRoot},
+		{"etc/systemd/system/systemd-repart.service.d/10-hardtack.conf", repartOrder},
 	} {
 		if err := errors.Join(root.MkdirAll(path.Dir(f.name), 0o755), root.WriteFile(f.name, []byte(f.text), 0o644)); err != nil {
 			return fmt.Errorf("describing the disk: %w", err)
@@ -136,13 +137,13 @@ func (c Composer) assemble(ctx context.Context, m machine, r Result, esp string)
 			return err
 		}
 	}
-	if err := place(esp, r.File, first); err != nil {
+	if err := copySparse(esp, r.File, first); err != nil {
 		return err
 	}
 	if err := os.Remove(esp); err != nil {
 		return fmt.Errorf("removing the EFI partition's copy: %w", err)
 	}
-	if err := settle(ctx, c.Root, c.Epoch); err != nil {
+	if err := clampTimes(ctx, c.Root, c.Epoch); err != nil {
 		return err
 	}
 	c.sayf("Root file system: ext4, %d MiB", r.RootSize/mib)
@@ -196,7 +197,7 @@ func (c Composer) ext4(ctx context.Context, r Result) error {
 }
 
 func (c Composer) sayf(format string, args ...any) {
-	if c.Say != nil {
-		c.Say(fmt.Sprintf(format, args...))
+	if c.Progress != nil {
+		c.Progress(fmt.Sprintf(format, args...))
 	}
 }

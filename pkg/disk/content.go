@@ -22,9 +22,9 @@ import (
 // block is the size of a block of the root file system, in bytes.
 const block = 4096
 
-// Content is what a root directory holds.
+// Content is a summary of a root directory.
 type Content struct {
-	// Bytes is what the files take in whole blocks; Files counts files, directories and links.
+	// Bytes is the size of the files in whole blocks; Files is the number of files, directories and links.
 	Bytes, Files int64
 	// Digest covers every path with its type, mode, owner, capabilities, and content or target, but no
 	// time: sha256.
@@ -146,15 +146,15 @@ func capabilities(path string) ([]byte, error) {
 	return value[:n], nil
 }
 
-// settle gives every path a time that does not depend on when this was built: what is younger than
-// epoch becomes epoch, and the time of last access becomes that of the last change.
-func settle(ctx context.Context, dir string, epoch int64) error {
+// clampTimes gives every path a time that does not depend on when this was built: times later than epoch become epoch,
+// and the time of last access becomes that of the last change.
+func clampTimes(ctx context.Context, dir string, epoch int64) error {
 	items, err := list(ctx, dir)
 	if err != nil {
 		return fmt.Errorf("reading root directory: %w", err)
 	}
 	limit := time.Unix(epoch, 0)
-	for _, it := range slices.Backward(items) { // directories after what is in them
+	for _, it := range slices.Backward(items) { // directories after their content
 		changed := it.info.ModTime()
 		if changed.After(limit) {
 			changed = limit

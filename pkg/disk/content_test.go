@@ -81,7 +81,7 @@ func TestSettle(t *testing.T) {
 		t.Fatal(err)
 	}
 	const epoch = 1_500_000_000
-	if err := settle(t.Context(), dir, epoch); err != nil {
+	if err := clampTimes(t.Context(), dir, epoch); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int64{"a": old.Unix(), "b": epoch, "link": epoch, ".": epoch} {
@@ -115,7 +115,7 @@ func TestPlace(t *testing.T) {
 	if err := sparse(to, 8*mib); err != nil {
 		t.Fatal(err)
 	}
-	if err := place(from, to, mib); err != nil {
+	if err := copySparse(from, to, mib); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(to)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
 // Where the host keeps the boot code of BIOS machines; Debian's syslinux-common has it.
@@ -19,8 +19,7 @@ const gptBootCode = "/usr/lib/SYSLINUX/gptmbr.bin"
 // bootCodeSize is how much of the first sector belongs to boot code, in bytes.
 const bootCodeSize = 440
 
-// Tools maps each program or file of the host that a disk of that architecture needs to the Debian
-// package that has it.
+// Tools maps each program or file of the host that making a disk of the architecture needs to its Debian package.
 func Tools(arch string) map[string]string {
 	tools := map[string]string{
 		"sfdisk": "fdisk", "mkfs.vfat": "dosfstools", "mmd": "mtools", "mcopy": "mtools", "qemu-img": "qemu-utils",
@@ -50,7 +49,7 @@ func (e esp) make(ctx context.Context) error {
 	if err := e.stage(staging); err != nil {
 		return fmt.Errorf("staging the EFI partition: %w", err)
 	}
-	if err := settle(ctx, staging, e.epoch); err != nil {
+	if err := clampTimes(ctx, staging, e.epoch); err != nil {
 		return err
 	}
 	if err := sparse(e.file, espSize); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
 // Format is the format of a disk image.
@@ -36,8 +36,8 @@ func Convert(ctx context.Context, raw, out string, compress bool) error {
 	return nil
 }
 
-// cluster is what is compressed as one. A full image took 206 MB with the default of 64k, 195 MB with this,
-// and 194 MB with 1M, of which a reader would have to unpack all for any byte.
+// cluster is the unit of compression. A full image took 206 MB with the default of 64k, 195 MB with this, and 194 MB
+// with 1M, of which a reader would have to decompress all for any byte.
 const cluster = "256k"
 
 // converters is how many blocks qemu-img works on at a time; its limit is 16.
@@ -69,8 +69,8 @@ func bootCode(disk string) error {
 	return errors.Join(err, f.Close())
 }
 
-// place copies the file from into the file to at offset, leaving holes where from has only zeros.
-func place(from, to string, offset int64) error {
+// copySparse copies the file from into the file to at offset, leaving holes where from has only zeros.
+func copySparse(from, to string, offset int64) error {
 	source, err := os.Open(from)
 	if err != nil {
 		return fmt.Errorf("placing partition: %w", err)
@@ -101,7 +101,7 @@ func place(from, to string, offset int64) error {
 	return nil
 }
 
-// CheckSpace is an error unless the file system of dir has need bytes free.
+// CheckSpace returns an error unless the file system of dir has need bytes free.
 func CheckSpace(dir string, need int64) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {

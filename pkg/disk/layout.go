@@ -1,8 +1,8 @@
 // Package disk makes a bootable disk image from a root directory.
 //
-// Its rule: nothing is mounted and no loop device is used; file systems are written into plain sparse
-// files by tools that take a directory, so that there is nothing to detach. Every identifier and every
-// time on the disk follows from the directory's content and Options, never from a clock or from chance.
+// Its rule: nothing is mounted and no loop device is used. File systems are written into plain sparse files by tools
+// that take a directory, so that there is nothing to clean up. Every identifier and every time on the disk follows from
+// the directory's content and Options, never from a clock or a random number.
 package disk
 
 import (
@@ -17,7 +17,7 @@ import (
 const (
 	mib    = 1 << 20
 	sector = 512
-	// first is where the first partition begins: what every partitioning tool does since 2010.
+	// first is where the first partition begins, as with every partitioning tool since 2010.
 	first = mib
 	// espSize holds a kernel of 12 MB, an initrd and a boot loader, and is large enough that FAT32 has
 	// the number of clusters that firmware recognises it by.
@@ -29,7 +29,7 @@ const (
 // Partition types of the discoverable partitions specification.
 const typeESP = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"
 
-// machine is what depends on the architecture.
+// machine has the properties that depend on the architecture.
 type machine struct {
 	rootType string // partition type of the root file system
 	loader   string // systemd-boot in the root directory
@@ -57,7 +57,7 @@ func machineOf(arch string) (machine, error) {
 	return machine{}, fmt.Errorf("architecture %q: only amd64 and arm64 disks can be made", arch)
 }
 
-// Layout says where everything is on the disk and what it is called. It is a value: nothing is written yet.
+// Layout has the positions and identifiers of everything on the disk. It is a value: nothing is written yet.
 type Layout struct {
 	// Size of the whole disk, and where the root partition begins and how long it is, in bytes.
 	Size, RootStart, RootSize int64
@@ -106,12 +106,13 @@ func (l Layout) fstab() string {
 	return fmt.Sprintf("PARTUUID=%s / ext4 defaults,x-systemd.growfs 0 1\n", l.Root)
 }
 
-// growth has systemd-repart grow the root partition where the disk is larger than the image was.
-const growth = "[Partition]\nType=root\n"
+// repartRoot makes systemd-repart grow the root partition if the disk is larger than the image was.
+const repartRoot = "[Partition]\nType=root\n"
 
-// growthOrder has it do so once the root file system is mounted for writing. Nothing else orders the two: a table that is
-// being written has mount not find the partition that fstab names, and the machine stays read-only without a role.
-const growthOrder = "[Unit]\nAfter=systemd-remount-fs.service\n"
+// repartOrder makes it do so after the root file system is mounted for writing. Nothing else orders the two: while the
+// table is being written, mount might not find the partition that fstab names, and the machine would stay read-only
+// without a role.
+const repartOrder = "[Unit]\nAfter=systemd-remount-fs.service\n"
 
 // kernelArguments is the whole line. Of the consoles the last one is /dev/console, where systemd writes.
 // rootwait is needed: disks are found at their own pace, and without an initrd nobody else waits. A kernel that

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
 )
 
 // These tests run one after the other: each is a bake, and they look for what a bake leaves on this computer.

@@ -14,22 +14,22 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 )
 
 // bakery is a directory in which a test bakes with the real Packer and plugin.
 type bakery struct {
 	dir    string
 	packer string
-	// lock is what lockFile says; mirror is the directory in which what it pins is found.
-	lock             *component.Lock
+	// lock is the content of lockFile; mirror is the directory with the files that it pins.
+	lock             *lock.Lock
 	lockFile, mirror string
 }
 
-// newBakery prepares a bake of the default lock in which each component's file is a script of a line: what goes
-// wrong with a bake does not depend on what is baked.
+// newBakery prepares a bake of the default lock in which each component's file is a script of a line: the faults of a
+// bake do not depend on its content.
 func newBakery(t *testing.T) *bakery {
 	t.Helper()
 	packer := needPacker(t)
@@ -66,7 +66,7 @@ func needPacker(t *testing.T) string {
 func (b *bakery) work() string   { return filepath.Join(b.dir, "work") }
 func (b *bakery) output() string { return filepath.Join(b.work(), "out") }
 
-// packerBuild is "packer build" as a process group of its own, with variables of the template as name=value.
+// packerBuild is "packer build" in its own process group, with variables of the template as name=value.
 func (b *bakery) packerBuild(variables ...string) *exec.Cmd {
 	args := []string{"build", "-color=false"}
 	for _, v := range append([]string{
@@ -149,7 +149,7 @@ func (b *bakery) traces(t *testing.T, mark string) []string {
 	return found
 }
 
-// files lists what is in the directory that the bake works and leaves its image in.
+// files lists the directory that the bake works and leaves its image in.
 func (b *bakery) files(t *testing.T) []string {
 	t.Helper()
 	var found []string

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
@@ -22,10 +22,11 @@ const (
 	// quiet is how long a machine may print nothing before it counts as stuck. Firmware prints nothing and took
 	// 5 s under TCG on a busy computer.
 	quiet = 2 * time.Minute
-	// bound is what no boot takes, not even one that prints for ever.
-	bound = 10 * time.Minute
-	// decideWithin is when the probe reports at the latest, in seconds of the machine.
-	decideWithin = 4 * time.Minute
+	// bound is longer than any boot, even one that prints forever.
+	bound = 15 * time.Minute
+	// decideWithin is when the probe reports at the latest, in seconds of the machine. Units without a cluster fail and
+	// are started again, and what is ordered after them waits: an emulated machine on a busy computer took 5 minutes.
+	decideWithin = 8 * time.Minute
 )
 
 var slots = make(chan struct{}, atOnce)
@@ -44,7 +45,7 @@ type Asked struct {
 	UserData string
 }
 
-// boot boots the baked image and returns what its systemd did. A machine that does not get that far fails
+// boot boots the baked image and returns the report of its systemd. A machine that does not get that far fails
 // the test with its console.
 func boot(t *testing.T, a Asked) *Booted {
 	t.Helper()

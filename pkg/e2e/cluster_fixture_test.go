@@ -20,14 +20,14 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/client-go/rest"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/addons"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/authority"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/vnet"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 	clusterNode = "ip-10-1-0-10"
 	// clusterStore is where the machine keeps its store: below /run, so that it goes with the machine's power.
 	clusterStore = "/run/hardtack/store"
-	// clusterBound is what no cluster takes to come up and to be tried, on two emulated processors that others share.
+	// clusterBound is longer than a cluster takes to start and to be tested, on two emulated processors that others share.
 	clusterBound = 50 * time.Minute
 	// shellPort is where the machine answers with a shell of root's. Only the gateway, which is this test, finds it.
 	shellPort = 7
@@ -45,7 +45,7 @@ const (
 	shellSocket  = "[Socket]\nListenStream=%d\nAccept=yes\n"
 	shellService = "[Service]\nExecStart=/bin/bash -s\nStandardInput=socket\nEnvironment=LC_ALL=C SYSTEMD_COLORS=0 PATH=/usr/sbin:/usr/bin\n"
 	// The agent finds no store before this has run, and tries again. The machine has no metadata service that names it,
-	// and networkd may not set the name that DHCP gives: hostnamed lets nobody but root where there is no polkit.
+	// and networkd may not set the name from DHCP: hostnamed allows only root where there is no polkit.
 	storeService = `[Unit]
 DefaultDependencies=no
 After=systemd-tmpfiles-setup.service
@@ -60,7 +60,7 @@ type cluster struct {
 	network *vnet.Network
 	machine *qemu.Machine
 	addr    netip.Addr
-	// api is where this computer reaches the API server: a port of its own, since not all of client-go's ways take a dialer.
+	// api is the address of the API server on this computer: a port, since not all of client-go accepts a dialer.
 	api net.Addr
 	// ca is the cluster's, with its key: the test is the operator.
 	ca    pki.Authority
@@ -68,7 +68,7 @@ type cluster struct {
 	kube  *kube.Client
 }
 
-// names answers what a cluster's private zone would.
+// names answers as a cluster's private zone.
 type names struct{ addr netip.Addr }
 
 func (n names) Resolve(_ context.Context, q vnet.Question) (vnet.Reply, error) {
@@ -138,7 +138,7 @@ func (c *cluster) userData(ctx context.Context, t *testing.T) (data, packedStore
 	t.Helper()
 	dir := t.TempDir()
 	secrets := store.NewDir(dir)
-	if _, err := authority.Create(ctx, secrets, clusterName, time.Now()); err != nil {
+	if _, err := authority.Create(ctx, secrets, completed(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: "+clusterName+"\n").Info(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	c.operator(ctx, t, secrets)
@@ -193,7 +193,7 @@ func (c *cluster) operator(ctx context.Context, t *testing.T, secrets *store.Dir
 	}
 }
 
-// as is the API server as somebody sees it who has that certificate; without one, as anybody.
+// as returns a client of the API server with that certificate, or anonymous without one.
 func (c *cluster) as(certificate, key []byte) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + c.api.String(),
@@ -218,7 +218,7 @@ func (c *cluster) apply(ctx context.Context, t *testing.T, name string, values m
 	}
 }
 
-// shell runs a script as root on the machine, and returns what it has printed.
+// shell runs a script as root on the machine, and returns its output.
 func (c *cluster) shell(ctx context.Context, t *testing.T, script string) string {
 	t.Helper()
 	conn, err := c.network.Dial(ctx, netip.AddrPortFrom(c.addr, shellPort))

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// podList is what is read of a list of pods.
+// podList is the part of a list of pods that is read.
 type podList struct {
 	Items []struct {
 		Metadata struct {

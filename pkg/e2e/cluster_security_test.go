@@ -16,7 +16,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// documentedPorts are what listens on a machine that is all roles, as role.Ports and the README have it: protocol, the
+// documentedPorts are what listens on a machine that is all roles, as role.Ports has it, and the table of cmd/hardtack/README.md: protocol, the
 // address where it is not all of them, port, program.
 func documentedPorts() []string {
 	// systemd-resolved's stub and networkd's DHCP client.
@@ -47,7 +47,7 @@ func keep(t *testing.T, name string, content []byte) {
 	}
 }
 
-// anonymous asserts that nobody gets anything without a certificate but whether the API server is well.
+// anonymous asserts that clients without a certificate can only read the API server's health.
 func (c *cluster) anonymous(ctx context.Context, t *testing.T) {
 	t.Helper()
 	anybody := c.as(nil, nil)
@@ -75,7 +75,7 @@ func (c *cluster) anonymous(ctx context.Context, t *testing.T) {
 	}
 }
 
-// restricted asserts what a kubelet may not do, with the kubelet's own certificate.
+// restricted asserts the limits of a kubelet's rights, with the kubelet's own certificate.
 func (c *cluster) restricted(ctx context.Context, t *testing.T) {
 	t.Helper()
 	pem := []byte(c.shell(ctx, t, "cat /var/lib/kubelet/pki/kubelet-client-current.pem"))
@@ -126,7 +126,7 @@ func (c *cluster) encrypted(ctx context.Context, t *testing.T) {
 	}
 }
 
-// ports compares what listens with what is documented.
+// ports compares the listening ports with the documented ones.
 func (c *cluster) ports(ctx context.Context, t *testing.T) {
 	t.Helper()
 	want := documentedPorts()
@@ -175,7 +175,7 @@ func listener(line string) string {
 	return strings.Join([]string{fields[0], address, port, program}, " ")
 }
 
-// exposure lists what systemd says of the sandbox of each of our units.
+// exposure lists systemd's exposure level of the sandbox of each of our units.
 func (c *cluster) exposure(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var all []map[string]any
@@ -203,7 +203,7 @@ func (c *cluster) exposure(ctx context.Context, t *testing.T) {
 	}
 }
 
-// memory lists what each daemon has.
+// memory lists the memory of each daemon.
 func (c *cluster) memory(ctx context.Context, t *testing.T) {
 	t.Helper()
 	out := c.shell(ctx, t, "systemctl show --property=Id,MemoryCurrent,MemoryPeak,CPUUsageNSec 'kube*.service' etcd.service containerd.service flanneld.service hardtack-controller.service kubepods.slice; grep -E 'MemTotal|MemAvailable' /proc/meminfo; df -m --output=used / | tail -1")

@@ -14,8 +14,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
@@ -23,7 +23,7 @@ import (
 // one that has just gone.
 const answerWithin = time.Minute
 
-// TestCluster boots one machine with every role, and tries what a cluster is for.
+// TestCluster boots one machine with every role, and tests the functions of a cluster.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
@@ -73,7 +73,7 @@ func (c *cluster) comesUp(ctx context.Context, t *testing.T) {
 	})
 }
 
-// await asks until it is done. No time decides: what ends it is the machine, or the bound of the whole test.
+// await polls until done returns true. It has no timeout: the end of the machine or of the whole test ends it.
 func (c *cluster) await(ctx context.Context, t *testing.T, what string, done func() (bool, string)) {
 	t.Helper()
 	last := ""
@@ -140,7 +140,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// timeline reads what the machine has written about its own boot.
+// timeline reads the machine's timeline of its own boot.
 func (c *cluster) timeline(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var found timeline.Timeline
@@ -153,7 +153,7 @@ func (c *cluster) timeline(ctx context.Context, t *testing.T) {
 		}
 		return false, "is not there"
 	})
-	// What it has said while it waited are lines of the same kind.
+	// Lines written while it waited have the same form.
 	text, err := json.MarshalIndent(found, "", " ")
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func (c *cluster) rolledOut(ctx context.Context, t *testing.T, namespace, name s
 	})
 }
 
-// node looks at what the machine has registered, and what the controller has made of it.
+// node checks the registered Node, and the changes that the controller made to it.
 func (c *cluster) node(ctx context.Context, t *testing.T) {
 	t.Helper()
 	code, body, err := c.get(ctx, c.admin, "/api/v1/nodes/"+clusterNode)
@@ -256,7 +256,7 @@ func (c *cluster) extended(ctx context.Context, t *testing.T) {
 	}
 }
 
-// outside asserts that nothing was fetched from outside, and lists what was tried.
+// outside asserts that nothing was fetched from outside, and lists the attempts.
 func (c *cluster) outside(_ context.Context, t *testing.T) {
 	t.Helper()
 	// EC2's time service, which is not outside: it is on the link, and this network has none.

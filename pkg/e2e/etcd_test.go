@@ -28,13 +28,13 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/dnssync"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone/zonetest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/zone"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/zone/zonetest"
 )
 
 // The members and the resolver that they ask live on the loopback device of a network namespace. The
@@ -81,14 +81,14 @@ func TestEtcdDiscovery(t *testing.T) {
 		logs[i] = startEtcd(t, etcdCommand(t, dir, program, i))
 	}
 	awaitEtcd(t, dir, program, logs)
-	// A machine that is gone does not shrink what new members start from.
+	// A lost machine does not reduce the initial cluster of new members.
 	members.set(2)
 	publish(t, syncer)
 	seen.ask(t)
 	seen.check(t)
 }
 
-// inNamespace runs the test again in a network namespace of its own, and tells whether this is that run.
+// inNamespace runs the test again in its own network namespace, and reports whether this is that run.
 func inNamespace(t *testing.T) bool {
 	t.Helper()
 	const inside = "HARDTACK_E2E_NAMESPACE"
@@ -124,7 +124,7 @@ func (f *etcdMachines) Read(context.Context, string) (record.Fleet, error) {
 	return record.Fleet{Cluster: zonetest.Cluster, Groups: []record.Group{g}}, nil
 }
 
-func etcdSyncer(t *testing.T, server zonetest.BIND, fleet dnssync.Fleet) *dnssync.Syncer {
+func etcdSyncer(t *testing.T, server zonetest.BIND, fleet reconcile.Fleet) *reconcile.Syncer {
 	t.Helper()
 	key, err := zone.ReadKey(server.KeyFile)
 	if err != nil {
@@ -134,27 +134,27 @@ func etcdSyncer(t *testing.T, server zonetest.BIND, fleet dnssync.Fleet) *dnssyn
 	if err != nil {
 		t.Fatal(err)
 	}
-	syncer, err := dnssync.New(dnssync.Config{Zone: z, Fleet: fleet, Pace: -1})
+	syncer, err := reconcile.New(reconcile.Config{Zone: z, Fleet: fleet, Pace: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return syncer
 }
 
-func publish(t *testing.T, syncer *dnssync.Syncer) {
+func publish(t *testing.T, syncer *reconcile.Syncer) {
 	t.Helper()
 	if _, err := syncer.Sync(t.Context(), zonetest.Cluster); err != nil {
 		t.Fatalf("publishing: %v", err)
 	}
 }
 
-// srvAnswers is what was answered for etcd's SRV name, by how many targets it had.
+// srvAnswers counts answers for etcd's SRV name by their number of targets.
 type srvAnswers struct {
 	mu     sync.Mutex
 	counts map[int]int
 }
 
-// startResolver answers on etcdResolver what the server answers, and counts the SRV targets.
+// startResolver forwards queries on etcdResolver to the server, and counts the SRV targets.
 func startResolver(t *testing.T, server string) *srvAnswers {
 	t.Helper()
 	seen := &srvAnswers{counts: map[int]int{}}
@@ -205,7 +205,7 @@ func etcdProgram(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, problems := component.Parse(file, data)
+	lock, problems := lock.Parse(file, data)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func startEtcd(t *testing.T, cmd *exec.Cmd) *output {
 	return log
 }
 
-// awaitEtcd waits until every member is a started one of the same cluster, and has what one of them was told.
+// awaitEtcd waits until every member is started and in the same cluster, and has the written value.
 func awaitEtcd(t *testing.T, dir, program string, logs []*output) {
 	t.Helper()
 	ctl := func(i int, args ...string) (string, error) {

@@ -19,7 +19,7 @@ type measured struct {
 	rows []figure
 }
 
-// figure is what one boot took, in milliseconds.
+// figure is the duration of one boot, in milliseconds.
 type figure struct {
 	Machine string `json:"machine"`
 	// Firmware is power-on to the kernel; RoleFiles is power-on to the reader's end; Reader is the reader's own time.

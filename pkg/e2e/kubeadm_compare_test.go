@@ -22,9 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 )
 
 // compareCluster is one master and a minion at a time. What is not the demo's is for kubeadm: its machines ask for the
@@ -64,7 +65,7 @@ type compared struct {
 	kubeadm, version string
 	// token is kubeadm's bootstrap token.
 	token string
-	// image is a link: what it leads to when a machine is launched is that machine's disk.
+	// image is a link to the disk of machines that are launched from now on.
 	image string
 	// disks and userData are by way of joining; nil user data are the group's own.
 	disks    map[string]string
@@ -231,7 +232,7 @@ func (c *compared) phases(t *testing.T, kubeconfig []byte) {
 	}
 }
 
-// announce writes cluster-info anew: kubeadm has written the forwarded address, by which machines reach nobody.
+// announce rewrites cluster-info: kubeadm has written the forwarded address, which machines cannot reach.
 func (c *compared) announce(t *testing.T, ca []byte) {
 	t.Helper()
 	cluster := map[string]any{"server": "https://masters.demo.k8s:443", "certificate-authority-data": ca}
@@ -302,7 +303,7 @@ func (c *compared) join(t *testing.T, by string, round int) join {
 		}
 		m = s.Machines[before]
 		c.nodes.expect(m.Name, m.PID)
-		return !c.nodes.of(m.Name).ready.IsZero()
+		return !c.nodes.node(m.Name).ready.IsZero()
 	})
 	j := c.measure(t, by, m)
 	j.Round = round
@@ -321,7 +322,7 @@ func (c *compared) measure(t *testing.T, by string, m lab.MachineStatus) join {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := c.nodes.of(m.Name)
+	seen := c.nodes.node(m.Name)
 	if seen.kubelet != c.version {
 		t.Errorf("%s: the kubelet is of version %q, and kubeadm of %q: what is compared is not of one module", by, seen.kubelet, c.version)
 	}
@@ -333,7 +334,7 @@ func (c *compared) measure(t *testing.T, by string, m lab.MachineStatus) join {
 		t.Errorf("%s: the number of tasks: %v", by, err)
 	}
 	for _, r := range m.Reached {
-		if r.Phase == lab.PhaseKernel {
+		if r.Phase == timeline.PhaseKernel {
 			j.Kernel = r.Seconds
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
 // kubeadmFiles are what a user of kubeadm bakes beside the image's programs: path in the image, and source below

@@ -20,7 +20,7 @@ const (
 	byKubeadm  = "kubeadm"
 )
 
-// comparison is what a run of scripts/compare-kubeadm has measured.
+// comparison is the result of a run of scripts/compare-kubeadm.
 type comparison struct {
 	Kubernetes string `json:"kubernetes"`
 	// CPUs are this computer's; KVM is false where the machines' processors are emulated.

@@ -17,47 +17,47 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 )
 
 // kubeadmPath is where kubeadm is on a machine.
 const kubeadmPath = "/usr/bin/kubeadm"
 
-// kubeadmLock is the lock of the images that are compared: what kubeadm needs beside their modules is in testdata.
+// kubeadmLock is the lock of the compared images: testdata has the additional modules of kubeadm.
 const kubeadmLock = "kubernetes-1.36.lock.yaml"
 
 // kubeadmComponent is kubeadm as the lock would have it: the version, the modules and the flags of the image's own
 // Kubernetes. Its main module is the image's with what kubeadm alone needs, and comes with it.
-func kubeadmComponent() (component.Component, fs.FS, error) {
+func kubeadmComponent() (lock.Component, fs.FS, error) {
 	data, err := fs.ReadFile(images.FS, kubeadmLock)
 	if err != nil {
-		return component.Component{}, nil, err
+		return lock.Component{}, nil, err
 	}
-	lock, problems := component.Parse(kubeadmLock, data)
+	l, problems := lock.Parse(kubeadmLock, data)
 	if err := problems.Err(); err != nil {
-		return component.Component{}, nil, err
+		return lock.Component{}, nil, err
 	}
-	i := slices.IndexFunc(lock.Components, func(c component.Component) bool { return c.Name == "kubernetes" && c.Modules != nil })
+	i := slices.IndexFunc(l.Components, func(c lock.Component) bool { return c.Name == "kubernetes" && c.Modules != nil })
 	if i < 0 {
-		return component.Component{}, nil, errors.New(kubeadmLock + " builds no kubernetes from modules")
+		return lock.Component{}, nil, errors.New(kubeadmLock + " builds no kubernetes from modules")
 	}
-	of := lock.Components[i]
+	of := l.Components[i]
 	archive, err := kubeadmModules(of.Modules.Source)
 	if err != nil {
-		return component.Component{}, nil, err
+		return lock.Component{}, nil, err
 	}
 	const source = "modules/kubeadm.txtar"
-	return component.Component{
+	return lock.Component{
 		Name: "kubeadm", Version: of.Version, Licence: of.Licence, Homepage: of.Homepage,
-		Files: []component.File{{Name: "kubeadm", Path: kubeadmPath, Mode: component.ProgramMode}},
-		Modules: &component.Modules{Source: source, Module: of.Modules.Module, Programs: []component.Program{{
+		Files: []lock.File{{Name: "kubeadm", Path: kubeadmPath, Mode: lock.ProgramMode}},
+		Modules: &lock.Modules{Source: source, Module: of.Modules.Module, Programs: []lock.Program{{
 			Package: of.Modules.Module + "/cmd/kubeadm", Names: []string{"kubeadm"}, LDFlags: of.Modules.Programs[0].LDFlags,
 		}}},
 	}, fstest.MapFS{source: {Data: archive}}, nil
 }
 
-// kubeadmModules is go.mod and go.sum of the image's Kubernetes with what testdata adds.
+// kubeadmModules is go.mod and go.sum of the image's Kubernetes with the additions in testdata.
 func kubeadmModules(source string) ([]byte, error) {
 	data, err := fs.ReadFile(images.FS, source)
 	if err != nil {
@@ -100,7 +100,7 @@ func moduleFiles(archive []byte) (mod, sum []byte) {
 }
 
 // buildKubeadm compiles kubeadm as the image's programs are, into the cache where they are, and puts it into dir.
-func buildKubeadm(ctx context.Context, c component.Component, assets fs.FS, dir string, log *slog.Logger) (string, error) {
+func buildKubeadm(ctx context.Context, c lock.Component, assets fs.FS, dir string, log *slog.Logger) (string, error) {
 	fetcher, err := fetch.New(fetch.Options{Assets: assets, Source: fetch.Modules, Log: log})
 	if err != nil {
 		return "", err

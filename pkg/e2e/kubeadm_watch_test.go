@@ -17,12 +17,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// nodeSeen is what a watch has told of a Node; times are this computer's, zero for what has not been.
+// nodeSeen is the observation of a Node by a watch; times are this computer's, zero if not observed.
 type nodeSeen struct {
 	registered, ready time.Time
 	// kubelet is the kubelet's version.
 	kubelet string
-	// cpu is what the machine's process had used of this computer's processors when the Node became Ready.
+	// cpu is the processor time that the machine's process had used on this computer when the Node became Ready.
 	cpu time.Duration
 	err error
 }
@@ -44,7 +44,7 @@ func watchNodes(ctx context.Context, config *rest.Config) (*nodeWatch, error) {
 	nodes := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
 	go func() {
 		for ctx.Err() == nil {
-			// A server ends every watch after some minutes; the next one begins with what there is.
+			// A server ends every watch after some minutes; the next one begins with the current state.
 			events, err := nodes.Watch(ctx, metav1.ListOptions{})
 			if err != nil {
 				select {
@@ -88,7 +88,7 @@ func (w *nodeWatch) expect(name string, pid int) {
 // ticks is the unit of /proc/PID/stat, 1/USER_HZ, which is the same on every architecture that we have.
 const ticks = time.Second / 100
 
-// processorTime is what a process and its threads have used, in user mode and in the kernel (proc(5), stat).
+// processorTime returns the time used by a process and its threads, in user mode and in the kernel (proc(5), stat).
 func processorTime(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -107,8 +107,8 @@ func processorTime(pid int) (time.Duration, error) {
 	return total, nil
 }
 
-// of is what is known of a node.
-func (w *nodeWatch) of(name string) nodeSeen {
+// node returns the observation of a node.
+func (w *nodeWatch) node(name string) nodeSeen {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.seen[name]

@@ -2,6 +2,10 @@ package e2e
 
 import (
 	"crypto/ecdsa"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,21 +18,25 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
-// labCluster is the demo's, begun without a machine of the control plane: one minion, and nobody to join.
+// labCluster is the demo's by the seed's name, begun without a machine of the control plane: one minion, and nobody to join.
 const labCluster = `apiVersion: hardtack.dev/v1
 kind: Cluster
-name: demo
+name: cncfdemo
 groups:
 - {name: masters, roles: [masters, etcd], size: 0}
 - {name: minions, roles: [minions], size: 1}
-` + lab.Patience
+`
 
 func ready(s lab.Status) bool { return s.Ready }
 
@@ -47,6 +55,7 @@ func TestLab(t *testing.T) {
 	s := r.until(t, "the cluster is ready, and every machine has told how it booted", func(s lab.Status) bool {
 		return s.Ready && !slices.ContainsFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Timeline == nil })
 	})
+	t.Run("told by the seed's user data, word for word", func(t *testing.T) { labSeed(t, r, s) })
 	t.Run("ready with nothing from outside", func(t *testing.T) { labReady(t, r, s) })
 	t.Run("what each machine takes", func(t *testing.T) { r.takes(t, s, "lab-takes.json") })
 	t.Run("names through the machines' own resolver", func(t *testing.T) { labNames(t, r, s) })
@@ -69,17 +78,17 @@ func labWaits(t *testing.T, r *running) {
 		}
 		minion = s.Machines[0]
 		journal, err := os.ReadFile(filepath.Join(r.home.Dir, "machines", minion.ID, lab.JournalFile))
-		return err == nil && strings.Contains(string(journal), "reading minions/bootstrap-token in ssm:/hardtack/demo: not in the store")
+		return err == nil && strings.Contains(string(journal), "reading minions/bootstrap-token in ssm:/hardtack/cncfdemo: not in the store")
 	})
-	if got := r.resolves(t, minion.ID, "masters.demo.k8s"); !slices.Equal(got, []string{"192.0.2.1"}) {
-		t.Errorf("without masters masters.demo.k8s is %v, want the placeholder", got)
+	if got := r.resolves(t, minion.ID, "masters.cncfdemo.k8s"); !slices.Equal(got, []string{"192.0.2.1"}) {
+		t.Errorf("without masters masters.cncfdemo.k8s is %v, want the placeholder", got)
 	}
 }
 
-// labReady looks at what every machine says about its boot, and at what any of them wanted from outside.
+// labReady checks every machine's report of its boot, and attempts to reach the outside.
 func labReady(t *testing.T, r *running, s lab.Status) {
 	for _, m := range s.Machines {
-		if m.Phase() != lab.PhaseReady || m.Timeline == nil {
+		if m.Phase() != timeline.PhaseReady || m.Timeline == nil {
 			t.Errorf("%s (%s) has reached %v, timeline %s", m.ID, m.Group, m.Reached, m.Timeline)
 		}
 		if len(m.Failures) > 0 {
@@ -101,6 +110,63 @@ func labReady(t *testing.T, r *running, s lab.Status) {
 	}
 }
 
+// The seed's user data: a role file for each role, and nothing else.
+const (
+	seedMasters = "#cloud-config\nwrite_files:\n- path: /etc/sysconfig/kubernetes-masters\n  content: |\n    CLUSTER_NAME=cncfdemo\n" +
+		"- path: /etc/sysconfig/kubernetes-etcd\n  content: |\n    CLUSTER_NAME=cncfdemo\n"
+	seedMinions = "#cloud-config\nwrite_files:\n- path: /etc/sysconfig/kubernetes-minions\n  content: |\n    CLUSTER_NAME=cncfdemo\n"
+	seedEtcd    = "#cloud-config\nwrite_files:\n- path: /etc/sysconfig/kubernetes-etcd\n  content: |\n    CLUSTER_NAME=cncfdemo\n"
+)
+
+// seedLines are the seed's three lines for a minion of that address.
+func seedLines(at netip.Addr) string {
+	return seedMinions + "    CLOUD_PROVIDER=--cloud-provider=aws\n    KUBELET_HOSTNAME=--hostname-override=" + seedName(at) + "\n"
+}
+
+// seedName is the private DNS name of the instance that has the address.
+func seedName(at netip.Addr) string { return vnet.HostnameOf(at) + ".us-west-2.compute.internal" }
+
+// labSeed asks every machine for its user data and the resulting configuration.
+func labSeed(t *testing.T, r *running, s lab.Status) {
+	for _, m := range s.Machines {
+		want := seedMinions
+		if m.Group == "masters" {
+			want = seedMasters
+		}
+		r.toldBy(t, m.ID, want)
+		values := r.effective(t, m.ID)
+		for field, from := range map[string]config.From{"cluster": config.FromRole, "store": config.FromInstance, "network.serviceCIDR": config.FromImage, "launchHook": config.FromImage, "caFile": config.FromStore} {
+			if values[field].From != from {
+				t.Errorf("%s (%s): %s is %+v, want it from the %s", m.ID, m.Group, field, values[field], from)
+			}
+		}
+	}
+}
+
+// toldBy asserts that a machine has read just this user data, and has no machine file.
+func (r *running) toldBy(t *testing.T, id, userData string) {
+	t.Helper()
+	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(userData)))
+	if out := r.ask(t, id, "grep -c "+digest+" /var/lib/hardtack/userdata.json; ls /etc/hardtack 2>/dev/null"); strings.TrimSpace(out) != "1" {
+		t.Errorf("%s was told otherwise than by\n%s: %q", id, userData, out)
+	}
+}
+
+// effective returns a machine's effective configuration, by field.
+func (r *running) effective(t *testing.T, id string) map[string]config.Value {
+	t.Helper()
+	var out struct{ Values []config.Value }
+	text := r.ask(t, id, "/usr/lib/hardtack/bin/hardtack-agent config --json")
+	if err := json.Unmarshal([]byte(text[max(0, strings.Index(text, "{")):]), &out); err != nil {
+		t.Fatalf("%v: %q", err, text)
+	}
+	values := map[string]config.Value{}
+	for _, v := range out.Values {
+		values[v.Field] = v
+	}
+	return values
+}
+
 func labNames(t *testing.T, r *running, s lab.Status) {
 	master, err := s.Find("masters")
 	if err != nil {
@@ -108,12 +174,12 @@ func labNames(t *testing.T, r *running, s lab.Status) {
 	}
 	for _, m := range s.Machines {
 		for _, group := range []string{"masters", "minions"} {
-			if got := r.resolves(t, m.ID, group+".demo.k8s"); !slices.Equal(got, serving(s, group)) {
-				t.Errorf("%s resolves %s.demo.k8s to %v, want %v", m.ID, group, got, serving(s, group))
+			if got := r.resolves(t, m.ID, group+".cncfdemo.k8s"); !slices.Equal(got, serving(s, group)) {
+				t.Errorf("%s resolves %s.cncfdemo.k8s to %v, want %v", m.ID, group, got, serving(s, group))
 			}
 		}
 	}
-	if got := r.resolves(t, master.ID, "nobody.demo.k8s"); len(got) > 0 {
+	if got := r.resolves(t, master.ID, "nobody.cncfdemo.k8s"); len(got) > 0 {
 		t.Errorf("a name that there is not resolves to %v", got)
 	}
 }
@@ -139,9 +205,9 @@ func labReplaces(t *testing.T, r *running, s lab.Status) {
 				known = append(known, m.Address.String())
 			}
 		}
-		got := r.resolves(t, master.ID, "minions.demo.k8s")
+		got := r.resolves(t, master.ID, "minions.cncfdemo.k8s")
 		if len(got) == 0 || slices.ContainsFunc(got, func(a string) bool { return !slices.Contains(known, a) }) {
-			t.Errorf("while a minion is replaced, minions.demo.k8s is %v; the minions are and were %v", got, known)
+			t.Errorf("while a minion is replaced, minions.cncfdemo.k8s is %v; the minions are and were %v", got, known)
 		}
 	}
 	setFault(t, r, lab.Fault{UserData: foreign(t)})
@@ -159,21 +225,46 @@ func labReplaces(t *testing.T, r *running, s lab.Status) {
 	if slices.Contains(serving(s, "minions"), stranger.Address.String()) || slices.ContainsFunc(s.Nodes, named(stranger)) {
 		t.Errorf("a machine that trusts another cluster has joined: nodes %+v", s.Nodes)
 	}
-	setFault(t, r, lab.Fault{})
+	// The next has the seed's other two lines: the first is none that any kubelet knows, and the second is the machine's own.
+	last := stranger.Address.Next()
+	setFault(t, r, lab.Fault{UserData: []byte(seedLines(last))})
 	abandon(t, r, stranger)
 	s = r.until(t, "the killed minion is replaced", func(s lab.Status) bool {
 		names(s)
 		return s.Ready && len(serving(s, "minions")) == 2 && !slices.Contains(serving(s, "minions"), victim.Address.String())
 	})
 	s = r.until(t, "the records follow", func(lab.Status) bool {
-		return slices.Equal(r.resolves(t, master.ID, "minions.demo.k8s"), serving(s, "minions"))
+		return slices.Equal(r.resolves(t, master.ID, "minions.cncfdemo.k8s"), serving(s, "minions"))
 	})
 	if dead, err := s.Find(victim.ID); err != nil || dead.End != "killed" {
 		t.Errorf("the killed machine: %+v, %v", dead, err)
 	}
+	setFault(t, r, lab.Fault{})
+	labOldLines(t, r, s, last)
 	r.until(t, "the dead machine's Node is gone", func(s lab.Status) bool {
 		return len(s.Nodes) == 2 && !slices.ContainsFunc(s.Nodes, named(victim))
 	})
+}
+
+// labOldLines looks at the minion that was told the seed's lines of 2016: it works by its name, and has said once, on its
+// console, which line is of no use any more.
+func labOldLines(t *testing.T, r *running, s lab.Status, at netip.Addr) {
+	i := slices.IndexFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Address == at })
+	if i < 0 {
+		t.Fatalf("no machine has the address %s: %+v", at, s.Machines)
+	}
+	m := s.Machines[i]
+	r.toldBy(t, m.ID, seedLines(at))
+	if !slices.ContainsFunc(s.Nodes, func(n lab.Node) bool { return n.Name == seedName(at) && n.Ready }) {
+		t.Errorf("no node %s is ready: %+v", seedName(at), s.Nodes)
+	}
+	if out := r.ask(t, m.ID, "tr '\\0' ' ' </proc/$(pidof kubelet)/cmdline"); strings.Contains(out, "cloud-provider") || !strings.Contains(out, "--hostname-override="+seedName(at)) {
+		t.Errorf("its kubelet runs as %q", out)
+	}
+	console, err := os.ReadFile(filepath.Join(r.home.Dir, "machines", m.ID, lab.ConsoleFile))
+	if n := strings.Count(string(console), "CLOUD_PROVIDER=--cloud-provider=aws is not used"); err != nil || n != 1 {
+		t.Errorf("the console has the warning %d times, %v", n, err)
+	}
 }
 
 func named(m lab.MachineStatus) func(lab.Node) bool {
@@ -206,7 +297,7 @@ func abandon(t *testing.T, r *running, m lab.MachineStatus) {
 		Region: at.Region, BaseEndpoint: &at.Endpoint, Credentials: credentials.NewStaticCredentialsProvider(at.AccessKey, at.Secret, ""),
 	})
 	_, err = api.CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{
-		AutoScalingGroupName: aws.String("demo-" + m.Group), LifecycleHookName: aws.String(spec.DefaultLaunchHook), InstanceId: &m.ID,
+		AutoScalingGroupName: aws.String("cncfdemo-" + m.Group), LifecycleHookName: aws.String(machine.DefaultLaunchHook), InstanceId: &m.ID,
 		LifecycleActionResult: aws.String("ABANDON"),
 	})
 	if err != nil {

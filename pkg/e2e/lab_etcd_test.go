@@ -8,14 +8,14 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 )
 
-// etcdCluster is an etcd of three machines of its own under two masters.
+// etcdCluster has three separate etcd machines under two masters.
 const etcdCluster = `apiVersion: hardtack.dev/v1
 kind: Cluster
 name: demo
 groups:
 - {name: masters, roles: [masters], size: 2}
 - {name: etcd, roles: [etcd], members: [a, b, c]}
-` + lab.Patience
+`
 
 // TestLabEtcd kills a machine of either group and has the API answer all the while; the master is replaced with no hand.
 // That a member which has lost its disk comes back is not covered: its replacement gets the member's volume and name, and
@@ -43,7 +43,7 @@ func TestLabEtcd(t *testing.T) {
 	if err != nil || strings.Count(out, "lease.coordination.k8s.io/apiserver-") != 2 {
 		t.Errorf("the leases of two API servers: %v: %s", err, out)
 	}
-	// The master first: once a member's disk is gone, nobody of the etcd may be missing.
+	// The master first: once a member's disk is gone, every other member is needed.
 	var master lab.MachineStatus
 	t.Run("without one of masters", func(t *testing.T) { master = labLoses(t, r, "masters") })
 	t.Run("a killed master is replaced", func(t *testing.T) { labReplacesMaster(t, r, master) })

@@ -10,16 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
-	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/vnet/metadata"
+	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 )
 
 // faultsCluster has groups without machines, and minions' user data that is nearly as large as user data may be. A minion that
 // waits for a token says so when nothing has changed for half a minute: by default it grants its masters five, which
 // here would only be waited out.
 func faultsCluster() string {
-	noise := make([]byte, 11000) // does not compress; in base64 and with the rest it is just below 16 KiB
+	noise := make([]byte, 11700) // does not compress; in base64 and with the rest it is just below 16 KiB
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(noise) // never fails
 	return fmt.Sprintf(`apiVersion: hardtack.dev/v1
@@ -40,6 +40,18 @@ fileAssets:
     ExecStart=/usr/lib/hardtack/bin/hardtack-agent ready --stall 30s
 `, base64.StdEncoding.EncodeToString(noise))
 }
+
+// otherRange is a master's user data with another range of Services than its cluster has agreed on.
+const otherRange = `#cloud-config
+write_files:
+- path: /etc/sysconfig/kubernetes-masters
+  content: |
+    CLUSTER_NAME=demo
+    SERVICE_CIDR=--service-cluster-ip-range=10.0.0.0/16
+- path: /etc/sysconfig/kubernetes-etcd
+  content: |
+    CLUSTER_NAME=demo
+`
 
 // faulty is a machine with which something is wrong.
 type faulty struct {
@@ -66,6 +78,7 @@ func TestLabFaults(t *testing.T) {
 	for _, c := range []faulty{
 		{"corrupt user data", "minions", lab.Fault{UserData: []byte("#cloud-config\nwrite_files: [{path: /etc/sysconfig/kubernetes-minions\n")}, []reason.Reason{reason.UserData}, false},
 		{"user data of no role", "minions", lab.Fault{UserData: []byte("#cloud-config\n{}\n")}, []reason.Reason{reason.UserData}, false},
+		{"a range that is not the cluster's", "masters", lab.Fault{UserData: []byte(otherRange)}, []reason.Reason{reason.Drift}, true},
 		{"clock a day behind", "masters", lab.Fault{Skew: -24 * time.Hour}, []reason.Reason{reason.Clock}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) { r.tells(t, c, r.launch(t, c)) })
@@ -89,7 +102,7 @@ func (r *running) launch(t *testing.T, c faulty) int {
 	return before
 }
 
-// tells waits until the machine says what is wrong, and ends it.
+// tells waits until the machine reports the failure, and ends it.
 func (r *running) tells(t *testing.T, c faulty, place int) {
 	t.Helper()
 	var m lab.MachineStatus
@@ -98,6 +111,14 @@ func (r *running) tells(t *testing.T, c faulty, place int) {
 		return slices.ContainsFunc(m.Failures, func(f reason.Failure) bool { return slices.Contains(c.reasons, f.Reason) })
 	})
 	t.Logf("%+v", m.Failures)
+	if f := m.Failures[0]; f.Reason == reason.Drift {
+		if !strings.Contains(f.Cause, "network.serviceCIDR is 10.0.0.0/16 in /etc/sysconfig/kubernetes-masters, and the cluster's is 10.96.0.0/16") {
+			t.Errorf("it does not say both values: %s", f.Cause)
+		}
+		if out := r.ask(t, m.ID, "find /run/hardtack/pki -name '*.key' | wc -l; pidof etcd kube-apiserver"); strings.TrimSpace(out) != "0" {
+			t.Errorf("keys, and daemons that serve: %q", out)
+		}
+	}
 	files := r.ask(t, m.ID, "ls /etc/sysconfig")
 	if got := strings.Contains(files, "kubernetes-"); got != c.configured {
 		t.Errorf("role files %q, want some: %v", files, c.configured)

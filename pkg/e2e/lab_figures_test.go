@@ -10,18 +10,18 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 )
 
-// roleFigure is what a machine takes once it is ready, in bytes.
+// roleFigure is the resources that a machine uses once it is ready, in bytes.
 type roleFigure struct {
 	Group string `json:"group"`
 	Roles string `json:"roles"`
-	// Memory is what the machine cannot give to anybody else: MemTotal less MemAvailable.
+	// Memory is the used memory: MemTotal less MemAvailable.
 	Memory int64 `json:"memory_bytes"`
-	// Disk is what is used of the root file system, the image included; Written is the overlay on the image.
+	// Disk is the used part of the root file system, the image included; Written is the overlay on the image.
 	Disk    int64 `json:"disk_bytes"`
 	Written int64 `json:"written_bytes"`
 }
 
-// takes asks every machine what it takes, and leaves the answers in build/NAME.
+// takes asks every machine for its figures, and leaves the answers in build/NAME.
 func (r *running) takes(t *testing.T, s lab.Status, name string) {
 	t.Helper()
 	var rows []roleFigure

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 )
 
 // labStill is how long a lab may go without any machine's word or a change of anything: under emulation on a busy
@@ -104,7 +104,7 @@ func gone(t *testing.T, s lab.Status) {
 	}
 }
 
-// keep copies what the machines of a failed test have said to build/.
+// keep copies the consoles of the machines of a failed test to build/.
 func (r *running) keep(t *testing.T) {
 	t.Helper()
 	to := filepath.Join(root, "build", "lab-"+r.home.Name)
@@ -151,7 +151,7 @@ func (r *running) until(t *testing.T, what string, ok func(lab.Status) bool) lab
 				t.Fatalf("waiting until %s: machine %s cannot write its disk: %+v", what, m.ID, m.Failures)
 			}
 		}
-		if now := said(s); now != words {
+		if now := progress(s); now != words {
 			moved, words = time.Now(), now
 		}
 		if time.Since(moved) > labStill || time.Since(began) > labBound {
@@ -166,8 +166,8 @@ func (r *running) until(t *testing.T, what string, ok func(lab.Status) bool) lab
 	return s
 }
 
-// said changes whenever a machine says something or gets on.
-func said(s lab.Status) string {
+// progress changes whenever a machine prints something or changes its state.
+func progress(s lab.Status) string {
 	var b strings.Builder
 	for _, m := range s.Machines {
 		fmt.Fprint(&b, m.ID, m.LastWord, m.Lifecycle, len(m.Reached))
@@ -179,7 +179,7 @@ func said(s lab.Status) string {
 func (r *running) ask(t *testing.T, id, command string) string {
 	t.Helper()
 	line, err := r.Shell(t.Context(), id)
-	// Who asked before has hung up, and the daemon may not have heard of it yet.
+	// The client before has closed the connection, and the daemon may not have noticed yet.
 	for err != nil && strings.Contains(err.Error(), "is in use") && t.Context().Err() == nil {
 		time.Sleep(100 * time.Millisecond)
 		line, err = r.Shell(t.Context(), id)
@@ -192,7 +192,7 @@ func (r *running) ask(t *testing.T, id, command string) string {
 	ctx, cancel := context.WithTimeout(interrupted, labStill)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = line.Close() })()
-	// What is typed is echoed; what the shell computes from it is not in the echo.
+	// Input is echoed; the result that the shell computes from it is not in the echo.
 	if _, err := fmt.Fprintf(line, "\necho @@$((6*7))begin; %s; echo @@$((6*7))end\n", command); err != nil {
 		t.Fatal(err)
 	}

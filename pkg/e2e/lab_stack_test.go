@@ -20,7 +20,7 @@ name: demo
 groups:
 - {name: masters, roles: [masters, etcd], size: 1}
 - {name: minions, roles: [minions], size: %d}
-`+lab.Patience, minions)
+`, minions)
 }
 
 // TestStack goes the way of a team on AWS, by the commands that it has: publish the disk, make the authorities, apply the
@@ -53,14 +53,14 @@ func TestStack(t *testing.T) {
 		}
 	})
 	part("refreshed", func(t *testing.T) {
-		s.hardtack(t, "stack", "refresh", "-f", s.document, "--group", "minions", "--min-healthy", "50", "--checkpoints", "100", "--patience", "30m")
+		s.hardtack(t, "stack", "refresh", "-f", s.document, "--yes", "--group", "minions", "--min-healthy", "50", "--checkpoints", "100", "--patience", "30m")
 		s.runs(t, s.second, 2)
 	})
 	part("rolled back, and scaled in", func(t *testing.T) {
 		s.hardtack(t, "image", "rollback", "--channel", "stable")
 		s.apply(t, 1)
 		s.waits(t, "one minion is left", func(now lab.Status) bool { return now.Ready && len(living(now, "minions")) == 1 })
-		s.hardtack(t, "stack", "refresh", "-f", s.document, "--group", "minions", "--min-healthy", "0", "--checkpoints", "100", "--patience", "30m")
+		s.hardtack(t, "stack", "refresh", "-f", s.document, "--yes", "--group", "minions", "--min-healthy", "0", "--checkpoints", "100", "--patience", "30m")
 		s.runs(t, s.first, 1)
 	})
 	part("an empty account", func(t *testing.T) {
@@ -80,11 +80,11 @@ type stacked struct {
 	first, second published
 }
 
-// published is what `hardtack image publish --json` says.
+// published is the output of `hardtack image publish --json`.
 type published struct {
 	Image, Parent string
 	Found         bool
-	KeptBlocks    int
+	KeptBlocks    int `json:"kept_blocks"`
 }
 
 // newStack starts an empty region, publishes the baked disk there and makes the cluster's authorities.
@@ -123,7 +123,7 @@ func (s *stacked) publish(t *testing.T, disk string) published {
 	return p
 }
 
-// apply makes the stack what a document with so many minions says.
+// apply updates the stack to a document with that number of minions.
 func (s *stacked) apply(t *testing.T, minions int, flags ...string) {
 	t.Helper()
 	if err := os.WriteFile(s.document, []byte(stackCluster(minions)), 0o600); err != nil {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 )
 
 // pipeMode as the first argument makes the test program what QEMU runs for a connection of a machine to a
@@ -62,7 +62,7 @@ func pipe(socket string) error {
 // root is the repository, as seen from this package, where tests run.
 const root = "../.."
 
-// needMachines skips what boots the baked image, unless it was asked for: it takes minutes and a bake.
+// needMachines skips tests that boot the baked image, unless they were requested: they take minutes and a bake.
 func needMachines(t *testing.T) {
 	t.Helper()
 	if os.Getenv("HARDTACK_E2E") != "1" {
@@ -70,7 +70,7 @@ func needMachines(t *testing.T) {
 	}
 }
 
-// needTime skips what would take CI past its hour on a computer without KVM.
+// needTime skips tests that would take CI longer than its hour on a computer without KVM.
 func needTime(t *testing.T) {
 	t.Helper()
 	needMachines(t)

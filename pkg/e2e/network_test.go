@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
+	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/vnet"
-	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/vnet/metadata"
 )
 
 //go:embed network.sh
@@ -65,7 +65,7 @@ func (oneName) Resolve(_ context.Context, q vnet.Question) (vnet.Reply, error) {
 	return vnet.Reply{Unknown: true}, nil
 }
 
-// TestNetwork boots two machines on a network of ours, and has them say what they find there.
+// TestNetwork boots two machines on a network of ours, and compares their reports with it.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
@@ -191,7 +191,7 @@ const (
 	clockBound = time.Hour
 )
 
-// checkNetwork compares what a machine has found with what there is.
+// checkNetwork compares a machine's report with the network.
 func checkNetwork(t *testing.T, i ec2.Instance, m *qemu.Machine) {
 	t.Helper()
 	found := map[string]string{}
@@ -223,7 +223,7 @@ func checkNetwork(t *testing.T, i ec2.Instance, m *qemu.Machine) {
 	t.Logf("%s, %s after power-on: %v", i.ID, time.Since(m.Started()).Round(time.Second), found)
 }
 
-// checkRefused asserts that what a machine tried has been counted.
+// checkRefused asserts that a machine's attempts were counted.
 func checkRefused(t *testing.T, network *vnet.Network, id string) {
 	t.Helper()
 	for _, want := range []struct{ dst, proto string }{{"192.0.2.1:443", "tcp"}, {"192.0.2.1:123", "udp"}, {"192.0.2.1:0", "icmp"}} {

@@ -19,12 +19,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
-// TestCertificates starts a control plane from what the agent mints, and looks at it from outside: who gets in, what
-// is in etcd, and what happens when certificates are renewed.
+// TestCertificates starts a control plane with certificates that the agent mints, and tests it from outside: who is
+// authenticated, how etcd stores Secrets, and how certificates are renewed.
 func TestCertificates(t *testing.T) {
 	needMachines(t)
 	if os.Geteuid() != 0 {
@@ -38,7 +38,7 @@ func TestCertificates(t *testing.T) {
 	}
 	m := newMaster(t, dir)
 	m.start(t)
-	// One cluster for all: starting it is what takes long.
+	// One cluster for all: starting it takes most of the time.
 	t.Run("nobody is anonymous", m.anonymous)
 	t.Run("etcd takes its own clients only", m.strangersAtEtcd)
 	t.Run("secrets are encrypted in etcd", m.encrypted)
@@ -129,14 +129,14 @@ func (m *master) encrypted(t *testing.T) {
 	}
 }
 
-// identities asks the API server what each certificate and the bootstrap token may do.
+// identities asks the API server for the rights of each certificate and of the bootstrap token.
 func (m *master) identities(t *testing.T) {
 	m.mustKubectl(t, "apply", "-f", filepath.Join(root, "images/rootfs/usr/lib/hardtack/addons/10-nodes.yaml"))
 	m.token(t)
 	if out, err := m.run(t, "hardtack-agent", "bootstrap", "--patience=10s"); err != nil {
 		t.Fatalf("hardtack-agent bootstrap: %v\n%s", err, out)
 	}
-	kubelet := []string{"--server=https://masters.demo.k8s", "--certificate-authority=" + certs.AuthorityPath,
+	kubelet := []string{"--server=https://masters.demo.k8s", "--certificate-authority=" + machine.CAPath,
 		"--client-certificate=/run/hardtack/pki/kube-apiserver/kubelet-client.crt", "--client-key=/run/hardtack/pki/kube-apiserver/kubelet-client.key"}
 	bootstrap := []string{"--kubeconfig=/run/hardtack/pki/kubelet/bootstrap-kubeconfig"}
 	for _, tt := range []struct {
@@ -165,7 +165,7 @@ func (m *master) identities(t *testing.T) {
 	}
 }
 
-// token does what a master's controller does: the Secret, and the same in the store.
+// token does the same as a master's controller: it creates the Secret, and the object in the store.
 func (m *master) token(t *testing.T) {
 	t.Helper()
 	token := pki.NewToken(time.Now())
@@ -200,11 +200,11 @@ func shown(t *testing.T, address, ca, pair string) *x509.Certificate {
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 }
 
-// renewal runs what the timer runs. Every certificate is due, and no daemon is touched.
+// renewal runs the timer's command. Every certificate is due, and no daemon is restarted.
 func (m *master) renewal(t *testing.T) {
 	type server struct{ name, address, ca, pair string }
 	servers := []server{
-		{"kube-apiserver", masterAPI, certs.AuthorityPath, ""},
+		{"kube-apiserver", masterAPI, machine.CAPath, ""},
 		{"etcd for clients", "127.0.0.1:2379", "/run/hardtack/pki/etcd/ca.crt", "/run/hardtack/pki/etcd/server"},
 		{"etcd for peers", "127.0.0.1:2380", "/run/hardtack/pki/etcd/peer-ca.crt", "/run/hardtack/pki/etcd/peer"},
 	}
@@ -302,7 +302,7 @@ func (m *master) requestsByLife(t *testing.T) map[string]float64 {
 	return out
 }
 
-// noKeys looks for every secret of the cluster in what the daemons have logged, and on every disk that they write to.
+// noKeys looks for every secret of the cluster in the daemons' logs, and on every disk that they write to.
 func (m *master) noKeys(t *testing.T) {
 	var secrets [][]byte
 	err := filepath.WalkDir(pki.Dir, func(path string, d fs.DirEntry, err error) error {

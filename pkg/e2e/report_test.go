@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// minions is what a machine with the role minions printed, its journal cut short.
+// minions is the output of a machine with the role minions, with a shortened journal.
 func minions(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/minions.txt")

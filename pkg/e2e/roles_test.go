@@ -83,7 +83,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestNothingStarts gives a machine no role, or one that there is not.
+// TestNothingStarts gives a machine no role, or one that does not exist.
 func TestNothingStarts(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
@@ -114,7 +114,7 @@ func TestNothingStarts(t *testing.T) {
 	}
 }
 
-// startedFor asserts that each unit's conditions came out, and its start job ended, as pkg/unit computes for the roles.
+// startedFor asserts that each unit's conditions came out, and its start job ended, as pkg/image/unit computes for the roles.
 func (b *Booted) startedFor(t *testing.T, roles role.Set) {
 	t.Helper()
 	if !b.Decided {
@@ -146,7 +146,7 @@ func (b *Booted) startedFor(t *testing.T, roles role.Set) {
 	}
 }
 
-// fate says what is wrong about a unit that starts or does not. A daemon that started may have failed since: without
+// fate returns the error of a unit that wrongly starts or does not. A daemon that started may have failed since: without
 // its cluster's certificates it does, and is started again.
 func fate(u Unit, starts bool) string {
 	started := u.Activated > 0 || u.Started > 0

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
 )
 
 // TestFirmware boots the image by both firmwares, with user data from a NoCloud volume. (The other tests boot by

@@ -10,11 +10,10 @@ import (
 const awkward = `/var/lib/a b  'c "d \e $HOME %n #f;g`
 
 // hooked is a machine whose units come with its user data: hooks before and after one of the image's units,
-// and a flag that can only be changed in the unit itself.
+// and a flag that can only be changed in the unit itself. Outside a cloud its store is not known, so that no unit waits for it.
 const hooked = `apiVersion: hardtack.dev/v1
 kind: Cluster
 name: demo
-store: dir:/etc/hardtack/store
 groups:
   - {name: all, roles: [masters, etcd, minions]}
 kubeAPIServer:

@@ -16,49 +16,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Client speaks to the daemon of a lab.
+// Client calls the daemon of a lab over the socket in the lab's directory.
 type Client struct {
 	home Home
 	http *http.Client
 }
 
-// NewClient speaks to the lab's daemon, whenever there is one.
+// NewClient returns a client of the lab in h. It does not connect: each call does, and returns ErrNotRunning if the
+// daemon does not run.
 func NewClient(h Home) *Client {
 	return &Client{home: h, http: &http.Client{Transport: &http.Transport{DialContext: h.dialer(socketFile)}}}
 }
 
-// Status is the lab as it is.
+// Status returns the current state of the lab.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := c.call(ctx, http.MethodGet, "/v1/status", &s)
 	return s, err
 }
 
-// Next waits until the lab is not as it was at that revision, or for some seconds.
+// Next waits until the lab's revision differs from revision, for at most 20 seconds, and returns the state then.
 func (c *Client) Next(ctx context.Context, revision uint64) (Status, error) {
 	var s Status
 	err := c.call(ctx, http.MethodGet, "/v1/status?after="+strconv.FormatUint(revision, 10), &s)
 	return s, err
 }
 
-// Kill pulls a machine's plug, and returns when its process is gone.
+// Kill cuts a machine's power and returns when its process has ended.
 func (c *Client) Kill(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, "/v1/machines/"+id+"/kill", &struct{}{})
 }
 
-// Scale changes how many machines a group keeps.
+// Scale sets the desired size of a group.
 func (c *Client) Scale(ctx context.Context, group string, size int) error {
 	return c.call(ctx, http.MethodPost, "/v1/groups/"+url.PathEscape(group)+"/size/"+strconv.Itoa(size), &struct{}{})
 }
 
-// Kubeconfig is a fresh one, with a certificate of its own.
+// Kubeconfig returns a new kubeconfig for this computer, with a certificate issued for this call.
 func (c *Client) Kubeconfig(ctx context.Context) ([]byte, error) {
 	var out struct{ Kubeconfig string }
 	err := c.call(ctx, http.MethodGet, "/v1/kubeconfig", &out)
 	return []byte(out.Kubeconfig), err
 }
 
-// Down asks the lab to end, and waits until it has.
+// Down asks the daemon to stop, and waits until it has.
 func (c *Client) Down(ctx context.Context) error {
 	if err := c.call(ctx, http.MethodPost, "/v1/down", &struct{}{}); err != nil {
 		return err
@@ -66,11 +67,11 @@ func (c *Client) Down(ctx context.Context) error {
 	return c.home.Gone(ctx)
 }
 
-// Shell is the machine's second serial line; the caller closes it.
+// Shell connects to the machine's second serial line; the caller closes it.
 func (c *Client) Shell(ctx context.Context, id string) (io.ReadWriteCloser, error) {
 	conn, err := c.home.dialer(socketFile)(ctx, "", "")
 	if err != nil {
-		return nil, absent(err)
+		return nil, notRunning(err)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://lab/v1/machines/"+id+"/shell", nil)
 	if err != nil {
@@ -88,12 +89,12 @@ func (c *Client) Shell(ctx context.Context, id string) (io.ReadWriteCloser, erro
 	}
 	if response.StatusCode != http.StatusSwitchingProtocols {
 		defer func() { _ = response.Body.Close(); _ = conn.Close() }()
-		return nil, refused(response)
+		return nil, responseError(response)
 	}
 	return buffered{conn, in}, nil
 }
 
-// buffered is a connection of which something has been read ahead.
+// buffered is a connection whose first bytes may already be in a reader's buffer.
 type buffered struct {
 	net.Conn
 	in io.Reader
@@ -101,7 +102,7 @@ type buffered struct {
 
 func (b buffered) Read(p []byte) (int, error) { return b.in.Read(p) }
 
-// SetFault changes what is wrong with the machines that a group launches from now on.
+// SetFault sets the fault of the machines that a group launches from now on.
 func (c *Client) SetFault(ctx context.Context, group string, f Fault) error {
 	body, err := json.Marshal(f)
 	if err != nil {
@@ -110,7 +111,7 @@ func (c *Client) SetFault(ctx context.Context, group string, f Fault) error {
 	return c.send(ctx, http.MethodPut, "/v1/groups/"+url.PathEscape(group)+"/fault", bytes.NewReader(body), &struct{}{})
 }
 
-// call makes one request and reads its answer.
+// call sends one request without a body and decodes its answer.
 func (c *Client) call(ctx context.Context, method, path string, into any) error {
 	return c.send(ctx, method, path, nil, into)
 }
@@ -122,11 +123,11 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader, 
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return fmt.Errorf("asking the lab %s: %w", c.home.Name, absent(err))
+		return fmt.Errorf("asking the lab %s: %w", c.home.Name, notRunning(err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return refused(response)
+		return responseError(response)
 	}
 	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
 		return fmt.Errorf("reading the answer of the lab %s: %w", c.home.Name, err)
@@ -134,8 +135,8 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader, 
 	return nil
 }
 
-// refused is the error that an answer holds.
-func refused(response *http.Response) error {
+// responseError returns the error in the daemon's answer.
+func responseError(response *http.Response) error {
 	var f failure
 	if err := json.NewDecoder(response.Body).Decode(&f); err != nil || f.Error == "" {
 		return fmt.Errorf("the lab answers %s", response.Status)
@@ -143,8 +144,8 @@ func refused(response *http.Response) error {
 	return errors.New(f.Error)
 }
 
-// absent says of an error in connecting that there is no daemon.
-func absent(err error) error {
+// notRunning turns an error of connecting into ErrNotRunning if no daemon listens.
+func notRunning(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
 		return ErrNotRunning
 	}

@@ -7,51 +7,45 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// adminLife is how long the host's certificate is good for; a lab is rarely up for longer, and kubectl asks for
-// another.
+// adminLife is the lifetime of the host's certificate. A lab is rarely up for longer, and kubectl asks for another.
 const adminLife = pki.AdminLife
 
-// watchEvery is how often the API server is asked for its nodes.
+// watchEvery is the interval at which the nodes are read from the API server.
 const watchEvery = 3 * time.Second
 
-// cluster is the lab's Kubernetes, as its administrator sees it from this computer.
-type cluster struct {
-	daemon  *Daemon
+// kubernetes is the lab's Kubernetes cluster as its administrator reaches it from this computer.
+type kubernetes struct {
+	plan    Plan
+	host    *host
 	secrets authority.Store
-	// forward is where the API server is reached on this computer.
+	log     *slog.Logger
+	// forward is the API server's address on this computer.
 	forward string
 
 	mu    sync.Mutex
 	nodes []Node
-	// ca is the public certificate, authority what signs administrators' certificates; nil until they are made.
+	// ca is the public certificate, authority signs administrators' certificates; both are nil until the cluster's
+	// authorities exist.
 	ca        []byte
 	authority *pki.Authority
 }
 
-// newCluster makes the cluster's authorities in its store, as `hardtack pki create` does where the region is not to be
-// empty, and the API's forwarded port.
-func newCluster(ctx context.Context, d *Daemon, secrets authority.Store) (*cluster, error) {
-	c := &cluster{daemon: d, secrets: secrets}
-	if !d.plan.Empty {
-		if _, err := authority.Create(ctx, secrets, d.plan.Cluster, time.Now()); err != nil {
-			return nil, err
-		}
-		if _, _, err := c.trust(ctx); err != nil {
-			return nil, err
-		}
-	}
-	addr, err := d.runner.Forward(ctx, "127.0.0.1:0", c.master)
+// newKubernetes forwards the API's port.
+func newKubernetes(ctx context.Context, plan Plan, machines *host, secrets authority.Store, log *slog.Logger) (*kubernetes, error) {
+	c := &kubernetes{plan: plan, host: machines, secrets: secrets, log: log}
+	addr, err := machines.runner.Forward(ctx, "127.0.0.1:0", c.master)
 	if err != nil {
 		return nil, fmt.Errorf("forwarding the API's port: %w", err)
 	}
@@ -59,8 +53,8 @@ func newCluster(ctx context.Context, d *Daemon, secrets authority.Store) (*clust
 	return c, nil
 }
 
-// trust reads the cluster's authority from its store, once it is there.
-func (c *cluster) trust(ctx context.Context) ([]byte, pki.Authority, error) {
+// trust reads the cluster's authority from its store, and keeps it. An error if it does not exist yet.
+func (c *kubernetes) trust(ctx context.Context) ([]byte, pki.Authority, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.authority != nil {
@@ -82,18 +76,18 @@ func (c *cluster) trust(ctx context.Context) ([]byte, pki.Authority, error) {
 	return crt, a, nil
 }
 
-// errNoMaster is when there is nobody to connect to.
+// errNoMaster means that no connection to an API server can be made.
 var errNoMaster = errors.New("no machine with the role masters has power")
 
-// master is the API of the oldest master that runs and serves, else of the oldest that runs.
-func (c *cluster) master(context.Context) (netip.AddrPort, error) {
+// master returns the address of the oldest running master that is in service, else of the oldest running one.
+func (c *kubernetes) master(context.Context) (netip.AddrPort, error) {
 	var best netip.Addr
-	for _, g := range c.daemon.host.list() {
+	for _, g := range c.host.list() {
 		if !g.group.Roles.Has(role.Masters) || g.power() == nil {
 			continue
 		}
 		if c.inService(g) {
-			return netip.AddrPortFrom(g.addr, uint16(c.daemon.plan.APIPort)), nil
+			return netip.AddrPortFrom(g.addr, uint16(c.plan.Cluster.API.Port)), nil
 		}
 		if !best.IsValid() {
 			best = g.addr
@@ -102,12 +96,12 @@ func (c *cluster) master(context.Context) (netip.AddrPort, error) {
 	if !best.IsValid() {
 		return netip.AddrPort{}, errNoMaster
 	}
-	return netip.AddrPortFrom(best, uint16(c.daemon.plan.APIPort)), nil
+	return netip.AddrPortFrom(best, uint16(c.plan.Cluster.API.Port)), nil
 }
 
-// serves reports whether a master is in service: its API server works by its own word.
-func (c *cluster) serves() bool {
-	for _, g := range c.daemon.host.list() {
+// serves reports whether a master is in service, that is, has completed its launch hook because its API server works.
+func (c *kubernetes) serves() bool {
+	for _, g := range c.host.list() {
 		if g.group.Roles.Has(role.Masters) && g.power() != nil && c.inService(g) {
 			return true
 		}
@@ -115,8 +109,8 @@ func (c *cluster) serves() bool {
 	return false
 }
 
-func (c *cluster) inService(g *guest) bool {
-	for _, i := range c.daemon.region.account.AutoScaling().Instances(g.group.Scaling) {
+func (c *kubernetes) inService(g *guest) bool {
+	for _, i := range c.host.account.AutoScaling().Instances(g.scaling) {
 		if i.ID == g.id {
 			return i.State == awsfake.StateInService
 		}
@@ -124,16 +118,16 @@ func (c *cluster) inService(g *guest) bool {
 	return false
 }
 
-// address is where the API server is reached on this computer.
-func (c *cluster) address() string { return c.forward }
+// address is the API server's address on this computer.
+func (c *kubernetes) address() string { return c.forward }
 
-// serverName is what the API server's certificate says, whatever address it is reached by.
-func (c *cluster) serverName() string {
-	return string(role.Masters) + "." + c.daemon.plan.Cluster + ".k8s"
+// serverName is a name in the API server's certificate, independent of the address by which it is reached.
+func (c *kubernetes) serverName() string {
+	return role.Masters.Host(c.plan.Cluster.Name)
 }
 
-// admin is a fresh certificate of an administrator, and whom to trust.
-func (c *cluster) admin(ctx context.Context) ([]byte, pki.Pair, error) {
+// admin issues an administrator's certificate and returns it with the authority's.
+func (c *kubernetes) admin(ctx context.Context) ([]byte, pki.Pair, error) {
 	ca, a, err := c.trust(ctx)
 	if err != nil {
 		return nil, pki.Pair{}, err
@@ -142,8 +136,8 @@ func (c *cluster) admin(ctx context.Context) ([]byte, pki.Pair, error) {
 	return ca, pair, err
 }
 
-// kubeconfig is for this computer's kubectl.
-func (c *cluster) kubeconfig(ctx context.Context) ([]byte, error) {
+// kubeconfig renders a kubeconfig for this computer's kubectl.
+func (c *kubernetes) kubeconfig(ctx context.Context) ([]byte, error) {
 	ca, pair, err := c.admin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate for kubectl: %w", err)
@@ -151,8 +145,8 @@ func (c *cluster) kubeconfig(ctx context.Context) ([]byte, error) {
 	return pki.Kubeconfig{Server: "https://" + c.forward, ServerName: c.serverName(), CA: ca, User: "hardtack-lab", Pair: pair}.Render(), nil
 }
 
-// client speaks to the API server as an administrator.
-func (c *cluster) client(ctx context.Context) (*http.Client, error) {
+// client returns an HTTP client that calls the API server as an administrator.
+func (c *kubernetes) client(ctx context.Context) (*http.Client, error) {
 	ca, pair, err := c.admin(ctx)
 	if err != nil {
 		return nil, err
@@ -168,8 +162,8 @@ func (c *cluster) client(ctx context.Context) (*http.Client, error) {
 	}}}, nil
 }
 
-// watch asks for the nodes again and again, until ctx ends.
-func (c *cluster) watch(ctx context.Context) {
+// watch reads the nodes at every interval until ctx ends, and calls news when they have changed.
+func (c *kubernetes) watch(ctx context.Context, news func()) {
 	var client *http.Client
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -185,7 +179,7 @@ func (c *cluster) watch(ctx context.Context) {
 		if client == nil {
 			made, err := c.client(ctx)
 			if err != nil {
-				c.daemon.log.Error("the nodes are not watched", "error", err)
+				c.log.Error("the nodes are not watched", "error", err)
 				continue
 			}
 			defer made.CloseIdleConnections()
@@ -193,27 +187,27 @@ func (c *cluster) watch(ctx context.Context) {
 		}
 		nodes, err := c.read(ctx, client)
 		if err != nil {
-			c.daemon.log.Debug("the nodes could not be read", "error", err)
-			continue // what was seen last stays: the API may be between two masters
+			c.log.Debug("the nodes could not be read", "error", err)
+			continue // keep the last nodes: the API may be moving to another master
 		}
 		c.mu.Lock()
 		same := fmt.Sprint(c.nodes) == fmt.Sprint(nodes)
 		c.nodes = nodes
 		c.mu.Unlock()
 		if !same {
-			c.daemon.news()
+			news()
 		}
 	}
 }
 
-// seen are the nodes as they were last read.
-func (c *cluster) seen() []Node {
+// lastNodes returns the nodes as they were last read.
+func (c *kubernetes) lastNodes() []Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]Node{}, c.nodes...)
 }
 
-// nodeList is as much of the API's NodeList as is looked at.
+// nodeList holds the fields of the API's NodeList that the lab reads.
 type nodeList struct {
 	Items []struct {
 		Metadata struct {
@@ -229,7 +223,7 @@ type nodeList struct {
 	} `json:"items"`
 }
 
-func (c *cluster) read(ctx context.Context, client *http.Client) ([]Node, error) {
+func (c *kubernetes) read(ctx context.Context, client *http.Client) ([]Node, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+c.forward+"/api/v1/nodes", nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the nodes: %w", err)

@@ -8,46 +8,39 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 )
 
-// Config is what a lab is started with.
+// Config configures a lab's daemon.
 type Config struct {
 	Home Home
 	Plan Plan
-	// Runner runs the machines; the daemon closes it.
-	Runner func(ctx context.Context, d *Daemon) (Runner, error)
-	// Image is the baked disk, for status only.
+	// Runner makes the runner of the machines, given the services they use; the daemon closes it.
+	Runner func(ctx context.Context, s Surroundings) (Runner, error)
+	// Image is the path of the baked disk from which machines start, unless the plan is Empty.
 	Image string
 	Log   *slog.Logger
 }
 
-// Daemon is a lab that runs.
-type Daemon struct {
-	config Config
-	home   Home
-	plan   Plan
-	log    *slog.Logger
-	ctx    context.Context //nolint:containedctx // the lifetime of machines, which are launched by the account's own calls
-	since  time.Time
+// daemon is a running lab.
+type daemon struct {
+	Config
+	since time.Time
 
 	host    *host
-	volumes *volumes
-	disks   *disks
 	region  *region
 	runner  Runner
-	cluster *cluster
+	cluster *kubernetes
 	board   *board
-	// down is closed when somebody has asked the lab to end.
+	// down stops the lab.
 	down func()
 }
 
-// Run is a lab's whole life: it holds the lab's lock, clears what a killed daemon has left, brings the region up, and
-// serves until ctx ends or a client asks it to go down. Nothing of it is left then but logs. ready is called once
-// clients can connect.
+// Run is a lab's whole life: it takes the lab's lock, removes the rest of a killed daemon, starts the region, and
+// serves until ctx ends or a client asks it to stop. Only logs are left then. ready is called once clients can
+// connect.
 func Run(ctx context.Context, c Config, ready func()) (err error) {
-	if err := c.Plan.check(); err != nil {
-		return fmt.Errorf("planning the lab: %w", err)
-	}
 	if err := c.Home.make(); err != nil {
 		return err
 	}
@@ -64,70 +57,71 @@ func Run(ctx context.Context, c Config, ready func()) (err error) {
 	}
 	ctx, down := context.WithCancel(ctx)
 	defer down()
-	d := &Daemon{config: c, home: c.Home, plan: c.Plan, log: c.Log, ctx: ctx, since: time.Now(), down: down, board: newBoard()}
+	d := &daemon{Config: c, since: time.Now(), down: down, board: newBoard()}
 	err = d.live(ctx, ready)
 	_, sweeping := c.Home.sweep()
 	return errors.Join(err, sweeping, c.Home.removeTemporary())
 }
 
-// live brings everything up in order, waits, and takes it down in the opposite one.
-func (d *Daemon) live(ctx context.Context, ready func()) (err error) {
-	if err := writeProcess(d.home.path(daemonFile), os.Getpid()); err != nil {
+// live starts everything in order, waits, and stops it in the reverse order.
+func (d *daemon) live(ctx context.Context, ready func()) (err error) {
+	if err := writeProcess(d.Home.path(daemonFile), os.Getpid()); err != nil {
 		return err
 	}
-	d.host, d.disks = newHost(d), &disks{daemon: d, made: map[string]Boot{}}
-	if d.region, err = newRegion(ctx, d); err != nil {
+	d.host = newHost(ctx, d.Home, d.Plan, d.Log, d.board.bump)
+	if d.region, err = newRegion(ctx, d.Home, d.Plan, d.host, d.Log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.region.close()) }()
-	if d.volumes, err = newVolumes(d); err != nil {
-		return err
-	}
-	if d.runner, err = d.config.Runner(ctx, d); err != nil {
+	d.host.account = d.region.account
+	d.runner, err = d.Runner(ctx, Surroundings{Source: source{d.host}, AWS: d.region.account.Handler(), Log: d.Log})
+	if err != nil {
 		return fmt.Errorf("making the lab's network: %w", err)
 	}
 	defer func() { err = errors.Join(err, d.runner.Close()) }()
+	d.host.runner = d.runner
 	defer d.host.close()
-	if d.cluster, err = newCluster(ctx, d, d.region.secrets()); err != nil {
+	if d.cluster, err = newKubernetes(ctx, d.Plan, d.host, d.region.secrets(), d.Log); err != nil {
 		return err
 	}
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer d.down()
+	tasks.Go(func() { _ = d.region.account.Run(ctx) }) // its error is ctx's
+	tasks.Go(func() { d.region.invoke(ctx, d.board.bump) })
+	if err := d.populate(ctx); err != nil {
+		return err
+	}
+	tasks.Go(func() { d.cluster.watch(ctx, d.board.bump) })
 	api, err := d.serve()
 	if err != nil {
 		return err
 	}
 	defer api.close()
-	var tasks sync.WaitGroup
-	defer tasks.Wait()
-	tasks.Go(func() { _ = d.region.account.Run(ctx) }) // its error is ctx's
-	tasks.Go(func() { d.region.invoke(ctx, d) })
-	tasks.Go(func() { d.cluster.watch(ctx) })
-	if err := d.populate(ctx); err != nil {
-		d.down()
-		return err
-	}
-	d.log.Info("the lab is up", "name", d.home.Name, "cluster", d.plan.Cluster)
+	d.Log.Info("the lab is up", "name", d.Home.Name, "cluster", d.Plan.Cluster.Name)
 	ready()
 	<-ctx.Done()
-	d.log.Info("the lab goes down", "name", d.home.Name)
+	d.Log.Info("the lab goes down", "name", d.Home.Name)
 	return nil
 }
 
-// populate makes what is in a region from its beginning, where it is not to be empty.
-func (d *Daemon) populate(ctx context.Context) error {
-	if d.plan.Empty {
+// populate does in the region, unless it is to be empty, the steps of a user on AWS: authorities, image and stack.
+func (d *daemon) populate(ctx context.Context) error {
+	if d.Plan.Empty {
 		return nil
 	}
-	ca, _, err := d.cluster.trust(ctx)
+	image, err := d.region.publish(ctx)
 	if err != nil {
 		return err
 	}
-	return d.region.makeGroups(ca)
+	d.host.disks.add(image, Boot{Path: d.Image, Format: "qcow2"})
+	if _, err := authority.Create(ctx, d.region.secrets(), d.Plan.Info(), time.Now()); err != nil {
+		return err
+	}
+	return d.region.apply(ctx)
 }
 
-// news tells whoever waits for a change of the status.
-func (d *Daemon) news() { d.board.poke() }
-
-// board counts changes and lets others wait for the next.
+// board counts changes, and lets clients wait for the next one.
 type board struct {
 	mu       sync.Mutex
 	revision uint64
@@ -136,7 +130,7 @@ type board struct {
 
 func newBoard() *board { return &board{revision: 1, changed: make(chan struct{})} }
 
-func (b *board) poke() {
+func (b *board) bump() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.revision++
@@ -144,7 +138,7 @@ func (b *board) poke() {
 	b.changed = make(chan struct{})
 }
 
-// after waits until the revision is another than seen, for at most d, or until ctx ends.
+// after waits until the revision differs from seen, for at most d, or until ctx ends, and returns it.
 func (b *board) after(ctx context.Context, seen uint64, d time.Duration) uint64 {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -22,20 +22,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
-	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/stack"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/store"
-	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
-// TestEmptyRegion makes a cluster in an empty region as somebody outside does on AWS: an image by the EBS direct APIs, a
-// channel, authorities, and the stack that pkg/stack renders. Its groups launch machines from the stack's launch
-// templates with the stack's roles, whose hooks these complete, and the function finds the stack's zone.
+// TestEmptyRegion makes a cluster in an empty region as a user does on AWS: an image by the EBS direct APIs, a
+// channel, authorities, and the stack that pkg/cluster/template renders. Its groups launch machines from the stack's
+// launch templates with the stack's roles, the machines complete their hooks, and the function finds the stack's zone.
 func TestEmptyRegion(t *testing.T) {
-	complete := demo(t)
-	plan, err := PlanOf(complete)
+	plan, err := planOf(DefaultCluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +42,9 @@ func TestEmptyRegion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := aws.Config{Region: at.Region, BaseEndpoint: &at.Endpoint, HTTPClient: http.DefaultClient, Credentials: aws.CredentialsProviderFunc(
-		func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: at.AccessKey, SecretAccessKey: at.Secret}, nil
-		})}
+	conf := ownerOf(at)
 	secrets := store.NewSSM(plan.Store, func(context.Context) (aws.Config, error) { return conf, nil })
-	if _, err := authority.Create(t.Context(), secrets, plan.Cluster, time.Now()); err != nil {
+	if _, err := authority.Create(t.Context(), secrets, plan.Info(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	block := bytes.Repeat([]byte("baked"), 512<<10/5+1)[:512<<10]
@@ -59,7 +53,7 @@ func TestEmptyRegion(t *testing.T) {
 	if s.Ready || len(s.Machines) != 0 || len(s.Records) != 0 {
 		t.Errorf("an empty region has %+v", s)
 	}
-	deploy(t, conf, at, complete)
+	deploy(t, conf, at, plan.Complete)
 	s = until(t, c, "the stack's groups serve", func(s Status) bool { return inService("minions", 2)(s) && inService("masters", 1)(s) })
 	for _, m := range s.Machines {
 		if m.Image != image || m.End != "" {
@@ -79,22 +73,12 @@ func TestEmptyRegion(t *testing.T) {
 	})
 }
 
-// demo is a cluster of one control plane and two minions.
-func demo(t *testing.T) *spec.Complete {
-	t.Helper()
-	of, err := spec.ReadImage(units.FS, images.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, problems := spec.Parse("cluster.yaml", []byte(DefaultCluster))
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	complete, problems := cluster.Complete(of)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return complete
+// ownerOf is the SDK's configuration of the region's owner.
+func ownerOf(at AWS) aws.Config {
+	return aws.Config{Region: at.Region, BaseEndpoint: &at.Endpoint, HTTPClient: http.DefaultClient, Credentials: aws.CredentialsProviderFunc(
+		func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: at.AccessKey, SecretAccessKey: at.Secret}, nil
+		})}
 }
 
 // publishImage makes an image of one block, which the channel names.
@@ -125,7 +109,7 @@ func publishImage(t *testing.T, conf aws.Config, block []byte) string {
 		t.Fatal(err)
 	}
 	_, err = ssm.NewFromConfig(conf).PutParameter(t.Context(), &ssm.PutParameterInput{
-		Name: aws.String(stack.ImageParameter("stable")), Value: made.ImageId, Type: ssmtypes.ParameterTypeString, DataType: aws.String("aws:ec2:image"),
+		Name: aws.String(template.ImageParameter("stable")), Value: made.ImageId, Type: ssmtypes.ParameterTypeString, DataType: aws.String("aws:ec2:image"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -136,11 +120,11 @@ func publishImage(t *testing.T, conf aws.Config, block []byte) string {
 // deploy makes the stack with its machines, and waits until CloudFormation is done.
 func deploy(t *testing.T, conf aws.Config, at AWS, complete *spec.Complete) {
 	t.Helper()
-	template, err := stack.Render(complete, nil)
+	tmpl, err := template.Render(complete, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := template.YAML()
+	body, err := tmpl.YAML()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +136,8 @@ func deploy(t *testing.T, conf aws.Config, at AWS, complete *spec.Complete) {
 		StackName: name, ChangeSetName: name, ChangeSetType: cfn.ChangeSetTypeCreate, TemplateBody: aws.String(string(body)),
 		Capabilities: []cfn.Capability{cfn.CapabilityCapabilityIam},
 		Parameters: []cfn.Parameter{
-			parameter(stack.ParameterVPC, at.VPC), parameter(stack.ParameterSubnets, strings.Join(at.Subnets, ",")),
-			parameter(stack.ParameterMachines, stack.MachinesYes),
+			parameter(template.ParameterVPC, at.VPC), parameter(template.ParameterSubnets, strings.Join(at.Subnets, ",")),
+			parameter(template.ParameterMachines, template.MachinesYes),
 		},
 	})
 	if err != nil {

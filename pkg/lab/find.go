@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Find is the one machine that a person means by a name: its instance id or the beginning of it, its address, its
-// host name, or its group where one machine of that runs. The next-best answer to none or several is an error that
-// lists what there is.
+// Find returns the machine with this name: its instance id or a prefix of it, its address, its host name, or its group
+// if exactly one machine of the group runs. If none or several match, the error lists the candidates.
 func (s Status) Find(name string) (MachineStatus, error) {
 	found := s.find(name)
 	if len(found) == 1 {

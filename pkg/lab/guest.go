@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -12,41 +13,45 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 // The files in a machine's directory.
 const (
 	// ConsoleFile is the first serial line, byte for byte.
 	ConsoleFile = "console.log"
-	// JournalFile is what the machine's journal has said, a line an entry.
+	// JournalFile is the machine's journal, one line per entry.
 	JournalFile = "journal.log"
-	// TimelineFile is what the agent says about the boot, as JSON.
+	// TimelineFile is the agent's timeline of the boot, as JSON.
 	TimelineFile = "timeline.json"
-	// OverlayFile is what the machine has written over the baked disk.
+	// OverlayFile holds the machine's writes over the baked disk.
 	OverlayFile = "disk.qcow2"
 )
 
-// guest is one machine from its launch on, and for as long as the lab lives.
+// guest is a machine that was launched. It is kept until the lab ends.
 type guest struct {
 	id    string
-	group Group
-	addr  netip.Addr
-	// machine is the account's word about it at its launch.
+	group spec.Group
+	// scaling is the name of its AutoScaling group.
+	scaling string
+	addr    netip.Addr
+	// machine is the account's description of it at its launch.
 	machine awsfake.Machine
 	// made is when the group launched it.
 	made time.Time
-	// volume is the etcd member's; empty where the group has none.
+	// volume is the id of its etcd member's volume; empty if its group has none.
 	volume string
 	fault  Fault
 
 	mu      sync.Mutex
 	running Running
 	scan    *scanner
-	// stop is closed when the region wants the machine to end.
+	// stop asks the machine to end; the region calls it.
 	stop func()
-	// started is when the power came on, ended when it was over; zero before.
+	// started is the time of power-on, ended that of its end; zero before.
 	started, ended time.Time
-	// end is why: "killed", "terminated", or what QEMU said.
+	// end is why it has ended: "killed", "terminated", or QEMU's error.
 	end string
 }
 
@@ -60,8 +65,8 @@ func (g *guest) power() Running {
 	return g.running
 }
 
-// over notes why the machine will have ended; the first word counts.
-func (g *guest) over(why string) {
+// setEnd sets the reason why the machine ends; the first call counts.
+func (g *guest) setEnd(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.end == "" {
@@ -92,15 +97,27 @@ func (h Home) openLogs(id string) (logs, error) {
 
 func (l logs) close() error { return errors.Join(l.console.Close(), l.journal.Close()) }
 
-// host is the region's hypervisor: it starts and ends machines as the account says, and tells the account what
-// became of them.
+// host is the region's hypervisor: it starts and ends machines as the account demands, and reports their end to the
+// account.
 type host struct {
-	daemon *Daemon
+	home Home
+	plan Plan
+	log  *slog.Logger
+	// news is called after every change of a machine.
+	news func()
+	// life makes the context of one machine; it ends with the lab's.
+	life    func() (context.Context, context.CancelFunc)
+	disks   *disks
+	volumes *volumes
+	// account and runner are set before the first machine is launched. They cannot be parameters of newHost: the
+	// account needs the host when it is made.
+	account *awsfake.Account
+	runner  Runner
 
 	mu     sync.Mutex
 	guests map[string]*guest
 	order  []string
-	// faults are of machines to come, by their group.
+	// faults are the faults of future machines, by group.
 	faults map[string]Fault
 	next   netip.Addr
 	closed bool
@@ -109,16 +126,24 @@ type host struct {
 
 var _ awsfake.Hypervisor = (*host)(nil)
 
-func newHost(d *Daemon) *host {
-	// The first ten addresses of a VPC's subnet are not the machines'.
-	return &host{daemon: d, guests: map[string]*guest{}, faults: map[string]Fault{}, next: netip.MustParseAddr("10.1.0.10")}
+// newHost makes a host whose machines end with ctx.
+func newHost(ctx context.Context, h Home, plan Plan, log *slog.Logger, news func()) *host {
+	return &host{
+		home: h, plan: plan, log: log, news: news,
+		life:    func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		disks:   &disks{home: h, made: map[string]Boot{}},
+		volumes: &volumes{home: h, cluster: plan.Cluster.Name, ids: map[string]string{}},
+		guests:  map[string]*guest{}, faults: map[string]Fault{},
+		// EC2 reserves the first four addresses of a subnet; the lab gives machines those from the tenth on.
+		next: netip.MustParseAddr("10.1.0.10"),
+	}
 }
 
 // lastAddr is the subnet's last usable address.
 var lastAddr = netip.MustParseAddr("10.1.0.254")
 
-// Place gives each machine the next address, and one that was used before only when all have been: a record that
-// still names a dead machine then leads nowhere, and not to another one.
+// Place gives each machine the next address, and a used one only when all have been used: a record that still lists a
+// dead machine then leads nowhere, and not to another machine.
 func (h *host) Place(awsfake.Machine) (awsfake.Addresses, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,7 +171,7 @@ func (h *host) taken(addr netip.Addr) bool {
 	return false
 }
 
-// MachineChanged starts a machine that is pending and ends one that is to end.
+// MachineChanged starts a pending machine, and ends a machine that is shutting down.
 func (h *host) MachineChanged(m awsfake.Machine) {
 	switch m.State {
 	case awsfake.MachinePending:
@@ -154,37 +179,38 @@ func (h *host) MachineChanged(m awsfake.Machine) {
 	case awsfake.MachineStopping, awsfake.MachineShuttingDown:
 		h.end(m)
 	}
-	h.daemon.news()
+	h.news()
 }
 
-// VolumeChanged has nothing to do: a machine is started with its volume, which stays with it until it ends.
-func (h *host) VolumeChanged(awsfake.Volume) { h.daemon.news() }
+// VolumeChanged only announces the change: a machine is started with its volume, which stays attached until it ends.
+func (h *host) VolumeChanged(awsfake.Volume) { h.news() }
 
 // launch starts a machine in the background.
 func (h *host) launch(m awsfake.Machine) {
-	group, ok := h.daemon.plan.group(m.Tags["aws:autoscaling:groupName"])
+	scaling := m.Tags[role.TagGroup]
+	group, ok := h.plan.group(scaling)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !ok || h.closed {
-		h.daemon.log.Warn("a machine of no group is not started", "machine", m.ID)
+		h.log.Warn("a machine of no group is not started", "machine", m.ID)
 		return
 	}
-	ctx, stop := context.WithCancel(h.daemon.ctx)
-	g := &guest{id: m.ID, machine: m, group: group, addr: m.Private, made: m.Launched, fault: h.faults[group.Name], stop: stop}
+	ctx, stop := h.life()
+	g := &guest{id: m.ID, machine: m, group: group, scaling: scaling, addr: m.Private, made: m.Launched, fault: h.faults[group.Name], stop: stop}
 	h.guests[m.ID] = g
 	h.order = append(h.order, m.ID)
 	h.tasks.Go(func() {
 		defer stop()
 		if err := h.run(ctx, g); err != nil {
-			g.over(err.Error())
-			h.daemon.log.Error("machine", "machine", g.id, "group", group.Name, "error", err)
+			g.setEnd(err.Error())
+			h.log.Error("machine", "machine", g.id, "group", group.Name, "error", err)
 		}
-		h.gone(g)
+		h.reportEnd(g)
 	})
 }
 
-// gone tells the account that a machine is no more, and why it is not what the account believes.
-func (h *host) gone(g *guest) {
+// reportEnd reports to the account that a machine has ended, and why if the account did not ask for it.
+func (h *host) reportEnd(g *guest) {
 	g.mu.Lock()
 	g.ended = time.Now()
 	if g.end == "" {
@@ -192,75 +218,75 @@ func (h *host) gone(g *guest) {
 	}
 	end := g.end
 	g.mu.Unlock()
-	h.daemon.log.Info("machine has ended", "machine", g.id, "group", g.group.Name, "why", end)
-	h.daemon.region.account.EC2().Ended(g.id)
-	h.daemon.news()
+	h.log.Info("machine has ended", "machine", g.id, "group", g.group.Name, "why", end)
+	h.account.EC2().Ended(g.id)
+	h.news()
 }
 
 // run runs a machine until it has ended.
 func (h *host) run(ctx context.Context, g *guest) (err error) {
-	boot, err := h.daemon.disks.of(g.machine)
+	boot, err := h.disks.bootOf(h.account.Images(), g.machine)
 	if err != nil {
 		return err
 	}
-	disks, err := h.daemon.volumes.of(ctx, g)
+	disks, err := h.dataDisks(ctx, g)
 	if err != nil {
 		return err
 	}
-	files, err := h.daemon.home.openLogs(g.id)
+	files, err := h.home.openLogs(g.id)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, files.close(), h.daemon.home.forget(g)) }()
+	defer func() { err = errors.Join(err, files.close(), h.home.forget(g)) }()
 	g.mu.Lock()
-	g.scan = newScanner(time.Now, h.daemon.news)
+	g.scan = newScanner(time.Now, h.news)
 	g.started = g.scan.started
 	g.mu.Unlock()
-	running, err := h.daemon.runner.Start(ctx, Launch{
-		ID: g.id, Group: g.group.Name, Addr: g.addr, Boot: boot, Memory: g.group.Memory, CPUs: g.group.CPUs, Fault: g.fault,
-		Dir: h.daemon.home.machine(g.id), Console: io.MultiWriter(files.console, &stream{scanner: g.scan}), Journal: io.MultiWriter(files.journal, &stream{scanner: g.scan}), Disks: disks,
+	running, err := h.runner.Start(ctx, Launch{
+		ID: g.id, Type: g.machine.Type, Group: g.group.Name, Addr: g.addr, Boot: boot, Memory: g.group.Memory, CPUs: g.group.CPUs, Fault: g.fault,
+		Dir: h.home.machine(g.id), Console: io.MultiWriter(files.console, &stream{scanner: g.scan}), Journal: io.MultiWriter(files.journal, &stream{scanner: g.scan}), Disks: disks,
 	})
 	if err != nil {
 		return fmt.Errorf("starting machine %s: %w", g.id, err)
 	}
-	return h.attend(ctx, g, running)
+	return h.supervise(ctx, g, running)
 }
 
-// attend watches over a machine that runs.
-func (h *host) attend(ctx context.Context, g *guest, running Running) error {
-	err := writeProcess(filepath.Join(h.daemon.home.machine(g.id), processFile), running.PID())
+// supervise watches a running machine until it has ended.
+func (h *host) supervise(ctx context.Context, g *guest, running Running) error {
+	err := writeProcess(filepath.Join(h.home.machine(g.id), processFile), running.PID())
 	if err != nil {
 		return errors.Join(err, running.Stop())
 	}
 	g.mu.Lock()
 	g.running = running
 	g.mu.Unlock()
-	h.daemon.region.account.EC2().Started(g.id)
-	h.daemon.volumes.attach(g)
-	h.daemon.log.Info("machine has power", "machine", g.id, "group", g.group.Name, "address", g.addr, "pid", running.PID())
-	h.daemon.news()
+	h.account.EC2().Started(g.id)
+	h.attach(g)
+	h.log.Info("machine has power", "machine", g.id, "group", g.group.Name, "address", g.addr, "pid", running.PID())
+	h.news()
 	select {
 	case <-running.Ended():
 	case <-ctx.Done():
-		g.over("terminated")
+		g.setEnd("terminated")
 	}
 	return running.Stop()
 }
 
-// end ends a machine that the account wants ended.
+// end ends a machine at the account's request.
 func (h *host) end(m awsfake.Machine) {
 	h.mu.Lock()
 	g := h.guests[m.ID]
 	h.mu.Unlock()
 	if g == nil {
-		h.daemon.region.account.EC2().Ended(m.ID)
+		h.account.EC2().Ended(m.ID)
 		return
 	}
-	g.over("terminated")
+	g.setEnd("terminated")
 	g.stop()
 }
 
-// kill pulls a machine's plug, as a failure of its host would.
+// kill cuts a machine's power, as a failure of its host would.
 func (h *host) kill(id string) error {
 	h.mu.Lock()
 	g := h.guests[id]
@@ -272,11 +298,11 @@ func (h *host) kill(id string) error {
 	if running == nil {
 		return fmt.Errorf("machine %s does not run", id)
 	}
-	g.over("killed")
+	g.setEnd("killed")
 	return running.Stop()
 }
 
-// list are the machines in the order of their launch.
+// list returns the machines in the order of their launch.
 func (h *host) list() []*guest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -298,7 +324,7 @@ func (h *host) close() {
 	h.tasks.Wait()
 }
 
-// forget removes what is of no use once a machine has ended, and keeps what it has said.
+// forget removes the files of an ended machine that have no further use, and keeps its logs.
 func (h Home) forget(g *guest) error {
 	var errs []error
 	for _, name := range []string{processFile, OverlayFile} {
@@ -312,7 +338,7 @@ func (h Home) forget(g *guest) error {
 	return errors.Join(errs...)
 }
 
-// shell is a machine's second serial line.
+// shell opens a machine's second serial line.
 func (h *host) shell(id string) (io.ReadWriteCloser, error) {
 	h.mu.Lock()
 	g := h.guests[id]

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The names below a lab's directory.
+// The names of files and directories in a lab's directory.
 const (
 	lockFile    = "lock"
 	socketFile  = "api.sock"
@@ -24,26 +24,27 @@ const (
 	logFile     = "daemon.log"
 	machinesDir = "machines"
 	volumesDir  = "volumes"
-	// KubeconfigFile is for the host: an administrator's certificate and the API's forwarded port.
+	// KubeconfigFile is the kubeconfig for this computer: an administrator's certificate and the API's forwarded port.
 	KubeconfigFile = "kubeconfig"
 )
 
-// ErrNotRunning is a lab whose daemon does not run.
+// ErrNotRunning means that the lab's daemon does not run.
 var ErrNotRunning = errors.New("the lab is not running (hardtack lab up starts it)")
 
-// ErrRunning is a lab whose daemon runs already.
+// ErrRunning means that the lab's daemon runs already.
 var ErrRunning = errors.New("the lab is running already (hardtack lab status shows it, hardtack lab down ends it)")
 
 // labName is a DNS label, since it is a directory's name and part of machines' names.
 var labName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// Home is the directory of one lab. It is made when the lab first starts, with mode 0700: it holds secrets.
+// Home is the directory of one lab. It is made at the first start, with mode 0700, since it holds secrets.
 type Home struct {
 	Name string
 	Dir  string
 }
 
-// DefaultRoot is where labs are: $XDG_STATE_HOME/hardtack/labs, below ~/.local/state where it is not set.
+// DefaultRoot is the directory of all labs: $XDG_STATE_HOME/hardtack/labs, with ~/.local/state if the variable is not
+// set.
 func DefaultRoot(getenv func(string) string) (string, error) {
 	state := getenv("XDG_STATE_HOME")
 	if state == "" {
@@ -59,7 +60,7 @@ func DefaultRoot(getenv func(string) string) (string, error) {
 	return filepath.Join(state, "hardtack", "labs"), nil
 }
 
-// NewHome is the lab with this name below root; nothing is made yet.
+// NewHome returns the lab with this name below root. It makes no directory. An error if the name is not a DNS label.
 func NewHome(root, name string) (Home, error) {
 	if !labName.MatchString(name) {
 		return Home{}, fmt.Errorf("%q is no name of a lab: up to 32 lower-case letters, digits and hyphens", name)
@@ -67,7 +68,7 @@ func NewHome(root, name string) (Home, error) {
 	return Home{Name: name, Dir: filepath.Join(root, name)}, nil
 }
 
-// Homes lists the labs that there are or have been below root, by name.
+// Homes lists the labs below root by name, running or not.
 func Homes(root string) ([]Home, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,29 +89,28 @@ func Homes(root string) ([]Home, error) {
 
 func (h Home) path(name ...string) string { return filepath.Join(append([]string{h.Dir}, name...)...) }
 
-// Kubeconfig is where `hardtack lab kubectl` finds its cluster.
+// Kubeconfig is the path of the kubeconfig that `hardtack lab kubectl` uses.
 func (h Home) Kubeconfig() string { return h.path(KubeconfigFile) }
 
-// Log is what the daemon has said.
+// Log is the path of the daemon's log.
 func (h Home) Log() string { return h.path(logFile) }
 
 // machine is the directory of one machine's disk, console and journal.
 func (h Home) machine(id string) string { return h.path(machinesDir, id) }
 
-// make makes the directory.
 func (h Home) make() error {
 	if err := os.MkdirAll(h.Dir, 0o700); err != nil {
 		return fmt.Errorf("making the lab's directory: %w", err)
 	}
-	// One that was there before may have been made with another mode.
+	// An existing directory may have another mode.
 	if err := os.Chmod(h.Dir, 0o700); err != nil {
 		return fmt.Errorf("closing the lab's directory to others: %w", err)
 	}
 	return nil
 }
 
-// lock takes the lab for this process; ErrRunning where another one has it. It is given back with the
-// file, at the latest when the process ends.
+// lock takes the lab for this process; ErrRunning if another process has it. Closing the file releases it, at the
+// latest the end of the process.
 func (h Home) lock() (*os.File, error) {
 	f, err := os.OpenFile(h.path(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -128,9 +128,9 @@ func (h Home) lock() (*os.File, error) {
 	return f, nil
 }
 
-// short opens the directory and returns a path to it that is short enough for a socket's address, which has at
-// most 107 bytes, however long the directory's own is. It holds until closed is called.
-func (h Home) short() (path string, closed func(), err error) {
+// shortPath opens the directory and returns a path to it that is short enough for a socket's address, which has at most
+// 107 bytes. The path is valid until closed is called.
+func (h Home) shortPath() (path string, closed func(), err error) {
 	fd, err := unix.Open(h.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", nil, fmt.Errorf("opening the lab's directory: %w", err)
@@ -138,7 +138,7 @@ func (h Home) short() (path string, closed func(), err error) {
 	return "/proc/self/fd/" + strconv.Itoa(fd), func() { _ = unix.Close(fd) }, nil
 }
 
-// Running reports whether the lab's daemon lives.
+// Running reports whether the lab's daemon runs.
 func (h Home) Running() (bool, error) {
 	if _, err := os.Stat(h.path(lockFile)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// maxField bounds a field's value, in bytes; systemd's own limit for one field is 64 KiB in an entry's line.
+// maxField bounds a field's value, in bytes. systemd's own limit for a field in a line of an entry is 64 KiB.
 const maxField = 1 << 20
 
-// readJournal writes what arrives in systemd's Journal Export Format (https://systemd.io/JOURNAL_EXPORT_FORMATS) as
-// lines for people, until it ends or makes no sense.
+// readJournal writes systemd's Journal Export Format (https://systemd.io/JOURNAL_EXPORT_FORMATS) as readable lines,
+// until the stream ends or cannot be parsed.
 func readJournal(from io.Reader, out io.Writer) error {
 	in := bufio.NewReader(from)
 	entry := map[string]string{}

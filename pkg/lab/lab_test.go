@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 )
 
 // up runs a lab in the test's process until the test ends.
@@ -24,7 +25,7 @@ func up(t *testing.T, plan Plan) (Home, *Client) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- Run(ctx, Config{Home: home, Plan: plan, Runner: pretend(false), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, func() { close(ready) })
+		done <- Run(ctx, Config{Home: home, Plan: plan, Runner: pretend(plan, false), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, func() { close(ready) })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -41,7 +42,7 @@ func up(t *testing.T, plan Plan) (Home, *Client) {
 	return home, NewClient(home)
 }
 
-// until waits until the status is as it should be; what it waits for must come.
+// until waits until ok, and fails the test after a minute; what names the condition.
 func until(t *testing.T, c *Client, what string, ok func(Status) bool) Status {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -66,17 +67,17 @@ func values(s Status, name string) []string {
 	return nil
 }
 
-// inService is a predicate for n machines in service and in DNS.
-func inService(group string, n int) func(Status) bool {
+// inService is a predicate for n machines of a role in service and in DNS.
+func inService(role string, n int) func(Status) bool {
 	return func(s Status) bool {
 		var addrs []string
 		for _, m := range s.Machines {
-			if m.Group == group && m.Lifecycle == "InService" {
+			if strings.Contains(m.Roles, role) && m.Lifecycle == "InService" {
 				addrs = append(addrs, m.Address.String())
 			}
 		}
 		slices.Sort(addrs)
-		have := slices.Clone(values(s, group+".demo.k8s."))
+		have := slices.Clone(values(s, role+".demo.k8s."))
 		slices.Sort(have)
 		return len(addrs) == n && slices.Equal(addrs, have)
 	}
@@ -84,17 +85,17 @@ func inService(group string, n int) func(Status) bool {
 
 func TestGroupsKeepTheirSize(t *testing.T) {
 	t.Parallel()
-	home, c := up(t, testPlan())
+	home, c := up(t, planned(t))
 	until(t, c, "both minions serve", inService("minions", 2))
 	s := until(t, c, "the master serves", inService("masters", 1))
-	master, err := s.Find("masters")
+	master, err := s.Find("masters-a")
 	if err != nil || master.Volume == "" || master.Member != "a" {
 		t.Fatalf("the master: %+v, %v", master, err)
 	}
 	if got := values(s, "etcd-a.demo.k8s."); !slices.Equal(got, []string{master.Address.String()}) {
 		t.Errorf("etcd-a.demo.k8s is %v, want the master's %s, which has the member's volume", got, master.Address)
 	}
-	if master.Phase() != PhaseReady || len(master.Failures) > 0 {
+	if master.Phase() != timeline.PhaseReady || len(master.Failures) > 0 {
 		t.Errorf("the master has reached %v, failures %v", master.Reached, master.Failures)
 	}
 
@@ -125,9 +126,9 @@ func TestGroupsKeepTheirSize(t *testing.T) {
 // A master that is replaced gets the volume of its member, and the member's name follows.
 func TestMemberFollowsVolume(t *testing.T) {
 	t.Parallel()
-	_, c := up(t, testPlan())
+	_, c := up(t, planned(t))
 	s := until(t, c, "the master serves", inService("masters", 1))
-	first, err := s.Find("masters")
+	first, err := s.Find("masters-a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,19 +136,19 @@ func TestMemberFollowsVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = until(t, c, "another master serves under the member's name", func(s Status) bool {
-		m, err := s.Find("masters")
+		m, err := s.Find("masters-a")
 		return err == nil && m.ID != first.ID && slices.Equal(values(s, "etcd-a.demo.k8s."), []string{m.Address.String()}) && inService("masters", 1)(s)
 	})
-	if m, _ := s.Find("masters"); m.Volume != first.Volume {
+	if m, _ := s.Find("masters-a"); m.Volume != first.Volume {
 		t.Errorf("the new master has volume %s, the first had %s", m.Volume, first.Volume)
 	}
 }
 
 func TestShell(t *testing.T) {
 	t.Parallel()
-	_, c := up(t, testPlan())
-	s := until(t, c, "the master has power", func(s Status) bool { m, err := s.Find("masters"); return err == nil && m.Power == "on" })
-	m, err := s.Find("masters")
+	_, c := up(t, planned(t))
+	s := until(t, c, "the master has power", func(s Status) bool { m, err := s.Find("masters-a"); return err == nil && m.Power == "on" })
+	m, err := s.Find("masters-a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,18 +172,19 @@ func TestShell(t *testing.T) {
 // A second daemon is refused, and two labs live side by side.
 func TestSideBySide(t *testing.T) {
 	t.Parallel()
-	home, _ := up(t, testPlan())
-	err := Run(t.Context(), Config{Home: home, Plan: testPlan(), Runner: pretend(false), Log: slog.New(slog.DiscardHandler)}, func() {})
+	plan := planned(t)
+	home, _ := up(t, plan)
+	err := Run(t.Context(), Config{Home: home, Plan: plan, Runner: pretend(plan, false), Log: slog.New(slog.DiscardHandler)}, func() {})
 	if err == nil || !strings.Contains(err.Error(), "running already") {
 		t.Errorf("a second daemon: %v", err)
 	}
-	_, other := up(t, testPlan())
+	_, other := up(t, planned(t))
 	until(t, other, "the other lab's master serves", inService("masters", 1))
 }
 
 func TestDown(t *testing.T) {
 	t.Parallel()
-	home, c := up(t, testPlan())
+	home, c := up(t, planned(t))
 	s := until(t, c, "all machines have power", func(s Status) bool {
 		return !slices.ContainsFunc(s.Machines, func(m MachineStatus) bool { return m.Power != "on" }) && len(s.Machines) == 3
 	})
@@ -256,7 +258,7 @@ func TestKilledDaemon(t *testing.T) {
 	}
 }
 
-// TestDaemonEndsEarly says why a daemon did not come up.
+// TestDaemonEndsEarly expects the end of the log in the error.
 func TestDaemonEndsEarly(t *testing.T) {
 	t.Parallel()
 	home, err := NewHome(t.TempDir(), "early")
@@ -292,11 +294,11 @@ func TestForeignProcess(t *testing.T) {
 // A group without machines gets them when its size changes, and loses them again, out of DNS first.
 func TestScale(t *testing.T) {
 	t.Parallel()
-	plan := testPlan()
+	plan := planned(t)
 	plan.Groups[0].Size, plan.Groups[1].Size = 0, 1
 	_, c := up(t, plan)
 	until(t, c, "the minion serves", inService("minions", 1))
-	if err := c.Scale(t.Context(), "masters", 1); err != nil {
+	if err := c.Scale(t.Context(), "masters-a", 1); err != nil {
 		t.Fatal(err)
 	}
 	s := until(t, c, "the master serves", inService("masters", 1))

@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/qemu"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/vnet"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/vnet/metadata"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
 )
 
 // The gateway's services beside DHCP, DNS and metadata.
@@ -24,29 +24,32 @@ const (
 	journalPort = 19532 // systemd-journal-remote's
 )
 
-// Machines makes a runner of virtual machines.
-func Machines(ctx context.Context, d *Daemon) (Runner, error) {
-	if _, err := qemu.Detect(); err != nil {
-		return nil, err
-	}
-	network, err := vnet.New(ctx, vnet.Config{Subnet: subnet, Domain: domain, Resolver: source{d}, Log: d.log})
+// Machines makes a runner of QEMU virtual machines.
+func Machines(ctx context.Context, s Surroundings) (Runner, error) {
+	computer, err := qemu.Detect()
 	if err != nil {
 		return nil, err
 	}
-	m := &machines{network: network, log: d.log, journals: map[netip.Addr]io.Writer{}}
-	if err := m.services(ctx, d); err != nil {
+	network, err := vnet.New(ctx, vnet.Config{Subnet: subnet, Domain: domain, Resolver: s.Source, Log: s.Log})
+	if err != nil {
+		return nil, err
+	}
+	m := &machines{network: network, emulated: !computer.KVM, log: s.Log, journals: map[netip.Addr]io.Writer{}}
+	if err := m.services(ctx, s); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-// machines are QEMU processes on one network.
+// machines are QEMU processes on one virtual network.
 type machines struct {
 	network *vnet.Network
-	meta    *metadata.Service
-	log     *slog.Logger
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup
+	// emulated is true if the computer has no KVM.
+	emulated bool
+	meta     *metadata.Service
+	log      *slog.Logger
+	cancel   context.CancelFunc
+	tasks    sync.WaitGroup
 
 	mu       sync.Mutex
 	journals map[netip.Addr]io.Writer
@@ -54,24 +57,24 @@ type machines struct {
 
 var _ Runner = (*machines)(nil)
 
-// services starts what machines find in their network: metadata, the AWS APIs, and a place for their journals.
-func (m *machines) services(ctx context.Context, d *Daemon) error {
+// services starts the network's services: metadata, the AWS APIs, and the receiver of journals.
+func (m *machines) services(ctx context.Context, s Surroundings) error {
 	ctx, m.cancel = context.WithCancel(ctx)
 	meta, err := m.network.Listen(metadata.Address())
 	if err != nil {
 		return err
 	}
-	m.meta = metadata.New(source{d}, d.log)
+	m.meta = metadata.New(s.Source, s.Log)
 	m.tasks.Go(func() { m.ended("metadata", m.meta.Serve(ctx, meta)) })
 	aws, err := m.network.Listen(m.awsAddress())
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: d.region.account.Handler(), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: s.AWS, ReadHeaderTimeout: time.Minute}
 	m.tasks.Go(func() { m.ended("AWS", server.Serve(aws)) })
 	m.tasks.Go(func() {
 		<-ctx.Done()
-		_ = server.Close() // nobody waits for its answers any more
+		_ = server.Close() // no machine is left that waits for an answer
 	})
 	journals, err := m.network.Listen(netip.AddrPortFrom(m.network.Gateway(), journalPort))
 	if err != nil {
@@ -81,19 +84,19 @@ func (m *machines) services(ctx context.Context, d *Daemon) error {
 	return nil
 }
 
-// awsAddress is where machines find the AWS APIs.
+// awsAddress is the address of the AWS APIs for machines.
 func (m *machines) awsAddress() netip.AddrPort {
 	return netip.AddrPortFrom(m.network.Endpoints(), awsPort)
 }
 
-// ended tells of a service that has ended although it was not to.
+// ended logs that a service has ended although it was not stopped.
 func (m *machines) ended(service string, err error) {
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, context.Canceled) {
 		m.log.Error("a service of the network has ended", "service", service, "error", err)
 	}
 }
 
-// receive takes the journals that machines send, each known by its address.
+// receive accepts journals from machines, and finds each machine by its address.
 func (m *machines) receive(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
@@ -110,7 +113,7 @@ func (m *machines) receive(l net.Listener) error {
 			to := m.journals[from.Addr().Unmap()]
 			m.mu.Unlock()
 			if to != nil {
-				_ = readJournal(conn, to) // it ends with the machine, or with what is no journal
+				_ = readJournal(conn, to) // it ends with the machine, or at bytes that are no journal
 			}
 		})
 	}
@@ -139,30 +142,42 @@ func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
 	return &powered{Machine: machine, port: port}, nil
 }
 
-// config is the machine as QEMU is told.
+// config returns the machine's QEMU configuration.
 func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
 	disks := []qemu.Disk{{Path: l.Boot.Path, Format: l.Boot.Format, Overlay: filepath.Join(l.Dir, OverlayFile)}}
 	for _, d := range l.Disks {
 		disks = append(disks, qemu.Disk{Path: d.Path, Serial: d.Serial, Writable: true})
 	}
-	return qemu.Config{
+	config := qemu.Config{
 		Name: l.Group + " " + l.ID, Memory: l.Memory, CPUs: l.CPUs, Disks: disks, Firmware: l.Boot.Firmware, Reboots: true, Skew: l.Fault.Skew,
-		// By these a program tells that it is on EC2.
-		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: machineType, Serial: "ec2" + l.ID[len(l.ID)-9:]},
+		// Programs recognise EC2 by these.
+		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: l.Type, Serial: "ec2" + l.ID[len(l.ID)-9:]},
 		Network: qemu.Network{Kind: qemu.Stream, MAC: port.Machine().MAC.String(), Socket: port.Socket()},
 		Credentials: map[string][]byte{
 			"hardtack.aws-endpoint": []byte("http://" + m.awsAddress().String()),
-			// journald's unit lets it reach no address, and a connection that is never answered would hold it up.
+			// journald's unit denies all addresses, and a connection that is never answered would delay it.
 			"systemd.unit-dropin.systemd-journald.service": []byte("[Service]\nIPAddressAllow=" + m.network.Gateway().String() + "\n"),
 			"journal.forward_to_socket":                    fmt.Appendf(nil, "%s:%d", m.network.Gateway(), journalPort),
 			"systemd.extra-unit." + shellUnit:              []byte(shellService),
 			"systemd.unit-dropin.multi-user.target":        []byte("[Unit]\nWants=" + shellUnit + "\n"),
 		},
 	}
+	if m.emulated {
+		config.Credentials["tmpfiles.extra"] = []byte("f /run/hardtack-lab.env 0644 root root - " + leaderElection + "\n")
+		for _, unit := range []string{"kube-controller-manager", "kube-scheduler"} {
+			config.Credentials["systemd.unit-dropin."+unit+".service"] = []byte("[Service]\nEnvironmentFile=-/run/hardtack-lab.env\n")
+		}
+	}
+	return config
 }
 
-// shellUnit is a root shell on the second serial line. It is in no image: each machine of a lab is given it as a
-// credential, which only who owns the machine's hardware can do.
+// leaderElection lets a control plane live on a busy computer: leader election ends a controller manager or a scheduler that
+// could not renew its lease for 10 s, and an emulated API server is at times slower than that. It comes with the
+// machine's hardware, so that the user data is the same as anywhere.
+const leaderElection = `LEADER_ELECT="--leader-elect-lease-duration=2m0s --leader-elect-renew-deadline=1m30s --leader-elect-retry-period=10s"`
+
+// shellUnit is a root shell on the second serial line. It is in no image: the lab passes it to each machine as a
+// credential, which only the owner of the machine's hardware can do.
 const shellUnit = "hardtack-lab-shell.service"
 
 const shellService = `[Unit]
@@ -184,7 +199,7 @@ KillMode=process
 SendSIGHUP=yes
 `
 
-// Outside lists what machines wanted from outside.
+// Outside lists the packets that machines sent to addresses outside of the network.
 func (m *machines) Outside() []Outside {
 	list := []Outside{}
 	for _, a := range m.network.Refused() {
@@ -193,7 +208,7 @@ func (m *machines) Outside() []Outside {
 	return list
 }
 
-// Forward is the network's.
+// Forward forwards a port of this computer into the network.
 func (m *machines) Forward(ctx context.Context, host string, target func(context.Context) (netip.AddrPort, error)) (net.Addr, error) {
 	return m.network.Forward(ctx, host, target)
 }
@@ -206,7 +221,7 @@ func (m *machines) Close() error {
 	return err
 }
 
-// powered is a machine with its place in the network.
+// powered is a running machine with its port in the network.
 type powered struct {
 	*qemu.Machine
 	port *vnet.Port

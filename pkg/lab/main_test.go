@@ -41,7 +41,11 @@ func daemonMain(root, name string) error {
 	if err != nil {
 		return err
 	}
-	return Run(ctx, Config{Home: home, Plan: testPlan(), Runner: pretend(true), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}, func() {
+	plan, err := testPlan()
+	if err != nil {
+		return err
+	}
+	return Run(ctx, Config{Home: home, Plan: plan, Runner: pretend(plan, true), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}, func() {
 		out := bufio.NewWriter(os.Stdout)
 		fmt.Fprintln(out, "ready")
 		_ = out.Flush()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// outside serves the region's APIs on a port of this computer, to whoever has one of its access keys.
+// outside serves the region's APIs on a port of this computer, for any program that has one of its access keys.
 type outside struct {
 	server *http.Server
 	url    string
@@ -33,21 +33,21 @@ func (o *outside) close() {
 	<-o.done
 }
 
-// AWS is how a program on this computer reaches the region as its owner, who may do everything.
+// AWS is the access of a program on this computer to the region, as its owner, who may do everything.
 type AWS struct {
 	// Endpoint is the URL of all services.
 	Endpoint string `json:"endpoint"`
 	Region   string `json:"region"`
-	// AccessKey and Secret are worth nothing outside the lab.
+	// AccessKey and Secret are valid in the lab only.
 	AccessKey string `json:"access_key"`
 	Secret    string `json:"secret"`
-	// VPC, Subnets and Zones are where machines can be.
+	// VPC, Subnets and Zones are the network in which machines can be launched.
 	VPC     string   `json:"vpc"`
 	Subnets []string `json:"subnets"`
 	Zones   []string `json:"availability_zones"`
 }
 
-// Environ are the variables by which AWS's SDKs and command line find the region.
+// Environ returns the environment variables that point AWS's SDKs and CLI at the region.
 func (a AWS) Environ() []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + a.Endpoint, "AWS_REGION=" + a.Region, "AWS_DEFAULT_REGION=" + a.Region,
@@ -56,7 +56,7 @@ func (a AWS) Environ() []string {
 	}
 }
 
-// aws is the region as its owner reaches it.
+// aws returns the owner's access to the region.
 func (r *region) aws() AWS {
 	return AWS{
 		Endpoint: r.outside.url, Region: regionName, AccessKey: r.key.AccessKeyID, Secret: r.key.SecretAccessKey,
@@ -64,9 +64,9 @@ func (r *region) aws() AWS {
 	}
 }
 
-func (d *Daemon) getAWS(w http.ResponseWriter, _ *http.Request) { answer(w, d.region.aws()) }
+func (d *daemon) getAWS(w http.ResponseWriter, _ *http.Request) { writeJSON(w, d.region.aws()) }
 
-// AWS is how to reach the lab's region.
+// AWS returns the owner's access to the lab's region.
 func (c *Client) AWS(ctx context.Context) (AWS, error) {
 	var a AWS
 	err := c.call(ctx, http.MethodGet, "/v1/aws", &a)

@@ -8,35 +8,38 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// Plot is how the machines of a lab booted, as values.
+// Plot is the data of a diagram of how the lab's machines booted.
 type Plot struct {
 	Title string `json:"title"`
-	// Seconds is where the time axis ends, counted from when the first machine was launched.
+	// Seconds is the end of the time axis, counted from the launch of the first machine.
 	Seconds float64   `json:"seconds"`
 	Rows    []PlotRow `json:"rows"`
 }
 
-// PlotRow is one machine.
+// PlotRow is the row of one machine.
 type PlotRow struct {
 	Label string `json:"label"`
 	// Bars follow each other without a gap.
 	Bars []PlotBar `json:"bars"`
-	// Ready is when the machine worked; nil when it did not.
+	// Ready is when the machine worked, in seconds; nil if it has not.
 	Ready *float64 `json:"ready,omitempty"`
-	// Ended is when its power was cut; nil while it is on.
+	// Ended is when its power was cut, in seconds; nil while it is on.
 	Ended *float64 `json:"ended,omitempty"`
 }
 
-// PlotBar is one phase: from when the one before was reached until it was reached itself.
+// PlotBar is one boot phase: it begins when the previous phase was reached and ends when its own was.
 type PlotBar struct {
-	Phase Phase   `json:"phase"`
-	From  float64 `json:"from"`
-	To    float64 `json:"to"`
+	Phase timeline.Phase `json:"phase"`
+	From  float64        `json:"from"`
+	To    float64        `json:"to"`
 }
 
-// NewPlot computes what there is to draw; all takes machines that have ended too.
+// NewPlot computes the diagram of a lab's machines; with all, of those that have ended too.
 func NewPlot(s Status, all bool) Plot {
 	p := Plot{Title: fmt.Sprintf("Cluster %s in lab %s: from power to ready", s.Cluster, s.Lab), Rows: []PlotRow{}}
 	var first time.Time
@@ -70,10 +73,10 @@ func rowOf(m MachineStatus, first time.Time) PlotRow {
 	from := start
 	for _, r := range reached {
 		at := start + r.Seconds
-		if r.Phase != PhasePower {
+		if r.Phase != timeline.PhasePower {
 			row.Bars = append(row.Bars, PlotBar{Phase: r.Phase, From: from, To: at})
 		}
-		if r.Phase == PhaseReady {
+		if r.Phase == timeline.PhaseReady {
 			row.Ready = &at
 		}
 		from = at
@@ -96,13 +99,14 @@ const (
 	plotAxis   = 34
 )
 
-// plotColours are the phases', told apart also by who does not see red and green apart (Okabe and Ito's palette).
-var plotColours = map[Phase]string{
-	PhaseKernel: "#999999", PhaseSystemd: "#56b4e9", PhaseUserData: "#e69f00", PhaseCerts: "#f0e442",
-	PhaseEtcd: "#cc79a7", PhaseAPI: "#0072b2", PhaseKubelet: "#d55e00", PhaseReady: "#009e73",
+// plotColours are the phases' colours, which people with red-green colour blindness can distinguish (Okabe and Ito's
+// palette).
+var plotColours = map[timeline.Phase]string{
+	timeline.PhaseKernel: "#999999", timeline.PhaseSystemd: "#56b4e9", timeline.PhaseUserData: "#e69f00", timeline.PhaseCerts: "#f0e442",
+	timeline.PhaseEtcd: "#cc79a7", timeline.PhaseAPI: "#0072b2", timeline.PhaseKubelet: "#d55e00", timeline.PhaseReady: "#009e73",
 }
 
-// svg collects the drawing; its first error stays.
+// svg writes the drawing, and keeps the first error.
 type svg struct {
 	out io.Writer
 	err error
@@ -114,7 +118,7 @@ func (s *svg) printf(format string, args ...any) {
 	}
 }
 
-// text draws text, whatever it holds.
+// text draws text, escaped.
 func (s *svg) text(x, y float64, attributes, text string) {
 	s.printf(`<text x="%.1f" y="%.1f" %s>`, x, y, attributes)
 	if s.err == nil {
@@ -123,7 +127,7 @@ func (s *svg) text(x, y float64, attributes, text string) {
 	s.printf("</text>\n")
 }
 
-// WriteSVG draws the plot.
+// WriteSVG draws the diagram.
 func (p Plot) WriteSVG(out io.Writer) error {
 	s := &svg{out: out}
 	height := plotTop + plotRow*len(p.Rows) + plotAxis + plotMargin
@@ -140,14 +144,14 @@ func (p Plot) WriteSVG(out io.Writer) error {
 	return s.err
 }
 
-// x is where a second is.
+// x converts seconds to a horizontal position.
 func (p Plot) x(seconds float64) float64 {
 	return plotMargin + plotLabel + seconds/p.Seconds*plotWidth
 }
 
 func (p Plot) legend(s *svg) {
 	x := float64(plotMargin)
-	for _, phase := range Phases() {
+	for _, phase := range timeline.Phases(role.All()) {
 		colour, ok := plotColours[phase]
 		if !ok {
 			continue
@@ -158,7 +162,7 @@ func (p Plot) legend(s *svg) {
 	}
 }
 
-// axis draws the seconds, at most a dozen of them, in steps that people count in.
+// axis draws the time axis, with at most a dozen labels at round numbers.
 func (p Plot) axis(s *svg) {
 	step := 1.0
 	for _, candidate := range []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600} {
@@ -189,7 +193,7 @@ func (p Plot) row(s *svg, y float64, r PlotRow) {
 	}
 }
 
-// start is when the row's machine got its power.
+// start returns when the row's machine got its power, in seconds.
 func (p Plot) start(r PlotRow) float64 {
 	if len(r.Bars) == 0 {
 		return 0

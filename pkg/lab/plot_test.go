@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"gotest.tools/v3/golden"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 )
 
 // plotted is a lab of three machines, one of them killed.
 func plotted() Status {
 	on := time.Unix(1000, 0)
 	boot := func(seconds ...float64) []Reached {
-		phases := []Phase{PhasePower, PhaseKernel, PhaseSystemd, PhaseUserData, PhaseCerts, PhaseEtcd, PhaseAPI, PhaseReady}
+		phases := []timeline.Phase{timeline.PhasePower, timeline.PhaseKernel, timeline.PhaseSystemd, timeline.PhaseUserData, timeline.PhaseCerts, timeline.PhaseEtcd, timeline.PhaseAPI, timeline.PhaseReady}
 		var list []Reached
 		for i, s := range seconds {
 			list = append(list, Reached{phases[i], s})

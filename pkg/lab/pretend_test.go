@@ -5,53 +5,85 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"os/exec"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
+	static "github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
-// testPlan is a master, which is an etcd member too, and two minions.
-func testPlan() Plan {
-	return Plan{
-		Cluster: "demo", LaunchHook: "hardtack-ready", APIPort: 443, Store: "/hardtack/demo",
-		UserData: func(group string, ca []byte) ([]byte, error) {
-			return fmt.Appendf(nil, "#cloud-config\n# %s %d\n", group, len(ca)), nil
-		},
-		Groups: []Group{
-			{Name: "masters", Scaling: "demo-masters", Roles: role.NewSet(role.Masters, role.Etcd), Size: 1, Member: "a", Members: []string{"a"}, Memory: 64, CPUs: 1},
-			{Name: "minions", Scaling: "demo-minions", Roles: role.NewSet(role.Minions), Size: 2, Memory: 64, CPUs: 1},
-		},
+// testCluster is a master, which is an etcd member too, and two minions.
+const testCluster = `apiVersion: hardtack.dev/v1
+kind: Cluster
+name: demo
+groups:
+- {name: masters, roles: [masters, etcd], members: [a]}
+- {name: minions, roles: [minions], size: 2}
+`
+
+func testPlan() (Plan, error) { return planOf(testCluster) }
+
+// planOf is the plan of a document.
+func planOf(document string) (Plan, error) {
+	image, err := spec.ReadImage(units.FS, images.FS)
+	if err != nil {
+		return Plan{}, err
 	}
+	cluster, problems := spec.Parse("cluster.yaml", []byte(document))
+	if err := problems.Err(); err != nil {
+		return Plan{}, err
+	}
+	complete, problems := cluster.Complete(image)
+	if err := problems.Err(); err != nil {
+		return Plan{}, err
+	}
+	return PlanOf(complete)
 }
 
-// pretend makes machines that are real processes and do what a machine's agent does in the region: they read their
-// metadata and user data, get their role's credentials and complete their launch hook by the AWS API. Nothing of an
-// operating system runs in them. Orphans outlive their daemon, as machines do where the kernel cannot end them.
-func pretend(orphans bool) func(context.Context, *Daemon) (Runner, error) {
-	return func(_ context.Context, d *Daemon) (Runner, error) {
-		return &pretender{daemon: d, orphans: orphans}, nil
+// planned is testPlan's.
+func planned(t *testing.T) Plan {
+	t.Helper()
+	p, err := testPlan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// pretend makes machines that are real processes and make the same calls in the region as a machine's agent: they read
+// their metadata and user data, get their role's credentials and complete their launch hook by the AWS API. No
+// operating system runs in them. Orphans outlive their daemon, as machines do if the kernel cannot end them.
+func pretend(plan Plan, orphans bool) func(context.Context, Surroundings) (Runner, error) {
+	return func(_ context.Context, s Surroundings) (Runner, error) {
+		return &pretender{Surroundings: s, plan: plan, api: httptest.NewServer(s.AWS), orphans: orphans}, nil
 	}
 }
 
 type pretender struct {
-	daemon  *Daemon
+	Surroundings
+	plan    Plan
+	api     *httptest.Server
 	orphans bool
 	// mute machines never complete their hook.
 	mute bool
 }
 
 func (p *pretender) Outside() []Outside { return nil }
-func (p *pretender) Close() error       { return nil }
+func (p *pretender) Close() error       { p.api.Close(); return nil }
 
-// Forward gives an address at which nobody answers: there is no API server.
+// Forward returns an address at which nothing listens, since no API server runs.
 func (p *pretender) Forward(context.Context, string, func(context.Context) (netip.AddrPort, error)) (net.Addr, error) {
 	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, nil
 }
@@ -82,32 +114,38 @@ func (p *pretender) Start(ctx context.Context, l Launch) (Running, error) {
 	return m, nil
 }
 
-// boot is what a machine does until it works.
+// boot is the life of a machine until it works.
 func (p *pretender) boot(ctx context.Context, l Launch) error {
-	fmt.Fprint(l.Console, "[    0.000000] Linux version 6.12\r\n\x1b[0;32m  OK  \x1b[0m Finished \x1b[0;1;39mhardtack-userdata.service\x1b[0m…er data.\r\n")
-	from := source{p.daemon}
-	me, ok := from.Instance(l.Addr)
-	for ; !ok; me, ok = from.Instance(l.Addr) {
+	fmt.Fprint(l.Console, "[    0.000000] Linux version 6.12\r\n")
+	if err := (timeline.Progress{Phase: timeline.PhaseUserData}).Write(l.Console); err != nil {
+		return err
+	}
+	me, ok := p.Source.Instance(l.Addr)
+	for ; !ok; me, ok = p.Source.Instance(l.Addr) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
-	keys, err := from.Credentials(ctx, me.ID, me.Role)
+	keys, err := p.Source.Credentials(ctx, me.ID, me.Role)
 	if err != nil {
 		return err
 	}
-	api := autoscaling.NewFromConfig(p.daemon.region.wire.principal(regionName, aws.Credentials{AccessKeyID: keys.AccessKeyID, SecretAccessKey: keys.SecretAccessKey, SessionToken: keys.Token}))
-	hook, continued := p.daemon.plan.LaunchHook, "CONTINUE"
-	group, _ := p.daemon.plan.group(l.Group)
+	api := autoscaling.New(autoscaling.Options{
+		Region: regionName, BaseEndpoint: &p.api.URL, Credentials: static.NewStaticCredentialsProvider(keys.AccessKeyID, keys.SecretAccessKey, keys.Token),
+	})
+	hook, continued := p.plan.LaunchHook(), "CONTINUE"
+	group, _ := p.plan.group(l.Group)
+	scaling := p.plan.AutoScaling(group)
 	for {
 		_, err := api.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
-			AutoScalingGroupName: &group.Scaling, LifecycleHookName: &hook, InstanceId: &me.ID, LifecycleActionResult: &continued,
+			AutoScalingGroupName: &scaling, LifecycleHookName: &hook, InstanceId: &me.ID, LifecycleActionResult: &continued,
 		})
 		if err == nil {
-			fmt.Fprint(l.Console, `{"hardtack":"timeline","total":1}`+"\n")
-			return nil
+			return timeline.Timeline{Schema: timeline.Schema}.Write(l.Console)
 		}
-		fmt.Fprintf(l.Console, `{"hardtack":"failed","unit":"hardtack-ready.service","reason":"hook","cause":%q,"next":"look"}`+"\n", err)
+		if err := reason.Explain("hardtack-ready.service", reason.With(reason.Hook, err)).Write(l.Console); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -136,7 +174,7 @@ func (m *pretended) Stop() error {
 	return nil
 }
 
-// echo is a shell that says everything back.
+// echo is a shell that returns its input.
 func echo(c net.Conn) {
 	_, _ = io.Copy(c, c)
 	_ = c.Close()

@@ -11,19 +11,20 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 )
 
-// Process is a process that can be told from a later one with the same number: by when it started.
+// Process identifies a process. Its start time distinguishes it from a later process with the same number.
 type Process struct {
 	PID int `json:"pid"`
 	// Start is in clock ticks after the computer's boot (proc(5), field 22 of stat).
 	Start uint64 `json:"start"`
-	// Boot is the computer's boot (/proc/sys/kernel/random/boot_id), since ticks begin anew with it.
+	// Boot is the computer's boot (/proc/sys/kernel/random/boot_id), since ticks start at zero with each boot.
 	Boot string `json:"boot"`
 }
 
-// processOf is the process with this number as it is now; fs.ErrNotExist where there is none. One that has
-// ended and that nobody has waited for is none.
+// processOf returns the process that has this number now; fs.ErrNotExist if none has it, or if only a zombie has.
 func processOf(pid int) (Process, error) {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if errors.Is(err, unix.ESRCH) {
@@ -51,14 +52,14 @@ func processOf(pid int) (Process, error) {
 	return Process{PID: pid, Start: start, Boot: string(bytes.TrimSpace(boot))}, nil
 }
 
-// Alive reports whether it is this process that runs under its number.
+// Alive reports whether the process still runs.
 func (p Process) Alive() bool {
 	now, err := processOf(p.PID)
 	return err == nil && now == p
 }
 
-// kill ends the process and waits for it, where it still is that one. A pid that was given to another process
-// meanwhile stays untouched: the descriptor is of the process that was compared.
+// kill ends the process, if it still runs, and waits for it. A process that has got the number meanwhile is not
+// touched: the file descriptor is of the process that was compared.
 func (p Process) kill() error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -82,7 +83,7 @@ func (p Process) kill() error {
 	}
 }
 
-// writeProcess records a process, so that whoever comes later can find it.
+// writeProcess records a process, so that a later daemon can find it.
 func writeProcess(file string, pid int) error {
 	p, err := processOf(pid)
 	if err != nil {
@@ -95,7 +96,7 @@ func writeProcess(file string, pid int) error {
 	return writeFile(file, append(text, '\n'))
 }
 
-// readProcess reads what writeProcess has recorded; fs.ErrNotExist where it has not.
+// readProcess reads a process that writeProcess recorded; fs.ErrNotExist if it recorded none.
 func readProcess(file string) (Process, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -108,24 +109,15 @@ func readProcess(file string) (Process, error) {
 	return p, nil
 }
 
-// writeFile puts a file in place at once or not at all; only its owner may read it.
-func writeFile(file string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".new-*")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, errors.Join(err, os.Remove(f.Name())))
+// writeFile replaces a file atomically; only its owner may read it.
+func writeFile(name string, text []byte) error {
+	if _, err := file.Replace(name, text, 0o600); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil
 }
 
-// removeFile removes a file where there is one.
+// removeFile removes a file; no error if it does not exist.
 func removeFile(file string) error {
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s: %w", file, err)

@@ -3,62 +3,78 @@ package lab
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
 )
 
 // Runner runs machines and the network between them. Its methods may be called by several goroutines.
 type Runner interface {
-	// Start powers a machine on, which runs until Stop, until it ends by itself, or until ctx ends.
+	// Start powers a machine on. It runs until Stop, until it ends by itself, or until ctx ends.
 	Start(ctx context.Context, l Launch) (Running, error)
-	// Outside lists what machines wanted from outside the network and did not get.
+	// Outside lists the packets that machines sent to addresses outside of the network.
 	Outside() []Outside
-	// Forward listens on a port of this computer and carries every connection to the machine's port that target
-	// names at that time; it ends with ctx.
+	// Forward listens on a port of this computer and carries each connection to the machine's port that target returns
+	// at that time; it ends with ctx.
 	Forward(ctx context.Context, host string, target func(context.Context) (netip.AddrPort, error)) (net.Addr, error)
-	// Close takes the network down; all machines have been stopped.
+	// Close takes the network down, after all machines have been stopped.
 	Close() error
 }
 
 // Running is a machine that was started.
 type Running interface {
-	// PID is the machine's process.
+	// PID is the process id of the machine.
 	PID() int
 	// Ended is closed when the machine has ended and its process is gone.
 	Ended() <-chan struct{}
-	// Stop cuts the power, waits until nothing of the machine is left, and returns why it had ended: nil for one
-	// that switched itself off or was stopped.
+	// Stop cuts the power, waits until the machine's process and port are gone, and returns why it had ended: nil if it
+	// powered itself off or was stopped.
 	Stop() error
-	// Shell is the machine's second serial line, to be used by one at a time.
+	// Shell opens the machine's second serial line, for one user at a time.
 	Shell() (io.ReadWriteCloser, error)
 }
 
-// Launch is one machine to be started.
+// Surroundings are the services that machines use.
+type Surroundings struct {
+	// Source answers the metadata service's and the resolver's questions.
+	Source interface {
+		metadata.Source
+		vnet.Resolver
+	}
+	// AWS serves the region's APIs.
+	AWS http.Handler
+	Log *slog.Logger
+}
+
+// Launch describes a machine to start.
 type Launch struct {
-	// ID is the instance's.
-	ID, Group string
-	Addr      netip.Addr
-	// Boot is what it starts from.
+	// ID is its instance id, Type its instance type, Group the name of its group in the document.
+	ID, Type, Group string
+	Addr            netip.Addr
+	// Boot is its disk.
 	Boot Boot
 	// Memory is in MiB.
 	Memory, CPUs int
-	// Fault is what is wrong with it; its user data are the source's matter.
+	// Fault is its fault, except for user data, which the source replaces.
 	Fault Fault
-	// Dir is the machine's directory, which is there.
+	// Dir is the machine's directory, which exists.
 	Dir string
-	// Console gets every byte of the first serial line, and Journal what the machine's journal says, as
-	// lines.
+	// Console gets every byte of the first serial line, and Journal the machine's journal as lines.
 	Console, Journal io.Writer
-	// Disks are further disks, kept when the machine ends.
+	// Disks are further disks, which outlive the machine.
 	Disks []DataDisk
 }
 
-// DataDisk is a volume: the machine finds it by its serial, which is the volume's id without the hyphen, as on EC2.
+// DataDisk is a volume. The machine finds it by its serial, which is the volume's id without the hyphen, as on EC2.
 type DataDisk struct {
 	Path, Serial string
 }
 
-// Outside is traffic that went nowhere.
+// Outside counts the packets of one machine to one address outside of the network, which were dropped.
 type Outside struct {
 	Machine string         `json:"machine"`
 	To      netip.AddrPort `json:"to"`

@@ -3,71 +3,41 @@ package lab
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// Phase is how far a machine has come.
-type Phase string
-
-// The phases in the order of a boot. Not every role has all: etcd and API are a control plane's, Kubelet a
-// minion's.
-const (
-	PhasePower    Phase = "power"
-	PhaseKernel   Phase = "kernel"
-	PhaseSystemd  Phase = "systemd"
-	PhaseUserData Phase = "user data"
-	PhaseCerts    Phase = "certs"
-	PhaseEtcd     Phase = "etcd"
-	PhaseAPI      Phase = "api"
-	PhaseKubelet  Phase = "kubelet"
-	PhaseReady    Phase = "ready"
-)
-
-// Phases lists all of them in order.
-func Phases() []Phase {
-	return []Phase{PhasePower, PhaseKernel, PhaseSystemd, PhaseUserData, PhaseCerts, PhaseEtcd, PhaseAPI, PhaseKubelet, PhaseReady}
-}
-
-// Reached is a phase with how long after power-on it was reached.
+// Reached is the time at which a boot phase was reached, in seconds after power-on.
 type Reached struct {
-	Phase   Phase   `json:"phase"`
-	Seconds float64 `json:"seconds"`
+	Phase   timeline.Phase `json:"phase"`
+	Seconds float64        `json:"seconds"`
 }
 
-// unitPhases are the phases that a unit's start means, by the unit's name without its suffix.
-var unitPhases = map[string]Phase{
-	"hardtack-userdata": PhaseUserData, "hardtack-certs-masters": PhaseCerts, "hardtack-certs-etcd": PhaseCerts, "hardtack-bootstrap": PhaseCerts,
-	"etcd": PhaseEtcd, "kube-apiserver": PhaseAPI, "kubelet": PhaseKubelet,
+// banners mark the phases before the agent runs, which it cannot report: texts with which the kernel and systemd begin
+// on every console.
+var banners = []struct {
+	text  string
+	phase timeline.Phase
+}{
+	{"Linux version ", timeline.PhaseKernel},
+	{"systemd[1]: systemd ", timeline.PhaseSystemd},
+	{"Welcome to ", timeline.PhaseSystemd},
 }
 
-// agentPhases are the phases that a word of the agent means. Its words come from the machine itself, also when systemd
-// has left the console to a getty.
-var agentPhases = map[string]Phase{
-	"write  /etc/hardtack/machine.yaml": PhaseUserData, "minted  /run/hardtack/pki/": PhaseCerts, "wrote  /run/hardtack/pki/": PhaseCerts,
-	"msg=works check=etcd": PhaseEtcd, "msg=works check=api": PhaseAPI, "msg=works check=kubelet": PhaseKubelet,
-}
-
-var (
-	agentLine = regexp.MustCompile(`hardtack-[a-z-]+\[[0-9]+\]: .*?(write  /etc/hardtack/machine\.yaml|(?:minted|wrote)  /run/hardtack/pki/|msg=works check=(?:etcd|api|kubelet)\b)`)
-	// escapes are what colours a console: CSI sequences, and OSC ones up to their end.
-	escapes = regexp.MustCompile("\x1b(\\[[0-9;?!]*[A-Za-z]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[()][A-Z0-9])")
-	// unitLine is systemd's word on the console. A long name is cut with an ellipsis.
-	unitLine = regexp.MustCompile(`(Started|Finished) ([A-Za-z0-9@_:-]+)(\.service|\.[a-z]*…|…)`)
-)
-
-// maxLine bounds a line that is kept until it ends, in bytes. The agent's timeline is one.
+// maxLine bounds an unfinished line, in bytes. The agent's timeline is one line.
 const maxLine = 256 << 10
 
-// scanner reads what a machine says as it comes, and notes what that says about the machine.
+// scanner reads a machine's output and collects its phases, failures and timeline.
 type scanner struct {
 	started time.Time
 	now     func() time.Time
-	// changed is told of everything new, without any lock.
+	// changed is called after every change, without any lock held.
 	changed func()
 
 	mu       sync.Mutex
@@ -79,18 +49,18 @@ type scanner struct {
 
 func newScanner(now func() time.Time, changed func()) *scanner {
 	s := &scanner{started: now(), now: now, changed: changed}
-	s.reached = []Reached{{PhasePower, 0}}
+	s.reached = []Reached{{timeline.PhasePower, 0}}
 	s.last = s.started
 	return s
 }
 
-// stream is one of the places where a machine speaks: its console, its journal.
+// stream is one source of a machine's output: its console, or its journal.
 type stream struct {
 	scanner *scanner
 	rest    []byte
 }
 
-// Write takes the next bytes. It never fails.
+// Write scans the next bytes. It never fails.
 func (t *stream) Write(p []byte) (int, error) {
 	s := t.scanner
 	s.mu.Lock()
@@ -115,38 +85,33 @@ func (t *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line reads one line and reports whether it says anything new.
+// line scans one line and reports whether it changed anything.
 func (s *scanner) line(text string) bool {
-	text = strings.TrimSpace(escapes.ReplaceAllString(text, ""))
 	if f, ok := reason.Parse(text); ok {
-		s.fail(f)
+		s.recover(f.Unit)
+		s.failures = append(s.failures, f)
 		return true
 	}
-	if raw, ok := timelineOf(text); ok {
+	if p, ok := timeline.ParseProgress(text); ok {
+		works := s.recover(p.Units...)
+		known := slices.Contains(timeline.Phases(role.All()), p.Phase)
+		return known && s.reach(p.Phase) || works
+	}
+	if raw, ok := timeline.Find(text); ok {
 		s.timeline, s.failures = raw, nil // every role works
-		s.reach(PhaseReady)
+		s.reach(timeline.PhaseReady)
 		return true
 	}
-	switch {
-	case strings.Contains(text, "Linux version "):
-		return s.reach(PhaseKernel)
-	case strings.Contains(text, "systemd[1]: systemd ") || strings.HasPrefix(text, "Welcome to "):
-		return s.reach(PhaseSystemd)
+	for _, b := range banners {
+		if strings.Contains(text, b.text) {
+			return s.reach(b.phase)
+		}
 	}
-	if m := agentLine.FindStringSubmatch(text); m != nil {
-		return s.reach(agentPhases[m[1]])
-	}
-	m := unitLine.FindStringSubmatch(text)
-	if m == nil {
-		return false
-	}
-	works := s.recover(m[2], m[3] == "…")
-	phase, ok := unitPhases[m[2]]
-	return ok && s.reach(phase) || works
+	return false
 }
 
-// reach notes the first time that a phase is reached; false later.
-func (s *scanner) reach(p Phase) bool {
+// reach records a phase when it is reached for the first time; it returns false later.
+func (s *scanner) reach(p timeline.Phase) bool {
 	for _, r := range s.reached {
 		if r.Phase == p {
 			return false
@@ -156,44 +121,14 @@ func (s *scanner) reach(p Phase) bool {
 	return true
 }
 
-// fail notes a unit's failure in place of its former one.
-func (s *scanner) fail(f reason.Failure) {
-	s.recover(strings.TrimSuffix(f.Unit, ".service"), false)
-	s.failures = append(s.failures, f)
-}
-
-// recover forgets what had been wrong with a unit that works now, whose name may be cut, and reports whether there was
-// anything.
-func (s *scanner) recover(unit string, cut bool) bool {
-	var left []reason.Failure
-	for _, f := range s.failures {
-		name := strings.TrimSuffix(f.Unit, ".service")
-		if name != unit && (!cut || !strings.HasPrefix(name, unit)) {
-			left = append(left, f)
-		}
-	}
+// recover removes the failures of units that work now or report another failure, and reports whether there were any.
+func (s *scanner) recover(units ...string) bool {
 	was := len(s.failures)
-	s.failures = left
-	return len(left) < was
+	s.failures = slices.DeleteFunc(s.failures, func(f reason.Failure) bool { return slices.Contains(units, f.Unit) })
+	return len(s.failures) < was
 }
 
-// timelineMark is what the agent's line about the whole boot begins with.
-const timelineMark = `{"hardtack":"timeline"`
-
-// timelineOf finds the boot timeline in a line.
-func timelineOf(text string) (json.RawMessage, bool) {
-	i := strings.Index(text, timelineMark)
-	if i < 0 {
-		return nil, false
-	}
-	var raw json.RawMessage
-	if err := json.NewDecoder(strings.NewReader(text[i:])).Decode(&raw); err != nil {
-		return nil, false
-	}
-	return raw, true
-}
-
-// scanned is what a console has said so far.
+// scanned is the state of a scanner.
 type scanned struct {
 	Reached  []Reached
 	Failures []reason.Failure

@@ -8,6 +8,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/ready"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // ticking is a clock that is a second later at every look.
@@ -34,7 +39,7 @@ func TestScanConsole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var phases []Phase
+	var phases []timeline.Phase
 	last := 0.0
 	for _, r := range s.state().Reached {
 		phases = append(phases, r.Phase)
@@ -43,7 +48,7 @@ func TestScanConsole(t *testing.T) {
 		}
 		last = r.Seconds
 	}
-	if diff := cmp.Diff([]Phase{PhasePower, PhaseKernel, PhaseSystemd, PhaseUserData}, phases); diff != "" {
+	if diff := cmp.Diff([]timeline.Phase{timeline.PhasePower, timeline.PhaseKernel, timeline.PhaseSystemd, timeline.PhaseUserData}, phases); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
 	if news != 3 {
@@ -60,26 +65,30 @@ func TestScanFailures(t *testing.T) {
 			_, _ = console.Write([]byte(l + "\r\n"))
 		}
 	}
-	say(`[   12.1] hardtack-agent[9]: {"hardtack":"failed","unit":"hardtack-certs-masters.service","reason":"store","cause":"no answer","next":"look"}`,
-		`{"hardtack":"failed","unit":"hardtack-ready.service","reason":"dns","cause":"no address","next":"wait"}`,
-		`{"hardtack":"failed","unit":"hardtack-ready.service","reason":"not-ready","cause":"healthz","next":"wait"}`,
+	fail := func(unit string, r reason.Reason, cause string) string {
+		return reason.Explain(unit, reason.Errorf(r, "%s", cause)).Line()
+	}
+	say("[   12.1] hardtack-agent[9]: "+fail("hardtack-certs-masters.service", reason.Store, "no answer"),
+		fail("hardtack-ready.service", reason.DNS, "no address"),
+		fail("hardtack-ready.service", reason.NotReady, "healthz"),
 		`{"hardtack":"failed","unit":"hardtack-ready.service","reason":"magic"}`)
 	got := s.state().Failures
 	if len(got) != 2 || got[0].Cause != "no answer" || got[1].Cause != "healthz" {
 		t.Fatalf("failures %+v, want the last of each unit", got)
 	}
-	say("\x1b[0;32m  OK  \x1b[0m Finished \x1b[0;1;39mhardtack-certs-masters.service\x1b[0m - Certificates.")
+	say("[   13.0] hardtack-agent[9]: " + timeline.Progress{Phase: timeline.PhaseCerts, Units: []string{"hardtack-certs-masters.service"}}.Line())
 	if got := s.state().Failures; len(got) != 1 || got[0].Unit != "hardtack-ready.service" {
-		t.Errorf("failures %+v after the first unit has finished", got)
+		t.Errorf("failures %+v after the first unit works", got)
 	}
-	say(`{"hardtack":"failed","unit":"kube-controller-manager.service","reason":"unreachable","cause":"no answer","next":"look"}`,
-		"[\x1b[0;32m  OK  \x1b[0m] Started \x1b[0;1;39mkube-controller-manager.se…\x1b[0mmanager.")
-	if got := s.state().Failures; len(got) != 1 {
-		t.Errorf("failures %+v after a unit with a long name works", got)
+	say(fail("kube-scheduler.service", reason.Unreachable, "no answer"),
+		timeline.Progress{Phase: "scheduler", Units: []string{"kube-scheduler.service"}}.Line())
+	if got := s.state(); len(got.Failures) != 1 || len(got.Reached) != 2 {
+		t.Errorf("failures %+v and phases %v after a unit works that is no phase", got.Failures, got.Reached)
 	}
-	say(`{"hardtack":"timeline","total":12.5}`)
+	told := timeline.Timeline{Schema: timeline.Schema, Roles: "masters", Ready: 12500}.Line()
+	say("[   99.9] hardtack-agent[9]: " + told)
 	state := s.state()
-	if len(state.Failures) > 0 || string(state.Timeline) != `{"hardtack":"timeline","total":12.5}` || state.Reached[len(state.Reached)-1].Phase != PhaseReady {
+	if len(state.Failures) > 0 || string(state.Timeline) != told || state.Reached[len(state.Reached)-1].Phase != timeline.PhaseReady {
 		t.Errorf("after the timeline: %s, %v", state.Timeline, state.Reached)
 	}
 	// A line that never ends is not kept for ever.
@@ -110,26 +119,26 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestScanAgent reads what the agent and systemd say in a master's journal.
+// TestScanAgent reads the lines of a machine of all roles: every phase is reached, those of daemons by the names of the
+// checks that say that they work.
 func TestScanAgent(t *testing.T) {
 	t.Parallel()
 	s := newScanner(ticking(), func() {})
 	journal := &stream{scanner: s}
-	for _, l := range []string{
-		"hardtack-agent[240]: write  /etc/hardtack/machine.yaml         0644  0:0",
-		"hardtack-certs-etcd[384]: minted  /run/hardtack/pki/etcd/server.crt  expires 2026-11-28T15:05:38Z",
-		`[  250.58] hardtack-agent[386]: level=INFO msg="not ready" checks=etcd,api unit=etcd.service reason=etcd cause="x"`,
-		"[  250.58] hardtack-agent[386]: level=INFO msg=works check=etcd",
-		"2026-11-21T14:57:56.151716Z systemd[1]: Started kube-apiserver.service - Kubernetes API server.",
-		"[  350.58] hardtack-agent[386]: level=INFO msg=works check=api",
-	} {
-		_, _ = journal.Write([]byte(l + "\n"))
+	say := func(text string) { _, _ = journal.Write([]byte(text + "\n")) }
+	say("[    0.000000] Linux version 6.12")
+	say("\x1b[?7h[    2.756924] systemd[1]: systemd 257 running in system mode")
+	say("hardtack-agent[240]: " + timeline.Progress{Phase: timeline.PhaseUserData, Units: []string{"hardtack-userdata.service"}}.Line())
+	say("hardtack-certs-etcd[384]: " + timeline.Progress{Phase: timeline.PhaseCerts, Units: []string{"hardtack-certs-etcd.service"}}.Line())
+	for _, c := range (ready.Machine{Roles: role.All()}).Checks() {
+		say("[  250.58] hardtack-agent[386]: " + timeline.Progress{Phase: timeline.Phase(c.Name), Units: []string{c.Unit}}.Line())
 	}
-	var phases []Phase
+	say(timeline.Timeline{Schema: timeline.Schema}.Line())
+	var phases []timeline.Phase
 	for _, r := range s.state().Reached {
 		phases = append(phases, r.Phase)
 	}
-	if diff := cmp.Diff([]Phase{PhasePower, PhaseUserData, PhaseCerts, PhaseEtcd, PhaseAPI}, phases); diff != "" {
+	if diff := cmp.Diff(timeline.Phases(role.All()), phases); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
 }

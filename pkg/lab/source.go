@@ -9,28 +9,29 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/vnet"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/vnet/metadata"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
 )
 
-// source is the region as the machines' network asks it: who has an address, and what a name means.
-type source struct{ daemon *Daemon }
+// source answers the questions of the machines' network about the region: the instance of an address, the answer to a
+// DNS query.
+type source struct{ *host }
 
 var (
 	_ metadata.Source = source{}
 	_ vnet.Resolver   = source{}
 )
 
-// Instance is the running machine that has the address.
+// Instance returns the running machine with this address.
 func (s source) Instance(addr netip.Addr) (metadata.Instance, bool) {
-	for _, g := range s.daemon.host.list() {
+	for _, g := range s.list() {
 		g.mu.Lock()
 		lives := g.addr == addr && !g.started.IsZero() && g.ended.IsZero()
 		g.mu.Unlock()
 		if !lives {
 			continue
 		}
-		m, ok := s.daemon.region.account.EC2().Machine(g.id)
+		m, ok := s.account.EC2().Machine(g.id)
 		if !ok {
 			return metadata.Instance{}, false
 		}
@@ -42,15 +43,23 @@ func (s source) Instance(addr netip.Addr) (metadata.Instance, bool) {
 			ID: m.ID, Type: m.Type, ImageID: m.Image, Launched: m.Launched, UserData: userData, Role: m.Role,
 			Placement: metadata.Placement{Account: accountID, Region: regionName, Zone: m.Zone},
 			Card:      metadata.Card{Addr: addr, MAC: vnet.MACOf(addr), Subnet: subnet, Hostname: hostName(addr)},
-			Tags:      maps.Clone(m.Tags), LifecycleState: s.target(g),
+			Tags:      shownTags(m), LifecycleState: s.target(g),
 		}, true
 	}
 	return metadata.Instance{}, false
 }
 
-// target is the state in which the machine's group wants it.
+// shownTags returns the tags in the machine's metadata: as on EC2, none unless its launch template enables them.
+func shownTags(m awsfake.Machine) map[string]string {
+	if m.Launch == nil || m.Launch.Metadata == nil || m.Launch.Metadata.Tags != "enabled" {
+		return nil
+	}
+	return maps.Clone(m.Tags)
+}
+
+// target is the lifecycle state to which the machine's group moves it.
 func (s source) target(g *guest) string {
-	for _, i := range s.daemon.region.account.AutoScaling().Instances(g.group.Scaling) {
+	for _, i := range s.account.AutoScaling().Instances(g.scaling) {
 		if i.ID == g.id && strings.HasPrefix(i.State, awsfake.StateTerminating) {
 			return awsfake.StateTerminated
 		}
@@ -58,17 +67,17 @@ func (s source) target(g *guest) string {
 	return awsfake.StateInService
 }
 
-// credentialsLife is how long a role's credentials are good for: EC2's are for about six hours.
+// credentialsLife is the lifetime of a role's credentials: EC2's live about six hours.
 const credentialsLife = 6 * time.Hour
 
-// Credentials are those of the role of the machine's group.
+// Credentials returns credentials of the machine's role.
 func (s source) Credentials(_ context.Context, instance, role string) (metadata.Credentials, error) {
-	m, ok := s.daemon.region.account.EC2().Machine(instance)
+	m, ok := s.account.EC2().Machine(instance)
 	if !ok || m.Role != role {
 		return metadata.Credentials{}, fmt.Errorf("machine %s has no role %q", instance, role)
 	}
 	now := time.Now()
-	key, err := s.daemon.region.account.Issue(role, instance, credentialsLife)
+	key, err := s.account.Issue(role, instance, credentialsLife)
 	if err != nil {
 		return metadata.Credentials{}, fmt.Errorf("machine %s may not use its role: %w", instance, err)
 	}
@@ -77,6 +86,6 @@ func (s source) Credentials(_ context.Context, instance, role string) (metadata.
 
 // Resolve answers as the private zone's name servers do.
 func (s source) Resolve(_ context.Context, q vnet.Question) (vnet.Reply, error) {
-	a := s.daemon.region.account.Route53().Resolve(awsfake.Query{Name: q.Name, Type: q.Type, VPC: vpcID, Server: 3, At: time.Now()})
+	a := s.account.Route53().Resolve(awsfake.Query{Name: q.Name, Type: q.Type, VPC: vpcID})
 	return vnet.Reply{Values: a.Values, TTL: a.TTL, Alias: a.Alias, NXDomain: a.NXDomain, Unknown: a.Refused}, nil
 }

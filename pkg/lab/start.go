@@ -8,12 +8,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
-// StartDaemon starts a lab's daemon as a process of its own and returns once it answers. command is the program that
-// calls Run with this home; what it prints is the lab's log. A daemon that ends before it answers is an error with
-// its last words, and what it was started with is gone.
+// StartDaemon starts the lab's daemon as a process and returns once it answers. command is the program that calls Run
+// with this home; its output is the lab's log. If the daemon ends before it answers, the error has the end of the log,
+// and the rest of the daemon is removed.
 func (h Home) StartDaemon(ctx context.Context, command run.Command) error {
 	if err := h.make(); err != nil {
 		return err
@@ -26,8 +26,8 @@ func (h Home) StartDaemon(ctx context.Context, command run.Command) error {
 		return fmt.Errorf("making the lab's log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	// Sockets of machines need short paths, and a killed daemon's must be found: so it has a directory for what is
-	// temporary of its own, which whoever comes next removes.
+	// Sockets of machines need short paths, and a killed daemon's must be found. So the lab has one recorded directory
+	// for temporary files, which the next daemon removes.
 	temporary, err := h.makeTemporary()
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (h Home) StartDaemon(ctx context.Context, command run.Command) error {
 	if err != nil {
 		return errors.Join(err, h.removeTemporary())
 	}
-	err = h.answers(ctx, daemon)
+	err = h.awaitDaemon(ctx, daemon)
 	if errors.Is(err, errEnded) {
 		_, clearing := h.Clear()
 		err = errors.Join(err, clearing)
@@ -48,11 +48,11 @@ func (h Home) StartDaemon(ctx context.Context, command run.Command) error {
 	return err
 }
 
-// errEnded is a daemon that was not to end.
+// errEnded means that the daemon has ended before it answered.
 var errEnded = errors.New("the lab's daemon has ended")
 
-// answers waits until the daemon answers or has ended.
-func (h Home) answers(ctx context.Context, daemon run.Detached) error {
+// awaitDaemon waits until the daemon answers or has ended.
+func (h Home) awaitDaemon(ctx context.Context, daemon run.Detached) error {
 	client := NewClient(h)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -75,7 +75,7 @@ func (h Home) answers(ctx context.Context, daemon run.Detached) error {
 	}
 }
 
-// lastWords are the last lines of the daemon's log.
+// lastWords returns the last lines of the daemon's log.
 func (h Home) lastWords() string {
 	const lines = 15
 	text, err := os.ReadFile(h.Log())
@@ -86,10 +86,11 @@ func (h Home) lastWords() string {
 	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }
 
-// temporaryFile holds the path of the directory for what is temporary.
+// temporaryFile holds the path of the directory of temporary files.
 const temporaryFile = "temporary"
 
-// longestTemporary leaves room for the names of sockets below it, whose paths have at most 107 bytes.
+// longestTemporary is the longest path of that directory, in bytes. It leaves room for the names of sockets, whose
+// paths have at most 107 bytes.
 const longestTemporary = 40
 
 func (h Home) makeTemporary() (string, error) {
@@ -107,7 +108,7 @@ func (h Home) makeTemporary() (string, error) {
 	return dir, nil
 }
 
-// removeTemporary removes the directory that makeTemporary has made, and nothing else.
+// removeTemporary removes the directory that makeTemporary made.
 func (h Home) removeTemporary() error {
 	text, err := os.ReadFile(h.path(temporaryFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -123,10 +124,10 @@ func (h Home) removeTemporary() error {
 	return errors.Join(os.RemoveAll(dir), removeFile(h.path(temporaryFile)))
 }
 
-// specFile is the cluster's document as the lab was started with it.
+// specFile is the cluster document with which the lab was started.
 const specFile = "cluster.yaml"
 
-// WriteSpec keeps the cluster's document with the lab, and says where.
+// WriteSpec keeps the cluster document in the lab's directory and returns its path.
 func (h Home) WriteSpec(text []byte) (string, error) {
 	runs, err := h.Running()
 	if err != nil {
@@ -141,8 +142,8 @@ func (h Home) WriteSpec(text []byte) (string, error) {
 	return h.path(specFile), writeFile(h.path(specFile), text)
 }
 
-// Abandon ends a lab, whatever state it is in: it asks the daemon, waits for a while, kills it where that was not
-// enough, and clears what is left.
+// Abandon ends a lab in any state: it asks the daemon to stop, waits for at most patience, kills the daemon if it
+// still runs, and removes the rest.
 func (h Home) Abandon(ctx context.Context, patience time.Duration) error {
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -163,7 +164,7 @@ func (h Home) Abandon(ctx context.Context, patience time.Duration) error {
 	return err
 }
 
-// WriteKubeconfig puts a fresh kubeconfig where Home.Kubeconfig is.
+// WriteKubeconfig writes a new kubeconfig to Home.Kubeconfig.
 func (c *Client) WriteKubeconfig(ctx context.Context) error {
 	text, err := c.Kubeconfig(ctx)
 	if err != nil {

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/agent/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// Status is a lab as it is now.
+// Status is the current state of a lab.
 type Status struct {
 	Lab     string `json:"lab"`
 	Cluster string `json:"cluster"`
@@ -20,7 +22,8 @@ type Status struct {
 	Revision uint64    `json:"revision"`
 	Since    time.Time `json:"since"`
 	Image    string    `json:"image"`
-	// Ready is true when every group has its size in service, one at least has a size, and every minion's Node is Ready.
+	// Ready is true if every group has its size in service, at least one group is not empty, and the Node of every
+	// minion is Ready.
 	Ready    bool            `json:"ready"`
 	Groups   []GroupStatus   `json:"groups"`
 	Machines []MachineStatus `json:"machines"`
@@ -28,9 +31,9 @@ type Status struct {
 	Nodes    []Node          `json:"nodes"`
 	// API is the API server's forwarded address on this computer.
 	API string `json:"api,omitempty"`
-	// Outside is what machines wanted from outside and did not get.
+	// Outside counts the dropped packets to addresses outside of the network.
 	Outside []Outside `json:"outside"`
-	// Calls is how often each AWS API was called.
+	// Calls counts the calls of each AWS API.
 	Calls map[string]int `json:"calls"`
 }
 
@@ -42,19 +45,20 @@ type GroupStatus struct {
 	InService int    `json:"in_service"`
 }
 
-// MachineStatus is one machine, those that have ended included.
+// MachineStatus is the state of one machine, running or ended.
 type MachineStatus struct {
 	ID      string     `json:"id"`
 	Group   string     `json:"group"`
 	Roles   string     `json:"roles"`
 	Address netip.Addr `json:"address"`
-	// Name is the machine's private DNS name, and its Node's.
+	// Name is the machine's private DNS name, and the name of its Node.
 	Name   string `json:"name"`
 	Member string `json:"etcd_member,omitempty"`
-	// Image is the id of the image that it was started from.
+	// Image is the id of its image.
 	Image  string `json:"image"`
 	Volume string `json:"volume,omitempty"`
-	// Power is "pending", "on" or "off"; Lifecycle and Health are the group's words, empty once it has forgotten it.
+	// Power is "pending", "on" or "off". Lifecycle and Health are the AutoScaling group's states of it, empty once the
+	// group has removed it.
 	Power     string    `json:"power"`
 	Lifecycle string    `json:"lifecycle,omitempty"`
 	Health    string    `json:"health,omitempty"`
@@ -62,28 +66,28 @@ type MachineStatus struct {
 	Launched  time.Time `json:"launched"`
 	PoweredOn time.Time `json:"powered_on,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`
-	// End is why it has ended.
+	// End is why it has ended; empty while it runs.
 	End string `json:"end,omitempty"`
-	// Reached are the phases of its boot, LastWord when its console last said anything.
+	// Reached are the phases of its boot; LastWord is the time of its last output.
 	Reached  []Reached `json:"reached"`
 	LastWord time.Time `json:"last_word,omitzero"`
-	// Failures are what stands in its way by its own word.
+	// Failures are the current failures that it has reported.
 	Failures []reason.Failure `json:"failures,omitempty"`
-	// Timeline is the agent's account of the boot.
+	// Timeline is the agent's timeline of the boot, once every role works.
 	Timeline json.RawMessage `json:"timeline,omitempty"`
-	// NodeReady is nil for a machine that is no node.
+	// NodeReady is nil if the machine is not a node.
 	NodeReady *bool `json:"node_ready,omitempty"`
 }
 
-// Phase is the last that the machine has reached.
-func (m MachineStatus) Phase() Phase {
+// Phase is the last phase that the machine has reached.
+func (m MachineStatus) Phase() timeline.Phase {
 	if len(m.Reached) == 0 {
 		return ""
 	}
 	return m.Reached[len(m.Reached)-1].Phase
 }
 
-// Record is one record set of the cluster.
+// Record is a record set of the cluster.
 type Record struct {
 	Name   string   `json:"name"`
 	Type   string   `json:"type"`
@@ -91,29 +95,30 @@ type Record struct {
 	Values []string `json:"values"`
 }
 
-// Node is what the API server says of a node.
+// Node is the state of a Node.
 type Node struct {
 	Name  string `json:"name"`
 	Ready bool   `json:"ready"`
-	// Why is the condition's message where it is not ready.
+	// Why is the condition's message if the node is not ready.
 	Why string `json:"why,omitempty"`
 }
 
-// status looks at everything.
-func (d *Daemon) status() Status {
+// status collects the state of the lab.
+func (d *daemon) status() Status {
 	d.board.mu.Lock()
 	revision := d.board.revision
 	d.board.mu.Unlock()
 	s := Status{
-		Lab: d.home.Name, Cluster: d.plan.Cluster, Revision: revision, Since: d.since, Image: d.config.Image,
-		Records: d.region.records(), Nodes: d.cluster.seen(), API: d.cluster.address(), Outside: d.runner.Outside(),
+		Lab: d.Home.Name, Cluster: d.Plan.Cluster.Name, Revision: revision, Since: d.since, Image: d.Image,
+		Records: d.region.records(), Nodes: d.cluster.lastNodes(), API: d.cluster.address(), Outside: d.runner.Outside(),
 		Calls: d.region.account.Calls(), Machines: []MachineStatus{},
 	}
 	instances := map[string]awsfake.Instance{}
-	for _, g := range d.plan.Groups {
-		now, _ := d.region.account.AutoScaling().Group(g.Scaling) // one that is not made yet wants no machine
+	for _, g := range d.Plan.Groups {
+		name := d.Plan.AutoScaling(g)
+		now, _ := d.region.account.AutoScaling().Group(name) // a group that does not exist yet has size 0
 		gs := GroupStatus{Name: g.Name, Roles: g.Roles.String(), Desired: now.Desired}
-		for _, i := range d.region.account.AutoScaling().Instances(g.Scaling) {
+		for _, i := range d.region.account.AutoScaling().Instances(name) {
 			instances[i.ID] = i
 			if i.State == awsfake.StateInService {
 				gs.InService++
@@ -128,7 +133,7 @@ func (d *Daemon) status() Status {
 	return s
 }
 
-// complete reports whether the cluster is as its specification says.
+// complete reports whether all machines that the groups want are in service and all minions Ready.
 func (s Status) complete() bool {
 	wanted := 0
 	for _, g := range s.Groups {
@@ -162,7 +167,7 @@ func (g *guest) status(i awsfake.Instance, nodes []Node) MachineStatus {
 		said := g.scan.state()
 		m.Reached, m.Failures, m.Timeline, m.LastWord = said.Reached, said.Failures, said.Timeline, said.Last
 	}
-	if strings.Contains(m.Roles, "minions") {
+	if g.group.Roles.Has(role.Minions) {
 		ready := false
 		for _, n := range nodes {
 			ready = ready || n.Name == m.Name && n.Ready
@@ -172,23 +177,23 @@ func (g *guest) status(i awsfake.Instance, nodes []Node) MachineStatus {
 	return m
 }
 
-// hostName is the private DNS name that the metadata service tells a machine.
+// hostName is the private DNS name of the machine with this address, as in its metadata.
 func hostName(addr netip.Addr) string {
 	return "ip-" + strings.ReplaceAll(addr.String(), ".", "-") + "." + domain
 }
 
-// domain is that of machines' own names, as EC2 has it outside us-east-1.
+// domain is the domain of private DNS names, as in every EC2 region but us-east-1.
 const domain = regionName + ".compute.internal"
 
-// records are the cluster's sets as they are in the zone, those of control left out.
+// records are the cluster's record sets in the zone, without control records.
 func (r *region) records() []Record {
 	list := []Record{}
-	versions, err := r.account.Route53().History(r.zoneID())
-	if err != nil || len(versions) == 0 {
-		return list // the zone is made before anything can ask
+	sets, err := r.account.Route53().RecordSets(r.zoneID())
+	if err != nil {
+		return list // the zone does not exist yet
 	}
-	suffix := "." + r.plan.Cluster + ".k8s."
-	for _, s := range versions[len(versions)-1].Sets {
+	suffix := "." + role.Domain(r.plan.Cluster.Name) + "."
+	for _, s := range sets {
 		if !strings.HasSuffix(s.Name, suffix) || strings.HasPrefix(s.Name, "_hardtack.") {
 			continue
 		}
@@ -197,8 +202,7 @@ func (r *region) records() []Record {
 	return list
 }
 
-// find is the machine that a person means: by its id or the beginning of it, by its address, or by its group where
-// that has one machine that runs.
+// find returns the machines that match a name; see Find.
 func (s Status) find(name string) []MachineStatus {
 	var found []MachineStatus
 	for _, m := range s.Machines {
@@ -215,7 +219,7 @@ func (s Status) find(name string) []MachineStatus {
 	return found
 }
 
-// Names are what Find knows machines by, for a shell's completion.
+// Names are all names that Find accepts, for shell completion.
 func (s Status) Names() []string {
 	names := map[string]bool{}
 	for _, m := range s.Machines {

@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// processFile is below a machine's directory.
+// processFile records a machine's process, in the machine's directory.
 const processFile = "process.json"
 
-// Leftovers are processes of machines that run although their daemon does not: it was killed, and the kernel has
+// leftovers returns the processes of machines that still run although their daemon was killed, because the kernel has
 // not ended them with it.
 func (h Home) leftovers() ([]Process, error) {
 	files, err := filepath.Glob(h.path(machinesDir, "*", processFile))
 	if err != nil {
-		return nil, fmt.Errorf("looking for what a daemon left: %w", err)
+		return nil, fmt.Errorf("looking for processes of a killed daemon: %w", err)
 	}
 	var found []Process
 	for _, f := range files {
@@ -34,8 +34,8 @@ func (h Home) leftovers() ([]Process, error) {
 	return found, nil
 }
 
-// sweep ends what a killed daemon has left and removes what is of no use without one: disks, volumes, secrets.
-// Consoles and journals stay until the lab starts again. The caller holds the lab's lock.
+// sweep ends the processes of a killed daemon and removes the files that have no use without it: disks, volumes,
+// secrets. Consoles and journals stay until the lab starts again. The caller holds the lab's lock.
 func (h Home) sweep() (ended int, err error) {
 	left, err := h.leftovers()
 	if err != nil {
@@ -46,7 +46,7 @@ func (h Home) sweep() (ended int, err error) {
 		errs = append(errs, p.kill())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return 0, fmt.Errorf("ending what a daemon left: %w", err)
+		return 0, fmt.Errorf("ending processes of a killed daemon: %w", err)
 	}
 	for _, name := range []string{socketFile, wireSocket, daemonFile, KubeconfigFile, volumesDir, imagesDir} {
 		errs = append(errs, os.RemoveAll(h.path(name)))
@@ -59,13 +59,13 @@ func (h Home) sweep() (ended int, err error) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return 0, fmt.Errorf("removing what a daemon left: %w", err)
+		return 0, fmt.Errorf("removing files of a killed daemon: %w", err)
 	}
 	return len(left), nil
 }
 
-// Clear ends and removes what a killed daemon has left, and says how many processes that were. ErrRunning where the
-// daemon lives.
+// Clear ends and removes the rest of a killed daemon, and returns how many processes it ended. ErrRunning if the
+// daemon runs.
 func (h Home) Clear() (ended int, err error) {
 	if _, err := os.Stat(h.Dir); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -79,7 +79,7 @@ func (h Home) Clear() (ended int, err error) {
 	return ended, errors.Join(err, h.removeTemporary())
 }
 
-// Delete removes the lab's directory, consoles and journals with it.
+// Delete removes the lab's directory, including consoles and journals. ErrRunning if the daemon runs.
 func (h Home) Delete() error {
 	if _, err := h.Clear(); err != nil {
 		return err

@@ -13,19 +13,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// The trigger's figures are those of lambda/template.yaml: BatchSize, MaximumBatchingWindowInSeconds, Timeout and
-// the schedule's rate.
 const (
-	batchSize    = 1000
-	batchWindow  = 2 * time.Second
-	callTimeout  = 30 * time.Second
-	sweepEvery   = time.Minute
-	messagesOnce = 10 // the most that one ReceiveMessage gives
-	// pollEvery is in place of SQS's long polling, which the stand-in does not do.
+	messagesOnce = 10 // the most messages of one ReceiveMessage
+	// pollEvery replaces SQS's long polling, which the fake does not have.
 	pollEvery = 250 * time.Millisecond
 )
 
-// queueAPI is what of SQS's client a trigger needs.
+// queueAPI is the part of SQS's client that a trigger needs.
 type queueAPI interface {
 	ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, opts ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
 	DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, opts ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error)
@@ -37,21 +31,25 @@ type invoker interface {
 	Invoke(ctx context.Context, payload []byte) ([]byte, error)
 }
 
-// trigger is what Lambda and EventBridge do for the function: it reads the queue in batches, invokes the handler
-// with each, deletes what has not failed, and sends the schedule's event every minute.
+// trigger does the work of Lambda and EventBridge for the function: it reads the queue in batches, invokes the handler
+// with each, deletes the messages that have not failed, and sends the scheduled event.
 type trigger struct {
 	queue   queueAPI
 	url     string
 	handler invoker
-	now     func() time.Time
-	// called is told after every call of the handler.
+	// The template's figures: batch is the maximum of messages in one call, window the time to wait for more of them,
+	// timeout bounds the call, and every is the interval of the scheduled event.
+	batch                  int
+	window, timeout, every time.Duration
+	now                    func() time.Time
+	// called is called after every invocation.
 	called func()
 	log    *slog.Logger
 }
 
 // run works until ctx ends.
 func (t *trigger) run(ctx context.Context) {
-	sweep, poll := time.NewTicker(sweepEvery), time.NewTicker(pollEvery)
+	sweep, poll := time.NewTicker(t.every), time.NewTicker(pollEvery)
 	defer sweep.Stop()
 	defer poll.Stop()
 	for {
@@ -63,14 +61,14 @@ func (t *trigger) run(ctx context.Context) {
 				t.log.Warn("the schedule's event was not sent", "error", err)
 			}
 		case <-poll.C:
-			if err := t.once(ctx); err != nil && ctx.Err() == nil {
+			if err := t.invokeBatch(ctx); err != nil && ctx.Err() == nil {
 				t.log.Warn("the function was not invoked, or not wholly", "error", err)
 			}
 		}
 	}
 }
 
-// schedule sends what EventBridge's schedule does.
+// schedule sends the scheduled event of EventBridge.
 func (t *trigger) schedule(ctx context.Context) error {
 	body, err := json.Marshal(map[string]any{
 		"version": "0", "source": "aws.events", "detail-type": "Scheduled Event",
@@ -83,8 +81,8 @@ func (t *trigger) schedule(ctx context.Context) error {
 	return err
 }
 
-// once invokes the handler with what is in the queue, if anything is.
-func (t *trigger) once(ctx context.Context) error {
+// invokeBatch invokes the handler with the messages in the queue, if there are any.
+func (t *trigger) invokeBatch(ctx context.Context) error {
 	first, err := t.receive(ctx, nil)
 	if err != nil || len(first) == 0 {
 		return err
@@ -92,7 +90,7 @@ func (t *trigger) once(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(batchWindow):
+	case <-time.After(t.window):
 	}
 	batch, err := t.receive(ctx, first)
 	if err != nil {
@@ -102,7 +100,7 @@ func (t *trigger) once(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encoding a batch: %w", err)
 	}
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	answer, err := t.handler.Invoke(call, payload)
 	t.called()
@@ -128,9 +126,9 @@ func (t *trigger) once(ctx context.Context) error {
 	return nil
 }
 
-// receive adds what the queue has to a batch.
+// receive fills a batch from the queue.
 func (t *trigger) receive(ctx context.Context, batch []types.Message) ([]types.Message, error) {
-	for len(batch) < batchSize {
+	for len(batch) < t.batch {
 		out, err := t.queue.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 			QueueUrl: &t.url, MaxNumberOfMessages: messagesOnce,
 			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameApproximateReceiveCount},
@@ -146,7 +144,7 @@ func (t *trigger) receive(ctx context.Context, batch []types.Message) ([]types.M
 	return batch, nil
 }
 
-// records are messages as Lambda hands them over.
+// records converts messages to the event that Lambda passes to a handler.
 func records(batch []types.Message) events.SQSEvent {
 	var e events.SQSEvent
 	for _, m := range batch {

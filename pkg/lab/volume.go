@@ -5,50 +5,53 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// volumeGiB is the size of an etcd member's volume: etcd's own quota is 2 GiB by default, and the file is a hole
-// until something is written.
+// volumeGiB is the size of an etcd member's volume: etcd's default quota is 2 GiB, and the file is sparse.
 const volumeGiB = 8
 
-// volumeDevice is the name that the attachment has; the machine finds the disk by its serial.
+// volumeDevice is the device name of the attachment; the machine finds the disk by its serial.
 const volumeDevice = "/dev/sdf"
 
-// volumes are the etcd members' disks. Each belongs to one member and outlives its machines.
+// volumes are the etcd members' disks. Each is made for the first machine of its member and outlives it.
 type volumes struct {
-	daemon *Daemon
-	// ids are the volumes' by member.
+	home    Home
+	cluster string
+
+	mu sync.Mutex
+	// ids are the volumes' ids by member.
 	ids map[string]string
 }
 
-// newVolumes makes a volume for each member of the plan.
-func newVolumes(d *Daemon) (*volumes, error) {
-	v := &volumes{daemon: d, ids: map[string]string{}}
-	if err := os.MkdirAll(d.home.path(volumesDir), 0o700); err != nil {
-		return nil, fmt.Errorf("making the volumes' directory: %w", err)
+// volumeOf returns the id of a member's volume, which it makes at the first call.
+func (v *volumes) volumeOf(ec2 *awsfake.EC2, member string) (string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if id, ok := v.ids[member]; ok {
+		return id, nil
 	}
-	for _, g := range d.plan.Groups {
-		if g.Member == "" || d.plan.Empty {
-			continue
-		}
-		made := d.region.account.EC2().CreateVolume(zoneName, volumeGiB, map[string]string{
-			fleet.TagCluster: d.plan.Cluster, fleet.TagEtcdMember: g.Member, "Name": d.plan.Cluster + "-etcd-" + g.Member,
-		})
-		if err := hole(v.file(made.ID), volumeGiB<<30); err != nil {
-			return nil, err
-		}
-		v.ids[g.Member] = made.ID
+	if err := os.MkdirAll(v.home.path(volumesDir), 0o700); err != nil {
+		return "", fmt.Errorf("making the volumes' directory: %w", err)
 	}
-	return v, nil
+	made := ec2.CreateVolume(zoneName, volumeGiB, map[string]string{
+		role.TagCluster: v.cluster, role.TagEtcdMember: member, "Name": v.cluster + "-etcd-" + member,
+	})
+	if err := sparseFile(v.file(made.ID), volumeGiB<<30); err != nil {
+		return "", err
+	}
+	v.ids[member] = made.ID
+	return made.ID, nil
 }
 
-func (v *volumes) file(id string) string { return v.daemon.home.path(volumesDir, id+".raw") }
+func (v *volumes) file(id string) string { return v.home.path(volumesDir, id+".raw") }
 
-// hole makes a file of that size without content.
-func hole(file string, size int64) error {
+// sparseFile makes a sparse file of size bytes.
+func sparseFile(file string, size int64) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("making a volume: %w", err)
@@ -63,13 +66,16 @@ func hole(file string, size int64) error {
 	return nil
 }
 
-// of waits until the volume of a machine's member is free, and returns it as a disk.
-func (v *volumes) of(ctx context.Context, g *guest) ([]DataDisk, error) {
-	id, ok := v.ids[g.group.Member]
-	if !ok {
+// dataDisks waits until no other machine has the volume of g's member, and returns it as a disk.
+func (h *host) dataDisks(ctx context.Context, g *guest) ([]DataDisk, error) {
+	if g.group.Member == "" {
 		return nil, nil
 	}
-	for v.holder(id) != "" {
+	id, err := h.volumes.volumeOf(h.account.EC2(), g.group.Member)
+	if err != nil {
+		return nil, err
+	}
+	for h.holder(id) != "" {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -79,12 +85,12 @@ func (v *volumes) of(ctx context.Context, g *guest) ([]DataDisk, error) {
 	g.mu.Lock()
 	g.volume = id
 	g.mu.Unlock()
-	return []DataDisk{{Path: v.file(id), Serial: strings.ReplaceAll(id, "-", "")}}, nil
+	return []DataDisk{{Path: h.volumes.file(id), Serial: strings.ReplaceAll(id, "-", "")}}, nil
 }
 
-// holder is the instance that has the volume.
-func (v *volumes) holder(id string) string {
-	for _, g := range v.daemon.host.list() {
+// holder returns the id of the machine that has the volume; empty if none has.
+func (h *host) holder(id string) string {
+	for _, g := range h.list() {
 		g.mu.Lock()
 		has := g.volume == id && g.ended.IsZero()
 		g.mu.Unlock()
@@ -95,12 +101,12 @@ func (v *volumes) holder(id string) string {
 	return ""
 }
 
-// attach says in the account that a machine has its volume, by which the member's name follows it.
-func (v *volumes) attach(g *guest) {
+// attach records in the account that a machine has its volume. The DNS function finds the member's machine by it.
+func (h *host) attach(g *guest) {
 	if g.volume == "" {
 		return
 	}
-	if _, err := v.daemon.region.account.EC2().AttachVolume(g.volume, g.id, volumeDevice); err != nil {
-		v.daemon.log.Error("attaching a volume", "volume", g.volume, "machine", g.id, "error", err)
+	if _, err := h.account.EC2().AttachVolume(g.volume, g.id, volumeDevice); err != nil {
+		h.log.Error("attaching a volume", "volume", g.volume, "machine", g.id, "error", err)
 	}
 }

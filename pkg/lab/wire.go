@@ -11,11 +11,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// wireSocket is where the region's APIs answer the daemon's own calls. Machines reach the same handler at
-// AWSAddress.
+// wireSocket serves the region's APIs to the daemon itself. Machines reach the same handler at awsAddress.
 const wireSocket = "aws.sock"
 
-// endpoint is the URL of the region's APIs behind wire; the name is never looked up.
+// endpoint is the URL of the region's APIs behind wire. Its host name is never resolved.
 const endpoint = "http://region.lab"
 
 // wire serves an HTTP handler on a Unix socket of the lab's directory, and connects to it.
@@ -25,7 +24,7 @@ type wire struct {
 	done   chan struct{}
 }
 
-// newWire listens; close ends it.
+// newWire listens and serves; close ends it.
 func (h Home) newWire(name string, handler http.Handler) (*wire, error) {
 	l, dial, err := h.listen(name)
 	if err != nil {
@@ -44,16 +43,16 @@ func (h Home) newWire(name string, handler http.Handler) (*wire, error) {
 }
 
 func (w *wire) close() {
-	_ = w.server.Close() // its listeners and connections; what they answer by then is lost to nobody
+	_ = w.server.Close() // closes its listeners and connections
 	<-w.done
 	w.client.CloseIdleConnections()
 }
 
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// listen listens on a socket of the directory, in place of one that a killed daemon has left.
+// listen listens on a socket in the directory, and replaces one that a killed daemon left.
 func (h Home) listen(name string) (net.Listener, dialer, error) {
-	dir, closed, err := h.short()
+	dir, closed, err := h.shortPath()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,15 +64,15 @@ func (h Home) listen(name string) (net.Listener, dialer, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listening on %s: %w", h.path(name), err)
 	}
-	// The path that it knows is of a descriptor which may be another directory's by then.
+	// The listener knows the path through a descriptor, which may belong to another directory by then.
 	l.SetUnlinkOnClose(false)
 	return l, h.dialer(name), nil
 }
 
-// dialer connects to a socket of the directory, whatever address is asked for.
+// dialer returns a function that connects to a socket in the directory, whatever address is asked for.
 func (h Home) dialer(name string) dialer {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
-		dir, closed, err := h.short()
+		dir, closed, err := h.shortPath()
 		if err != nil {
 			return nil, errors.Join(ErrNotRunning, err)
 		}
@@ -82,7 +81,7 @@ func (h Home) dialer(name string) dialer {
 	}
 }
 
-// principal is the SDK's configuration for calls by somebody with this access key.
+// principal returns the SDK's configuration for calls with this access key.
 func (w *wire) principal(region string, key aws.Credentials) aws.Config {
 	return aws.Config{
 		Region: region, BaseEndpoint: aws.String(endpoint), HTTPClient: w.client,

@@ -6,10 +6,12 @@ import (
 	"net/netip"
 	"path"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// Dir is where the machines keep what is minted, a directory for each daemon. It is on a tmpfs: what is in it
-// never reaches a disk, and is gone with the machine's power.
+// Dir has the minted files, in a directory for each daemon. It is on a tmpfs: the files never reach a disk, and
+// are gone when the machine is powered off.
 const Dir = "/run/hardtack/pki"
 
 // The names of the directories below Dir.
@@ -30,23 +32,23 @@ type File struct {
 	Content []byte
 }
 
-// Bundle is what one daemon reads: all files of one directory, which are replaced together.
+// Bundle has the files of one daemon: one directory, whose files are replaced together.
 type Bundle struct {
-	// Dir is below Dir.
+	// Dir is the name of the directory below Dir.
 	Dir string
 	// Leaves are the certificates to mint, and Files everything else.
 	Leaves []Leaf
 	Files  []File
 }
 
-// Leaf is a pair of files to mint: Name with Crt and with Key.
+// Leaf is a certificate and key to mint: the files Name with Crt and with Key.
 type Leaf struct {
 	Name    string
 	Profile Profile
 	Issuer  Authority
 }
 
-// Path is where a file of the bundle is on a machine.
+// Path returns the path of a file of the bundle on a machine.
 func (b Bundle) Path(name string) string { return path.Join(Dir, b.Dir, name) }
 
 // Mint issues every leaf, and returns all files of the bundle.
@@ -62,15 +64,15 @@ func (b Bundle) Mint(now time.Time) ([]File, error) {
 	return files, nil
 }
 
-// Machine is what goes into certificates of the machine itself.
+// Machine is the machine's identity in its certificates.
 type Machine struct {
 	Cluster  string
 	Hostname string
-	// Addresses are the machine's own, by which others reach it.
+	// Addresses are the machine's own addresses.
 	Addresses []netip.Addr
 }
 
-// local are the names and addresses by which a machine reaches itself.
+// local returns the names and addresses by which a machine reaches itself.
 func (m Machine) local() (names []string, addresses []netip.Addr) {
 	names = []string{"localhost"}
 	if m.Hostname != "" && m.Hostname != "localhost" {
@@ -80,25 +82,22 @@ func (m Machine) local() (names []string, addresses []netip.Addr) {
 	return names, append(addresses, m.Addresses...)
 }
 
-// domain is the cluster's: what the records of its machines end in.
-func (m Machine) domain() string { return m.Cluster + ".k8s" }
-
-// EtcdAuthorities are those that a machine with the role etcd reads.
+// EtcdAuthorities are the authorities that a machine with the role etcd reads.
 type EtcdAuthorities struct{ Client, Peer Authority }
 
-// EtcdBundles is what a member needs. member is its name, "" for the only member of a cluster.
+// EtcdBundles returns the bundles of an etcd member. member is its name, "" for the only member of a cluster.
 //
-// The server's certificate is a client's as well: etcd's own gateway shows it to the server that it is part of.
-// The addresses are there because etcd compares a certificate's names with the address of who shows it, by
-// DNS, only where none of its addresses is that one: a member that has just moved need not wait for its record.
+// The server's certificate is also a client certificate: etcd's gRPC gateway uses it to connect to its own server. The
+// addresses are included because etcd resolves a peer certificate's names by DNS only if the peer's address is not in
+// the certificate: a member that has just moved need not wait for its record.
 func EtcdBundles(a EtcdAuthorities, m Machine, member string) []Bundle {
 	names, addresses := m.local()
 	if member != "" {
-		// The domain is what a member found by SRV is asked for.
-		names = append(names, "etcd-"+member+"."+m.domain(), m.domain())
+		// Members that are found by SRV records are verified by the domain.
+		names = append(names, role.MemberHost(m.Cluster, member), role.Domain(m.Cluster))
 	}
 	leaf := func(name string, issuer Authority) Leaf {
-		return Leaf{name, Profile{Name: "etcd-" + name, Usage: Server | Client, Names: names, Addresses: addresses, Life: LeafLife}, issuer}
+		return Leaf{name, Profile{Name: DirEtcd + "-" + name, Usage: Server | Client, Names: names, Addresses: addresses, Life: LeafLife}, issuer}
 	}
 	return []Bundle{{
 		Dir:    DirEtcd,
@@ -110,35 +109,35 @@ func EtcdBundles(a EtcdAuthorities, m Machine, member string) []Bundle {
 	}}
 }
 
-// MastersAuthorities are those that a machine with the role masters reads, and the other keys of the cluster.
+// MastersAuthorities are the authorities and other keys that a machine with the role masters reads.
 type MastersAuthorities struct {
 	Kubernetes, FrontProxy, EtcdClient Authority
 	ServiceAccount                     *ecdsa.PrivateKey
-	// Encryption is the key that Secrets are encrypted with in etcd: EncryptionKeySize bytes.
+	// Encryption is the key that encrypts Secrets in etcd, EncryptionKeySize bytes.
 	Encryption []byte
 }
 
-// API is the API server as its certificate names it.
+// API is the API server's identity in its certificate.
 type API struct {
 	Port int
-	// Service is the address of the Service kubernetes, and DNSDomain what pods' names end in.
+	// Service is the address of the Service kubernetes, and DNSDomain the domain of Services.
 	Service   netip.Addr
 	DNSDomain string
-	// Names are further names and addresses.
+	// Names are additional names and addresses.
 	Names []string
 }
 
-// The users and groups of what the masters mint for themselves.
+// The users and groups of the masters' own certificates.
 const (
-	// GroupKubeletClients is the API server's when it calls kubelets. It is in no group with rights of its own:
-	// a binding to the role system:kubelet-api-admin is all that it needs.
+	// GroupKubeletClients is the API server's group as a client of kubelets. It has no rights of its own: a binding to
+	// the role system:kubelet-api-admin is enough.
 	GroupKubeletClients = "hardtack:kubelet-clients"
-	// GroupAdmins may do everything without any binding: what installs the first bindings needs it.
+	// GroupAdmins has all rights without a binding, which installing the first bindings needs.
 	GroupAdmins = "system:masters"
 	userAdmin   = "hardtack:admin"
 )
 
-// MastersBundles is what the control plane's daemons need on one machine.
+// MastersBundles returns the bundles of the control plane's daemons on one machine.
 func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) {
 	apiserver, err := apiServer(a, m, api)
 	if err != nil {
@@ -194,10 +193,10 @@ func apiServer(a MastersAuthorities, m Machine, api API) (Bundle, error) {
 	}, nil
 }
 
-// apiNames are the names and addresses of an API server.
+// apiNames returns the names and addresses of an API server.
 func apiNames(m Machine, api API) ([]string, []netip.Addr) {
 	names, addresses := m.local()
-	names = append(names, "masters."+m.domain(), "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	names = append(names, role.Masters.Host(m.Cluster), "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 	if api.DNSDomain != "" {
 		names = append(names, "kubernetes.default.svc."+api.DNSDomain)
 	}
@@ -214,7 +213,7 @@ func apiNames(m Machine, api API) ([]string, []netip.Addr) {
 	return unique(names), unique(addresses)
 }
 
-// unique drops what comes a second time.
+// unique removes duplicates, and keeps the order.
 func unique[T comparable](list []T) []T {
 	seen := map[T]bool{}
 	var out []T
@@ -227,7 +226,7 @@ func unique[T comparable](list []T) []T {
 	return out
 }
 
-// client is the bundle of a client of the API server of its own machine.
+// client returns the bundle of a client of the machine's own API server.
 func client(dir, user string, groups []string, life time.Duration, a MastersAuthorities, api API) Bundle {
 	b := Bundle{
 		Dir:    dir,

@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// EncryptionKeySize is that of secretbox, in bytes.
+// EncryptionKeySize is the size of a secretbox key in bytes.
 const EncryptionKeySize = 32
 
-// NewEncryptionKey makes the content of EncryptionKey: a key in base64, and a line feed.
+// NewEncryptionKey makes the content of EncryptionKey: a random key in base64, and a newline.
 func NewEncryptionKey() []byte {
 	key := make([]byte, EncryptionKeySize)
 	_, _ = rand.Read(key) // never fails: see its documentation
 	return []byte(base64.StdEncoding.EncodeToString(key) + "\n")
 }
 
-// ParseEncryptionKey reads what NewEncryptionKey makes. Its errors never show what was read.
+// ParseEncryptionKey parses the content that NewEncryptionKey makes. Its errors never contain the key.
 func ParseEncryptionKey(data []byte) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(data)))
 	if err != nil || len(key) != EncryptionKeySize {
@@ -32,10 +32,10 @@ func ParseEncryptionKey(data []byte) ([]byte, error) {
 
 // encryptionConfig is an EncryptionConfiguration (apiserver.config.k8s.io/v1).
 //
-// secretbox (XSalsa20 and Poly1305) and not aescbc: what is altered in etcd is refused instead of decrypted, and
-// Kubernetes itself calls aescbc weak for its padding oracle. aesgcm has a random nonce of 96 bits, so that
-// its key would have to be replaced every 200,000 writes. kms needs another daemon. There is no "identity":
-// nothing was ever written in the clear, so what looks like it has been forged.
+// It uses secretbox (XSalsa20 and Poly1305) and not aescbc: altered data is rejected instead of decrypted, and
+// Kubernetes itself calls aescbc weak for its padding oracle. aesgcm has a random nonce of 96 bits, so that its key would
+// have to be replaced every 200,000 writes. kms needs another daemon. "identity" is left out: nothing was ever stored
+// unencrypted, so unencrypted data is forged.
 const encryptionConfig = `apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
 resources:
@@ -48,8 +48,8 @@ resources:
               secret: SECRET
 `
 
-// EncryptionConfig renders the file for --encryption-provider-config. The key's name follows from the key: it stands
-// before everything that is encrypted with it, and two keys must never have the same.
+// EncryptionConfig renders the file for --encryption-provider-config. The key's name is derived from the key: it
+// prefixes everything encrypted with it, and two keys must never share a name.
 func EncryptionConfig(key []byte) ([]byte, error) {
 	if len(key) != EncryptionKeySize {
 		return nil, errors.New("rendering the encryption configuration: the key has the wrong size")

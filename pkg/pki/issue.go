@@ -22,27 +22,27 @@ const (
 	Client
 )
 
-// Profile is what a certificate says. The zero value of every field but Name, Usage and Life is "nothing".
+// Profile is the content of a certificate. Zero values of fields other than Name, Usage and Life mean none.
 type Profile struct {
-	// Name is the common name: the user, where a Kubernetes API server or etcd is shown it.
+	// Name is the common name: the user name, for a Kubernetes API server and for etcd.
 	Name string
 	// Groups are the user's groups.
 	Groups []string
 	Usage  Usage
-	// Names and Addresses are those of the server.
+	// Names and Addresses are the server's.
 	Names     []string
 	Addresses []netip.Addr
-	// Life is from now on; Backdate comes on top.
+	// Life begins now; Backdate comes on top.
 	Life time.Duration
 }
 
-// Pair is a certificate and its key, as PEM.
+// Pair is a certificate and its key in PEM.
 type Pair struct {
 	Certificate []byte
 	Key         []byte
 }
 
-// Issue makes a key and signs a certificate for it. It ends no later than the authority.
+// Issue makes a key and signs a certificate for it, which expires no later than the authority.
 func (a Authority) Issue(p Profile, now time.Time) (Pair, error) {
 	if err := Check(a.Certificate, now); err != nil {
 		return Pair{}, err
@@ -104,7 +104,7 @@ func (u Usage) extended() []x509.ExtKeyUsage {
 	return out
 }
 
-// fits reports whether a certificate says what the profile does, its times aside.
+// fits reports whether a certificate matches the profile, apart from its times.
 func (p Profile) fits(cert *x509.Certificate) bool {
 	var addresses []string
 	for _, a := range p.Addresses {

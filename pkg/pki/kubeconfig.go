@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Kubeconfig is how a client finds and trusts an API server, and who it is there. Of each pair of fields, a file and
-// its content, one is set. A certificate in a file is read again when it changes; one in the kubeconfig is not.
+// Kubeconfig describes a client of an API server. Of each pair of fields, a file and its content, one is set. Clients
+// reload a certificate file when it changes, but not a certificate in the kubeconfig.
 type Kubeconfig struct {
 	Server string
-	// ServerName is the name in the server's certificate where it is not the one in Server.
+	// ServerName is the name to expect in the server's certificate, if it is not the host in Server.
 	ServerName string
 	CAFile     string
 	CA         []byte
 	User       string
-	// Token is a bearer token; it goes without a certificate.
+	// Token is a bearer token, used instead of a certificate.
 	Token                    string
 	CertificateFile, KeyFile string
 	Pair                     Pair
 }
 
-// The parts of the format (client-go's clientcmd/api/v1) that are in use.
+// The fields of the format (client-go's clientcmd/api/v1) that are used.
 type (
 	configFile struct {
 		APIVersion     string         `json:"apiVersion"`
@@ -62,7 +62,7 @@ type (
 	}
 )
 
-// Render writes the file: JSON, which is YAML too.
+// Render returns the file: JSON, which is also YAML.
 func (k Kubeconfig) Render() []byte {
 	const name = "hardtack"
 	base64 := base64.StdEncoding.EncodeToString
@@ -80,7 +80,7 @@ func (k Kubeconfig) Render() []byte {
 	return append(data, '\n')
 }
 
-// AdminKubeconfig makes a kubeconfig that stands by itself, for people: everything is allowed until it expires.
+// AdminKubeconfig returns a self-contained kubeconfig for administrators, with all rights until it expires.
 func AdminKubeconfig(a Authority, server string, life time.Duration, now time.Time) ([]byte, error) {
 	pair, err := a.Issue(Profile{Name: userAdmin, Groups: []string{GroupAdmins}, Usage: Client, Life: life}, now)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// secrets matches what must never be in the image: a private key, or a bootstrap token.
+// secrets matches secrets, which must never be in the image: private keys and bootstrap tokens.
 var secrets = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}|"?token"?[:=]\s*"?[a-z0-9]{6}\.[a-z0-9]{16}\b`)
 
 // TestNoKeysInTheImage looks at every plain file and unit that the image is made of, and that minted files are kept in

@@ -1,9 +1,8 @@
-// Package pki holds the certificates of a cluster: which there are, what is in them, who signs them, how
-// long they live and when they are renewed.
+// Package pki defines the certificates of a cluster: their contents, issuers, lifetimes and renewal.
 //
-// Its rule: values to values. Nothing here reads a file, asks a store or looks at a clock; the time is an
-// argument, and what comes out is the content of files. What a machine may read of the cluster's store
-// is a table here too, so that there is one place that says who holds which key.
+// Its rule: values to values. It reads no file, store or clock; the time is an argument, and the results are contents
+// of files. It also defines which role may read which object of the cluster's store, so that the owners of each key are
+// listed in one place.
 package pki
 
 import (
@@ -23,31 +22,31 @@ import (
 )
 
 const (
-	// AuthorityLife is how long an authority is valid: longer than a cluster is likely to live, since replacing
-	// one means replacing what every machine trusts.
+	// AuthorityLife is the lifetime of an authority: longer than most clusters live, since replacing one means replacing
+	// what every machine trusts.
 	AuthorityLife = 10 * 365 * 24 * time.Hour
-	// Backdate is how far before the signer's clock a certificate begins. Machines that a time service keeps
-	// agree to well under a second; five minutes is also what Kerberos and AWS's signatures allow.
+	// Backdate is how long before the signer's time a certificate becomes valid. Machines with time synchronization differ
+	// by well under a second; Kerberos and AWS's signatures also allow five minutes.
 	Backdate = 5 * time.Minute
 )
 
-// ErrClock says that a clock is before the beginning of an authority: nothing signed now would be valid, and
-// nothing that others have signed would look valid here.
+// ErrClock means that the time is before the start of an authority. Certificates signed now would not be valid, and those of
+// others look invalid here.
 var ErrClock = errors.New("the clock is wrong")
 
-// ErrExpired says that an authority has ended.
+// ErrExpired means that an authority has expired.
 var ErrExpired = errors.New("the certificate authority has expired")
 
-// Authority is a certificate with the key that it signs by. The zero value is none.
+// Authority is a certificate and its signing key. The zero value cannot sign.
 type Authority struct {
 	Certificate *x509.Certificate
 	Key         *ecdsa.PrivateKey
 }
 
-// NewKey makes a private key: P-256, which every daemon takes, and which signs in a fraction of RSA's time.
+// NewKey makes a private key: P-256, which every daemon accepts, and which signs much faster than RSA.
 func NewKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-// NewAuthority makes an authority of a key that is there already, signed by itself.
+// NewAuthority returns a self-signed authority for an existing key.
 func NewAuthority(name string, key *ecdsa.PrivateKey, now time.Time) (Authority, error) {
 	serial, err := newSerial()
 	if err != nil {
@@ -74,7 +73,7 @@ func NewAuthority(name string, key *ecdsa.PrivateKey, now time.Time) (Authority,
 	return Authority{Certificate: cert, Key: key}, nil
 }
 
-// ParseAuthority reads a certificate and its key, and checks that they are an authority's and belong together.
+// ParseAuthority parses a certificate and its key, and checks that they belong together and are an authority's.
 func ParseAuthority(certPEM, keyPEM []byte) (Authority, error) {
 	cert, err := ParseAuthorityCertificate(certPEM)
 	if err != nil {
@@ -90,7 +89,7 @@ func ParseAuthority(certPEM, keyPEM []byte) (Authority, error) {
 	return Authority{Certificate: cert, Key: key}, nil
 }
 
-// ParseAuthorityCertificate reads the certificate of an authority.
+// ParseAuthorityCertificate parses the certificate of an authority.
 func ParseAuthorityCertificate(data []byte) (*x509.Certificate, error) {
 	cert, err := ParseCertificate(data)
 	if err != nil {
@@ -102,7 +101,7 @@ func ParseAuthorityCertificate(data []byte) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-// Check reports an authority that cannot be used at a time, as ErrClock or ErrExpired.
+// Check returns ErrClock or ErrExpired if an authority cannot be used at that time.
 func Check(authority *x509.Certificate, now time.Time) error {
 	switch {
 	case now.Before(authority.NotBefore):
@@ -117,16 +116,16 @@ func Check(authority *x509.Certificate, now time.Time) error {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Fingerprint is the SHA-256 of a certificate as browsers and openssl show it, in hex.
+// Fingerprint returns the SHA-256 of a certificate in hex, as browsers and openssl show it.
 func Fingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// Same reports whether two certificates are the same, byte for byte.
+// Same reports whether two certificates are identical.
 func Same(a, b *x509.Certificate) bool { return bytes.Equal(a.Raw, b.Raw) }
 
-// newSerial is 127 random bits: positive, and at most the 20 bytes that RFC 5280 allows.
+// newSerial returns 127 random bits: positive, and at most the 20 bytes that RFC 5280 allows.
 func newSerial() (*big.Int, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -142,12 +141,12 @@ const (
 	blockPublic      = "PUBLIC KEY"
 )
 
-// EncodeCertificate writes a certificate as PEM.
+// EncodeCertificate encodes a certificate as PEM.
 func EncodeCertificate(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: cert.Raw})
 }
 
-// EncodeKey writes a private key as PEM (PKCS #8).
+// EncodeKey encodes a private key as PEM (PKCS #8).
 func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -156,7 +155,7 @@ func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: blockKey, Bytes: der}), nil
 }
 
-// EncodePublic writes the public half of a key as PEM.
+// EncodePublic encodes the public half of a key as PEM.
 func EncodePublic(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
@@ -165,7 +164,7 @@ func EncodePublic(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: blockPublic, Bytes: der}), nil
 }
 
-// ParseCertificate reads exactly one certificate.
+// ParseCertificate parses PEM with exactly one certificate.
 func ParseCertificate(data []byte) (*x509.Certificate, error) {
 	der, err := oneBlock(data, blockCertificate)
 	if err != nil {
@@ -178,7 +177,7 @@ func ParseCertificate(data []byte) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-// ParseKey reads a P-256 private key. Its errors never show what was read.
+// ParseKey parses a P-256 private key. Its errors never contain the key.
 func ParseKey(data []byte) (*ecdsa.PrivateKey, error) {
 	der, err := oneBlock(data, blockKey)
 	if err != nil {
@@ -195,7 +194,7 @@ func ParseKey(data []byte) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// ParsePublic reads a public key, and returns it as it is encoded (PKIX).
+// ParsePublic parses a public key, and returns its PKIX encoding.
 func ParsePublic(data []byte) ([]byte, error) {
 	der, err := oneBlock(data, blockPublic)
 	if err != nil {

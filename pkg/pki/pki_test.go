@@ -150,7 +150,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestOpenSSL has another implementation verify what is issued.
+// TestOpenSSL verifies issued certificates with another implementation.
 func TestOpenSSL(t *testing.T) {
 	program, err := exec.LookPath("openssl")
 	if err != nil {

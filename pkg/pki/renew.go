@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// LeafLife is how long what masters mint is valid. Kubernetes has no revocation, so that a stolen certificate
-	// is good until it ends: days, not a year. Shorter than days and an outage of the store over a
-	// weekend would stop a cluster: renewal is due after 2/3, which leaves 56 hours to notice and repair.
+	// LeafLife is the lifetime of certificates that masters mint. Kubernetes has no revocation, so a stolen certificate is
+	// usable until it expires: days, not a year. With a shorter life an outage of the store over a weekend would stop a
+	// cluster: renewal is due after 2/3 of it, which leaves 56 hours to notice and repair.
 	LeafLife = 7 * 24 * time.Hour
-	// AdminLife is how long an administrator's certificate is valid: a working day, and whatever is left of it.
+	// AdminLife is the lifetime of an administrator's certificate: one day.
 	AdminLife = 24 * time.Hour
-	// jitter is how much of its life a certificate may be renewed earlier than at 2/3, so that machines which
-	// were started together do not come to the store together.
+	// jitter is the fraction of its life by which a certificate may be renewed before 2/3, so that machines that started
+	// together do not call the store together.
 	jitter = 0.1
 )
 
-// How each daemon takes what is renewed, by the sources of Kubernetes 1.36 and etcd 3.6; none needs a restart.
+// How each daemon reloads renewed files, from the sources of Kubernetes 1.36 and etcd 3.6; none needs a restart.
 //
 //	kube-apiserver   server, front-proxy-client   inotify on both files and a look every minute; a pair that does not
 //	                                              match is left alone (apiserver/…/dynamiccertificates)
@@ -33,10 +33,10 @@ const (
 //	etcd             server, peer                 read at each new connection, of clients and of members
 //	kubelet          its own                      it renews itself; its file is what kube-proxy and flanneld read, as above
 //
-// The service account's key, the encryption key and etcd's authorities are read at the start alone. They do not change.
+// The service account key, the encryption key and etcd's authorities are read only at the start. They never change.
 
-// RenewAt is when a certificate is due: at 2/3 of its life or up to a tenth of its life before that. The same certificate
-// gives the same time, since it is drawn from its serial number.
+// RenewAt returns when a certificate is due for renewal: at 2/3 of its life, or up to a tenth of its life earlier. The
+// result is the same for the same certificate, since the jitter is derived from its serial number.
 func RenewAt(cert *x509.Certificate) time.Time {
 	life := cert.NotAfter.Sub(cert.NotBefore)
 	var tail [8]byte
@@ -47,7 +47,7 @@ func RenewAt(cert *x509.Certificate) time.Time {
 	return cert.NotBefore.Add(time.Duration(float64(life) * (2.0/3 - jitter*fraction)))
 }
 
-// Due says why the leaf has to be minted again, given the files that there are; "" is that it need not be.
+// Due returns why the leaf must be minted again, given its current files, or "".
 func (l Leaf) Due(certPEM, keyPEM []byte, now time.Time) string {
 	if len(certPEM) == 0 || len(keyPEM) == 0 {
 		return "there is none"

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// TokenLife is how long a bootstrap token is good for, and it is replaced at half of it: whoever reads one has
-	// at least twelve hours to use it, and who finds an old one has nothing.
+	// TokenLife is the lifetime of a bootstrap token. It is replaced at half of it, so that a token just read is valid for
+	// at least twelve hours.
 	TokenLife = 24 * time.Hour
-	// GroupBootstrappers is the extra group of the token, to which the right to ask for a certificate is bound.
+	// GroupBootstrappers is the token's extra group, which has the right to request certificates.
 	GroupBootstrappers = "system:bootstrappers:hardtack"
 )
 
-// Token is what a machine shows when it first asks for a certificate: a bootstrap token of Kubernetes.
-// As BootstrapToken it is one line of JSON: {"token":"abcdef.0123456789abcdef","expires":"2026-01-02T03:04:05Z"}.
+// Token authenticates a machine's first certificate request: a bootstrap token of Kubernetes.
+// As the object BootstrapToken it is JSON: {"token":"abcdef.0123456789abcdef","expires":"2026-01-02T03:04:05Z"}.
 type Token struct {
-	// ID names the Secret bootstrap-token-<ID>; only Secret is a secret.
+	// ID names the Secret bootstrap-token-<ID>; only the field Secret is secret.
 	ID, Secret string
 	Expires    time.Time
 }
 
-// tokenPattern is the format that Kubernetes asks for.
+// tokenPattern is Kubernetes' format.
 var tokenPattern = regexp.MustCompile(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
 
-// tokenLetters are those of tokenPattern.
+// tokenLetters are the characters of tokenPattern.
 const tokenLetters = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 // tokenFile is the format in the store.
@@ -38,12 +38,12 @@ type tokenFile struct {
 	Expires time.Time `json:"expires"`
 }
 
-// NewToken makes a token that is good from now on for TokenLife.
+// NewToken returns a random token that is valid for TokenLife from now.
 func NewToken(now time.Time) Token {
 	return Token{ID: letters(6), Secret: letters(16), Expires: now.Add(TokenLife).UTC().Truncate(time.Second)}
 }
 
-// letters draws n letters, each as likely as the other.
+// letters returns n random letters, uniformly distributed.
 func letters(n int) string {
 	const fair = 256 / len(tokenLetters) * len(tokenLetters)
 	out := make([]byte, 0, n)
@@ -56,23 +56,23 @@ func letters(n int) string {
 	return string(out)
 }
 
-// String is the token without its secret, fit for logs.
+// String returns the token without its secret, for logs.
 func (t Token) String() string { return t.ID + ".****************" }
 
-// Bearer is what goes into a request.
+// Bearer returns the token as it is sent in a request.
 func (t Token) Bearer() string { return t.ID + "." + t.Secret }
 
-// Expired reports whether the token is no longer good.
+// Expired reports whether the token has expired.
 func (t Token) Expired(now time.Time) bool { return !now.Before(t.Expires) }
 
-// Due reports whether the token is to be replaced: at half its life, and when its end is further away than any
-// token's can be, which is what a clock that was wrong leaves behind.
+// Due reports whether the token must be replaced: at half its life, or if it expires later than any valid token can,
+// which a wrong clock causes.
 func (t Token) Due(now time.Time) bool {
 	left := t.Expires.Sub(now)
 	return left <= TokenLife/2 || left > TokenLife+Backdate
 }
 
-// Marshal writes the object.
+// Marshal encodes the object.
 func (t Token) Marshal() ([]byte, error) {
 	data, err := json.Marshal(tokenFile{t.Bearer(), t.Expires.UTC()})
 	if err != nil {
@@ -81,7 +81,7 @@ func (t Token) Marshal() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// ParseToken reads the object. Its errors never show what was read.
+// ParseToken parses the object. Its errors never contain the secret.
 func ParseToken(data []byte) (Token, error) {
 	var file tokenFile
 	dec := json.NewDecoder(bytes.NewReader(data))

@@ -1,17 +1,17 @@
 package role
 
-// Port is one on which the units of a role listen, beside systemd's own on every machine.
+// Port is a port on which the units of a role listen. It does not include systemd's own ports on every machine.
 type Port struct {
 	// Protocol is "tcp" or "udp".
 	Protocol string
 	Number   int
-	// Program is the one that listens; empty is the kernel itself, for VXLAN.
+	// Program is the program that listens; empty is the kernel itself, for VXLAN.
 	Program string
-	// From are the roles whose machines ask there; empty is this machine's own programs, by 127.0.0.1.
+	// From are the roles whose machines connect to the port; empty if only programs of the same machine do, by 127.0.0.1.
 	From Set
 }
 
-// What is the program's name, and for the kernel itself what it listens for.
+// What names the listener: the program, or "VXLAN" for the kernel itself.
 func (p Port) What() string {
 	if p.Program == "" {
 		return "VXLAN"
@@ -19,38 +19,21 @@ func (p Port) What() string {
 	return p.Program
 }
 
-// DefaultAPIPort is where API servers listen, and what minions and clients ask, unless the cluster's document says
-// otherwise.
-const DefaultAPIPort = 443
+// The ports that more than one program needs.
+const (
+	// DefaultAPIPort is the port of the API servers, unless the cluster's document has another.
+	DefaultAPIPort = 443
+	// EtcdClientPort is the port of etcd members for API servers, EtcdPeerPort their port for each other.
+	EtcdClientPort = 2379
+	EtcdPeerPort   = 2380
 
-// Ports lists what the units of a role listen on, and for whom: the README's table, what the security groups of a stack
-// let in, and what the end-to-end test compares with a machine, are this list.
+	etcdHealthPort    = 2381
+	kubeletHealthPort = 10248
+)
+
+// Ports lists the ports on which the role's units listen, and the roles that connect to them. The table of ports in the
+// documents and the security groups of a stack are made from this list, and the end-to-end test compares it with a
+// machine.
 //
-// A lone member of etcd beside its API server listens for nobody else: all of etcd's ports are local then.
-func (r Role) Ports() []Port {
-	switch r {
-	case Masters:
-		return []Port{
-			{"tcp", DefaultAPIPort, "kube-apiserver", Set{Masters, Minions}},
-			{"tcp", 10257, "kube-controller-manager", nil},
-			{"tcp", 10259, "kube-scheduler", nil},
-		}
-	case Etcd:
-		return []Port{
-			{"tcp", 2379, "etcd", Set{Masters}},
-			{"tcp", 2380, "etcd", Set{Etcd}},
-			{"tcp", 2381, "etcd", nil},
-		}
-	case Minions:
-		return []Port{
-			// API servers ask the kubelet, and so do pods that read nodes' metrics, from whichever node they are on.
-			{"tcp", 10250, "kubelet", Set{Masters, Minions}},
-			{"tcp", 10248, "kubelet", nil},
-			{"tcp", 10256, "kube-proxy", Set{Masters, Minions}},
-			{"tcp", 10249, "kube-proxy", nil},
-			{"udp", 8472, "", Set{Minions}},
-			{"tcp", 10010, "containerd", nil},
-		}
-	}
-	return nil
-}
+// A single etcd member beside its API server serves no other machine: all ports of etcd are local then.
+func (r Role) Ports() []Port { return r.Profile().Ports }

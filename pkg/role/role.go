@@ -2,7 +2,7 @@
 //
 // Its rule: this is the only place that spells a role or the path of a role file. A role is at once
 // the suffix of the role file, the value of the group's tag Role, and the DNS label
-// <role>.<cluster>.k8s, so the units, the agent, the lint and the records all ask here.
+// <role>.<cluster>.k8s, so the units, the agent, the lint and the records all use this package.
 package role
 
 import (
@@ -22,20 +22,29 @@ const (
 	Etcd    Role = "etcd"
 )
 
-// Dir is where role files live on a machine, and Prefix what their names begin with; the rest of the
-// name is the role.
+// Dir is the directory of role files on a machine, and Prefix the beginning of their names; the rest
+// of the name is the role.
 const (
 	Dir    = "/etc/sysconfig"
 	Prefix = "kubernetes-"
 )
 
+// ClusterVariable is the variable of every role file with the name of the cluster.
+const ClusterVariable = "CLUSTER_NAME"
+
 // All lists every role in the order in which tables show them.
-func All() []Role { return []Role{Masters, Minions, Etcd} }
+func All() []Role {
+	all := make([]Role, len(profiles))
+	for i, p := range profiles {
+		all[i] = p.Role
+	}
+	return all
+}
 
 // File is the absolute path of the role file: "/etc/sysconfig/kubernetes-masters" for Masters.
 func (r Role) File() string { return path.Join(Dir, Prefix+string(r)) }
 
-// Parse returns the role of that name, or an error that lists the names there are.
+// Parse returns the role of that name, or an error that lists the known names.
 func Parse(name string) (Role, error) {
 	if r := Role(name); slices.Contains(All(), r) {
 		return r, nil
@@ -43,8 +52,8 @@ func Parse(name string) (Role, error) {
 	return "", fmt.Errorf("role %q is not known: the roles are %s", name, Join(All(), ", "))
 }
 
-// OfFile tells what a path says about roles. named is false for a path that is not of the form of a
-// role file; err is set when it is one, but of a role that is not known.
+// OfFile returns the role of a role file's path. named is false if the path does not have the form of a
+// role file. err is set if it has, but the role is unknown.
 func OfFile(file string) (r Role, named bool, err error) {
 	dir, base := path.Split(path.Clean(file))
 	name, ok := strings.CutPrefix(base, Prefix)
@@ -55,10 +64,10 @@ func OfFile(file string) (r Role, named bool, err error) {
 	return r, true, err
 }
 
-// Set is a set of roles: what one machine has been given. The zero value is the empty set.
+// Set is the set of roles of a machine. The zero value is the empty set.
 type Set []Role
 
-// NewSet returns the roles in the order of All, each once.
+// NewSet returns the set of the given roles, in the order of All.
 func NewSet(roles ...Role) Set {
 	var s Set
 	for _, r := range All() {
@@ -69,7 +78,7 @@ func NewSet(roles ...Role) Set {
 	return s
 }
 
-// ParseSet reads what Set.String prints: "masters+etcd", or "none".
+// ParseSet parses the output of Set.String: "masters+etcd", or "none". The empty text is the empty set.
 func ParseSet(text string) (Set, error) {
 	if text == "none" || text == "" {
 		return nil, nil

@@ -8,26 +8,26 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/userdata"
 )
 
-// extras completes what an operator adds.
+// extras completes the operator's additions.
 func (f *completer) extras() {
 	f.fileAssets()
 	f.hooks()
 	f.userDataParts()
 }
 
-// audience completes and checks the roles of an addition: none written is all.
-func (f *completer) audience(field string, names []string) []string {
+// targetRoles completes and checks the roles of an addition; none is all roles.
+func (f *completer) targetRoles(field string, names []string) []string {
 	f.roles(field, names)
-	return settleList(f, field, names, nil, Origin{Default, "every role"})
+	return listOrDefault(f, field, names, nil, Origin{Default, "every role"})
 }
 
-// reaches reports whether an addition for some roles is for a machine that has these.
-func reaches(names []string, roles role.Set) bool {
+// appliesTo reports whether an addition for some roles is for a machine that has these.
+func appliesTo(names []string, roles role.Set) bool {
 	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return roles.Has(role.Role(name)) })
 }
 
@@ -41,26 +41,26 @@ func (f *completer) fileAssets() {
 	for i, a := range f.in.FileAssets {
 		field := at("fileAssets", i)
 		f.assetPath(field+".path", a, out)
-		f.written(field, a)
-		a.Mode = settle(f, field+".mode", a.Mode, "0644", ours)
+		f.checkContent(field, a)
+		a.Mode = orDefault(f, field+".mode", a.Mode, "0644", byHardtack)
 		if !modeForm.MatchString(a.Mode) {
 			f.errorf(field+".mode", "%q is not an octal mode such as \"0644\"", a.Mode)
 		}
-		a.Owner = settle(f, field+".owner", a.Owner, "root:root", ours)
+		a.Owner = orDefault(f, field+".owner", a.Owner, "root:root", byHardtack)
 		if !ownerForm.MatchString(a.Owner) {
 			f.errorf(field+".owner", "%q is not of the form user:group", a.Owner)
 		}
-		a.Roles = f.audience(field+".roles", a.Roles)
+		a.Roles = f.targetRoles(field+".roles", a.Roles)
 		out = append(out, a)
 	}
 	f.out.Cluster.FileAssets = out
 	if len(out) == 0 {
-		f.out.Origins["fileAssets"] = ours
+		f.out.Origins["fileAssets"] = byHardtack
 	}
 }
 
-// written checks the content of a file.
-func (f *completer) written(field string, a FileAsset) {
+// checkContent checks the content of a file.
+func (f *completer) checkContent(field string, a FileAsset) {
 	f.out.Origins[field+".path"] = Origin{Kind: User}
 	data, err := a.data()
 	switch {
@@ -91,7 +91,7 @@ func (a FileAsset) data() ([]byte, error) {
 	return data, nil
 }
 
-// assetPath checks the path of a file: nobody else's, and where a file may be.
+// assetPath checks the path of a file: it must be allowed, and not used by another file.
 func (f *completer) assetPath(field string, a FileAsset, before []FileAsset) {
 	_, isRole, _ := role.OfFile(a.Path)
 	switch {
@@ -101,14 +101,14 @@ func (f *completer) assetPath(field string, a FileAsset, before []FileAsset) {
 	case !absolute(a.Path, true) || len(a.Path) > userdata.MaxPath || strings.ContainsAny(a.Path, "\x00\n"):
 		f.errorf(field, "%q is not an absolute, clean path", a.Path)
 		return
-	case isRole || a.Path == machine.Path || a.Path == CAPath:
+	case isRole || a.Path == machine.Path || a.Path == machine.CAPath:
 		f.errorf(field, "%s is written by Hardtack itself", a.Path)
 	case strings.HasPrefix(a.Path, "/run/") || strings.HasPrefix(a.Path, "/tmp/") || strings.HasPrefix(a.Path, "/proc/") || strings.HasPrefix(a.Path, "/sys/") || strings.HasPrefix(a.Path, "/dev/"):
-		f.errorf(field, "%s is on no disk, and would be hidden by what is mounted there", a.Path)
+		f.errorf(field, "%s is on no disk, and would be hidden by the file system mounted there", a.Path)
 	}
-	for _, p := range f.out.parts {
+	for _, p := range f.out.components {
 		if p.document != nil && p.document.path == a.Path {
-			f.hint(field, "override its fields in "+p.field+".config", "%s is the configuration document of %s", a.Path, p.field)
+			f.hint(field, "override its fields in "+p.name+".config", "%s is the configuration document of %s", a.Path, p.name)
 		}
 	}
 	for i, b := range before {
@@ -118,7 +118,7 @@ func (f *completer) assetPath(field string, a FileAsset, before []FileAsset) {
 	}
 }
 
-// secrets are forms of what must not be in user data, which every process of a machine can read from the
+// secrets are patterns of secrets, which must not be in user data: every process of a machine can read it from the
 // metadata service.
 var secrets = []struct {
 	what string
@@ -144,7 +144,7 @@ func secret(data []byte) string {
 func (c *Complete) assets(g Group) ([]File, error) {
 	var files []File
 	for i, a := range c.Cluster.FileAssets {
-		if !reaches(a.Roles, g.Roles) {
+		if !appliesTo(a.Roles, g.Roles) {
 			continue
 		}
 		data, err := a.data()
@@ -161,7 +161,7 @@ func (c *Complete) assets(g Group) ([]File, error) {
 		files = append(files, f)
 	}
 	for _, h := range c.Cluster.Hooks {
-		if reaches(h.Roles, g.Roles) && *h.Enabled {
+		if appliesTo(h.Roles, g.Roles) && *h.Enabled {
 			files = append(files, File{Path: path.Join(unitDir, h.unit()), Content: []byte(h.text(g.Roles))})
 		}
 	}

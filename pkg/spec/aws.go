@@ -4,21 +4,26 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsname"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
 )
 
-// AWS is what a stack on AWS is made of, beside the groups.
+// AWS is the settings of a cluster's stack on AWS, beside those of its groups.
 type AWS struct {
-	// Channel chooses the image: the parameter /hardtack/<channel>/image-id names it.
+	// Channel is which image machines on AWS are launched from: the one that /hardtack/<channel>/image-id names in
+	// Parameter Store.
 	Channel string `yaml:"channel"`
-	// LoadBalancer is "none", "internal" or "internet-facing": a network load balancer before the API servers.
+	// LoadBalancer is whether a network load balancer stands before the API servers: none, internal or internet-facing.
 	LoadBalancer string `yaml:"loadBalancer"`
-	// Key is the ARN of the KMS key that encrypts disks; empty is the account's own key for EBS.
+	// Key is the ARN of the KMS key that encrypts the machines' disks, which AWSServiceRoleForAutoScaling must be allowed
+	// to use; empty is the account's own key for EBS.
 	Key string `yaml:"key"`
 }
 
-// GroupAWS is what a group's machines are on AWS.
+// GroupAWS is the settings of a group's machines on AWS.
 type GroupAWS struct {
-	// InstanceType is EC2's: "m7i.large".
+	// InstanceType is the EC2 instance type of the group's machines, such as m7i.large.
 	InstanceType string `yaml:"instanceType" json:"instanceType"`
 	// Volume is the size of a machine's disk in GiB.
 	Volume int `yaml:"volume" json:"volume"`
@@ -49,23 +54,22 @@ const leastVolume = 5
 var (
 	channelForm      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	instanceTypeForm = regexp.MustCompile(`^[a-z][a-z0-9-]*\.[a-z0-9-]+$`)
-	keyForm          = regexp.MustCompile(`^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$`)
 )
 
 var loadBalancers = []string{LoadBalancerNone, LoadBalancerInternal, LoadBalancerPublic}
 
 func (f *completer) aws() {
 	in, out := f.in.AWS, &f.out.Cluster.AWS
-	out.Channel = settle(f, "aws.channel", in.Channel, DefaultChannel, ours)
-	out.LoadBalancer = settle(f, "aws.loadBalancer", in.LoadBalancer, LoadBalancerNone, ours)
-	out.Key = settle(f, "aws.key", in.Key, "", ours)
+	out.Channel = orDefault(f, "aws.channel", in.Channel, DefaultChannel, byHardtack)
+	out.LoadBalancer = orDefault(f, "aws.loadBalancer", in.LoadBalancer, LoadBalancerNone, byHardtack)
+	out.Key = orDefault(f, "aws.key", in.Key, "", byHardtack)
 }
 
 func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec) GroupAWS {
 	out := GroupAWS{
-		InstanceType: settle(f, field+".instanceType", in.InstanceType, defaultInstanceType, ours),
-		Volume:       settle(f, field+".volume", in.Volume, defaultVolume, ours),
-		Max:          settle(f, field+".max", in.Max, *g.Size, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".size"}),
+		InstanceType: orDefault(f, field+".instanceType", in.InstanceType, defaultInstanceType, byHardtack),
+		Volume:       orDefault(f, field+".volume", in.Volume, defaultVolume, byHardtack),
+		Max:          orDefault(f, field+".max", in.Max, *g.Size, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".size"}),
 	}
 	if out.Max < *g.Size {
 		f.errorf(field+".max", "%d is less than the group's size, %d", out.Max, *g.Size)
@@ -78,9 +82,9 @@ func (v checker) aws(a AWS) {
 		v.errorf("aws.channel", "%q is not a channel: small letters, digits and -, at most 63", a.Channel)
 	}
 	if v.source.given["aws.loadBalancer"] && !slices.Contains(loadBalancers, a.LoadBalancer) {
-		v.hint("aws.loadBalancer", didYouMean(a.LoadBalancer, loadBalancers), "%q is not one of %s", a.LoadBalancer, strings.Join(loadBalancers, ", "))
+		v.hint("aws.loadBalancer", near.DidYouMean(a.LoadBalancer, loadBalancers), "%q is not one of %s", a.LoadBalancer, strings.Join(loadBalancers, ", "))
 	}
-	if a.Key != "" && !keyForm.MatchString(a.Key) {
+	if a.Key != "" && !awsname.IsKey(a.Key) {
 		v.errorf("aws.key", "%q is not the ARN of a KMS key (arn:aws:kms:<region>:<account>:key/<id>)", a.Key)
 	}
 }
@@ -97,6 +101,6 @@ func (v checker) groupAWS(field string, g GroupSpec) {
 	}
 }
 
-// AutoScaling is the name of a group outside the document: AutoScaling's names are an account's and a region's, so
-// that the cluster's stands before the group's.
+// AutoScaling is the name of the AutoScaling group. These names are unique in an account and region, so
+// that it begins with the cluster's name.
 func (c *Complete) AutoScaling(g Group) string { return c.Cluster.Name + "-" + g.Name }

@@ -5,30 +5,33 @@ import (
 	"strings"
 )
 
-// carrier is how a flag gets to its program.
+// carrier is how a flag is passed to its program.
 type carrier string
 
 // The carriers. What a role file says comes last and wins, but for flags that are a list: a second one
 // would be added to the first, so that those are changed where they stand.
 const (
-	byImage     carrier = "the image"
-	byEtcd      carrier = "a variable that etcd reads"
-	byVariable  carrier = "a variable of the unit"
-	byArguments carrier = "the last arguments"
-	byDropIn    carrier = "a drop-in of the unit"
+	byImage       carrier = "the image"
+	byEnvironment carrier = "an environment variable that the program reads"
+	byVariable    carrier = "a variable of the unit"
+	byArguments   carrier = "the last arguments"
+	byDropIn      carrier = "a drop-in of the unit"
+	byAgent       carrier = "the machine's agent"
 )
 
-// carrier says how a flag is given; words are those that give it.
-func (p part) carrier(f flag, words []string, name string) carrier {
-	isSet := f.bare != nil && f.bare.set
+// carrier returns how a flag is passed; words are its words on a command line.
+func (p resolved) carrier(f flag, words []string, name string) carrier {
+	isSet := f.image != nil && f.image.set
 	switch {
-	case isSet && slices.Equal(words, []string{"--" + name + "=" + f.bare.value}):
+	case isSet && slices.Equal(words, []string{"--" + name + "=" + f.image.value}):
 		return byImage
 	case !isSet && f.origin.Kind == Default:
 		return byImage
-	case p.field == "etcd":
-		return byEtcd
-	case f.bare != nil && f.bare.variable != "" && len(words) == 1 && (f.origin.Kind != User || accumulates(f.upstream.Type)):
+	case f.agent:
+		return byAgent
+	case p.envPrefix != "":
+		return byEnvironment
+	case f.image != nil && f.image.variable != "" && len(words) == 1 && (f.origin.Kind != User || accumulates(f.upstream.Type)):
 		return byVariable
 	case isSet && accumulates(f.upstream.Type):
 		return byDropIn
@@ -36,9 +39,9 @@ func (p part) carrier(f flag, words []string, name string) carrier {
 	return byArguments
 }
 
-// etcdVariable is the variable that etcd reads a flag from.
-func etcdVariable(name string) string {
-	return etcdPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+// envVariable is the environment variable that the program reads a flag from.
+func (c component) envVariable(name string) string {
+	return c.envPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
 // escapeWord keeps a word whole where systemd splits the value of a variable into words: at white space,

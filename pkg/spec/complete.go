@@ -5,27 +5,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
-
-// DefaultLaunchHook is the name of the lifecycle hook where there are AutoScaling groups.
-const DefaultLaunchHook = "hardtack-ready"
-
-// noHook is how a document says that there is no lifecycle hook.
-const noHook = "none"
 
 // The defaults that Hardtack decides: the addresses are those that the image has baked in, and a test
 // compares them.
 const (
 	defaultServiceCIDR = "10.96.0.0/16"
 	defaultPodCIDR     = "10.244.0.0/16"
-	defaultDNSDomain   = "cluster.local"
-	defaultPort        = 443
+	defaultDNSDomain   = machine.ImageDNSDomain
+	defaultPort        = role.DefaultAPIPort
 )
 
-// ours marks a default of this program.
-var ours = Origin{Default, "hardtack"}
+// byHardtack marks a default of this program.
+var byHardtack = Origin{Default, "hardtack"}
 
 // completer fills one document.
 type completer struct {
@@ -36,8 +31,8 @@ type completer struct {
 	upstream *upstream
 }
 
-// Complete fills in everything that the document leaves out. The list holds every finding that only
-// shows when all is known; the result is nil when it has an error.
+// Complete fills in every field that the document leaves out. The list holds the findings that need all values to be
+// known; the result is nil if one of them is an error.
 func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 	var problems problem.List
 	f := completer{
@@ -64,9 +59,9 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 	return f.out, problems
 }
 
-// settle returns what is written, or else the default, and notes where it comes from: a value that is
-// written and would hold anyway is still the default.
-func settle[T comparable](f *completer, field string, given, def T, o Origin) T {
+// orDefault returns the document's value, or else the default, and records the origin. A written value that equals the
+// default counts as the default.
+func orDefault[T comparable](f *completer, field string, given, def T, o Origin) T {
 	if f.source.given[field] && given != def {
 		f.out.Origins[field] = Origin{Kind: User}
 		return given
@@ -75,8 +70,8 @@ func settle[T comparable](f *completer, field string, given, def T, o Origin) T 
 	return def
 }
 
-// settleList is settle for a list: an empty one that is written is one, too.
-func settleList(f *completer, field string, given, def []string, o Origin) []string {
+// listOrDefault is orDefault for lists. An empty list in the document is a value.
+func listOrDefault(f *completer, field string, given, def []string, o Origin) []string {
 	if f.source.given[field] && !slices.Equal(given, def) {
 		f.out.Origins[field] = Origin{Kind: User}
 		return append([]string{}, given...)
@@ -91,16 +86,19 @@ func (f *completer) top() {
 	for _, field := range []string{"apiVersion", "kind", "name"} {
 		f.out.Origins[field] = Origin{Kind: User}
 	}
-	out.Version = settle(f, "version", minor(in.Version), DefaultVersion, ours)
-	out.Store = settle(f, "store", in.Store, "ssm:/hardtack/"+in.Name, Origin{Derived, "name"})
-	hook := DefaultLaunchHook
-	if !strings.HasPrefix(out.Store, "ssm:") {
-		hook = noHook
+	out.Version = orDefault(f, "version", minor(in.Version), DefaultVersion, byHardtack)
+	out.Store = orDefault(f, "store", in.Store, machine.DefaultStore(in.Name), Origin{Derived, "name"})
+	hook := machine.DefaultLaunchHook
+	if !inCloud(out.Store) {
+		hook = machine.NoHook
 	}
-	out.LaunchHook = settle(f, "launchHook", in.LaunchHook, hook, Origin{Derived, "store"})
-	out.API.Port = settle(f, "api.port", in.API.Port, defaultPort, ours)
-	out.API.Names = settleList(f, "api.names", in.API.Names, nil, ours)
+	out.LaunchHook = orDefault(f, "launchHook", in.LaunchHook, hook, Origin{Derived, "store"})
+	out.API.Port = orDefault(f, "api.port", in.API.Port, defaultPort, byHardtack)
+	out.API.Names = listOrDefault(f, "api.names", in.API.Names, nil, byHardtack)
 }
+
+// inCloud reports whether a cluster with that store has machines that know their groups.
+func inCloud(store string) bool { return strings.HasPrefix(store, "ssm:") }
 
 // minor is "1.36" of "v1.36.3".
 func minor(version string) string {
@@ -110,11 +108,11 @@ func minor(version string) string {
 
 func (f *completer) network() {
 	in, out := f.in.Network, &f.out.Cluster.Network
-	out.ServiceCIDR = settle(f, "network.serviceCIDR", in.ServiceCIDR, defaultServiceCIDR, ours)
-	out.PodCIDR = settle(f, "network.podCIDR", in.PodCIDR, defaultPodCIDR, ours)
-	out.DNSAddress = settle(f, "network.dnsAddress", in.DNSAddress, nth(out.ServiceCIDR, 10), Origin{Derived, "network.serviceCIDR"})
-	out.DNSDomain = settle(f, "network.dnsDomain", in.DNSDomain, defaultDNSDomain, ours)
-	out.MTU = settle(f, "network.mtu", in.MTU, 0, ours)
+	out.ServiceCIDR = orDefault(f, "network.serviceCIDR", in.ServiceCIDR, defaultServiceCIDR, byHardtack)
+	out.PodCIDR = orDefault(f, "network.podCIDR", in.PodCIDR, defaultPodCIDR, byHardtack)
+	out.DNSAddress = orDefault(f, "network.dnsAddress", in.DNSAddress, machine.DNSOf(out.ServiceCIDR), Origin{Derived, "network.serviceCIDR"})
+	out.DNSDomain = orDefault(f, "network.dnsDomain", in.DNSDomain, defaultDNSDomain, byHardtack)
+	out.MTU = orDefault(f, "network.mtu", in.MTU, 0, byHardtack)
 	services, err1 := netip.ParsePrefix(out.ServiceCIDR)
 	pods, err2 := netip.ParsePrefix(out.PodCIDR)
 	dns, err3 := netip.ParseAddr(out.DNSAddress)
@@ -132,25 +130,12 @@ func (f *completer) network() {
 	}
 }
 
-// nth is the address that many after the range's own, or "" for what is no range.
-func nth(cidr string, n int) string {
-	p, err := netip.ParsePrefix(cidr)
-	if err != nil {
-		return ""
-	}
-	a := p.Addr()
-	for range n {
-		a = a.Next()
-	}
-	return a.String()
-}
-
 // defaultGroups is the cluster of a document without groups.
 func defaultGroups() []GroupSpec {
 	one, two := 1, 2
 	return []GroupSpec{
-		{Name: "masters", Roles: []string{"masters", "etcd"}, Size: &one},
-		{Name: "minions", Roles: []string{"minions"}, Size: &two},
+		{Name: string(role.Masters), Roles: []string{string(role.Masters), string(role.Etcd)}, Size: &one},
+		{Name: string(role.Minions), Roles: []string{string(role.Minions)}, Size: &two},
 	}
 }
 
@@ -170,7 +155,7 @@ func (f *completer) groups() {
 func (f *completer) group(field string, g GroupSpec, written bool, all []GroupSpec) {
 	o := Origin{Kind: User}
 	if !written || f.isDefault() {
-		o = ours
+		o = byHardtack
 	}
 	roles := g.set()
 	out := GroupSpec{Name: g.Name, Roles: append([]string{}, g.Roles...), Members: append([]string{}, g.Members...)}
@@ -178,12 +163,12 @@ func (f *completer) group(field string, g GroupSpec, written bool, all []GroupSp
 		f.out.Origins[field+name] = o
 	}
 	size := 1
-	from := ours
+	from := byHardtack
 	if len(g.Members) > 0 {
 		size, from = len(g.Members), Origin{Derived, field + ".members"}
 		f.out.Origins[field+".members"] = o
 	} else {
-		f.out.Origins[field+".members"] = ours
+		f.out.Origins[field+".members"] = byHardtack
 	}
 	if g.Size != nil && *g.Size != size {
 		size, from = *g.Size, o
@@ -191,8 +176,8 @@ func (f *completer) group(field string, g GroupSpec, written bool, all []GroupSp
 	out.Size = &size
 	f.out.Origins[field+".size"] = from
 	cpus, memory := machineSize(roles)
-	out.CPUs = settle(f, field+".cpus", g.CPUs, cpus, ours)
-	out.Memory = settle(f, field+".memory", g.Memory, memory, Origin{Derived, field + ".roles"})
+	out.CPUs = orDefault(f, field+".cpus", g.CPUs, cpus, byHardtack)
+	out.Memory = orDefault(f, field+".memory", g.Memory, memory, Origin{Derived, field + ".roles"})
 	out.Node = f.node(field+".node", g.Node, roles, all)
 	out.AWS = f.groupAWS(field+".aws", g.AWS, out)
 	f.out.Cluster.Groups = append(f.out.Cluster.Groups, out)
@@ -216,10 +201,8 @@ func (g GroupSpec) set() role.Set {
 
 // machineSize is what a machine of these roles needs, with room: CPUs, and MiB of memory.
 func machineSize(roles role.Set) (cpus, memory int) {
-	for r, m := range map[role.Role]int{role.Masters: 1536, role.Minions: 1536, role.Etcd: 512} {
-		if roles.Has(r) {
-			memory += m
-		}
+	for _, r := range roles {
+		memory += r.Profile().Memory
 	}
 	return 2, max(memory, 1024)
 }
@@ -228,23 +211,23 @@ func machineSize(roles role.Set) (cpus, memory int) {
 const controlPlaneTaint = "node-role.kubernetes.io/control-plane=:NoSchedule"
 
 func (f *completer) node(field string, n Node, roles role.Set, all []GroupSpec) Node {
-	out := Node{Naming: settle(f, field+".naming", n.Naming, "auto", ours)}
-	out.MaxPods = settle(f, field+".maxPods", n.MaxPods, 0, ours)
+	out := Node{Naming: orDefault(f, field+".naming", n.Naming, "auto", byHardtack)}
+	out.MaxPods = orDefault(f, field+".maxPods", n.MaxPods, 0, byHardtack)
 	out.Labels = map[string]string{}
 	for key, value := range n.Labels {
 		out.Labels[key] = value
 		f.out.Origins[join(field+".labels", key)] = Origin{Kind: User}
 	}
 	if len(out.Labels) == 0 {
-		f.out.Origins[field+".labels"] = ours
+		f.out.Origins[field+".labels"] = byHardtack
 	}
 	plain := slices.ContainsFunc(all, func(g GroupSpec) bool { return g.set().Has(role.Minions) && !g.set().Has(role.Masters) })
 	var taints []string
-	from := ours
+	from := byHardtack
 	if roles.Has(role.Masters) && roles.Has(role.Minions) && plain {
 		taints, from = []string{controlPlaneTaint}, Origin{Derived, "groups"}
 	}
-	out.Taints = settleList(f, field+".taints", n.Taints, taints, from)
+	out.Taints = listOrDefault(f, field+".taints", n.Taints, taints, from)
 	return out
 }
 
@@ -301,7 +284,7 @@ func (f *completer) etcdMembers() {
 	case unnamed > 0 && (len(members) > 0 || unnamed > 1):
 		f.errorf("groups", "some groups with the role %s have members with names and some have not", role.Etcd)
 	case unnamed > 0 && masters > 1:
-		f.hint("groups", "name its member", "a group of masters has no etcd, and the one that there is answers only on its own machine")
+		f.hint("groups", "name its member", "a group of masters has no etcd, and an etcd member without a name answers only on its own machine")
 	}
 	for i := range f.out.Groups {
 		f.out.Groups[i].Members = members

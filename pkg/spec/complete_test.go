@@ -16,7 +16,7 @@ func TestComplete(t *testing.T) {
 			c := complete(t, text)
 			once, err := c.YAML()
 			assert.NilError(t, err)
-			golden.AssertBytes(t, once, filepath.Join(name, "complete.yaml"))
+			golden.Assert(t, string(once), filepath.Join(name, "complete.yaml"))
 			sameAgain(t, c, once)
 		})
 	}

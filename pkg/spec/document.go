@@ -2,6 +2,7 @@ package spec
 
 import (
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,8 +12,8 @@ import (
 type document struct {
 	// path is where it is on a machine; its suffix is its format.
 	path string
-	// bare is what the image has, value is every field. null is a field that is not given.
-	bare, value map[string]any
+	// image is the image's document, value has every field; null is a field without a value.
+	image, value map[string]any
 	// defaults are upstream's.
 	defaults map[string]any
 }
@@ -20,50 +21,47 @@ type document struct {
 // documentFlags are the flags that name a component's configuration document.
 var documentFlags = []string{"config", "net-config-path"}
 
-// containerdConfig is where containerd looks when it is not told.
-const containerdConfig = "/etc/containerd/config.toml"
-
-// The manifest that CoreDNS is made from: the image's, and the place that the agent prefers to it. Its
-// document has the manifest's objects by their kind.
+// The directories of the manifests that the agent applies, as pkg/node/addons has them: the image's, and the one whose
+// files replace those of the same name. The document of a component that runs in pods is such a manifest, by the kinds
+// of its objects.
 const (
-	coreDNSManifest = "/usr/lib/hardtack/addons/20-dns.yaml"
-	coreDNSOwn      = "/etc/hardtack/addons/20-dns.yaml"
+	imageAddons   = "/usr/lib/hardtack/addons"
+	replaceAddons = "/etc/hardtack/addons"
 )
 
-// documentPath is the path of the component's configuration document, "" for one that has none.
-func (p program) documentPath(field string) string {
-	switch field {
-	case "containerd":
-		return containerdConfig
-	case "coreDNS":
-		return coreDNSManifest
-	}
+// isManifest reports whether a document is a manifest of several objects.
+func isManifest(name string) bool {
+	return path.Dir(name) == imageAddons || path.Dir(name) == replaceAddons
+}
+
+// imageDocument is the path of the component's configuration document in the image, or "" if it has none.
+func (r *resolved) imageDocument() string {
 	for _, name := range documentFlags {
-		if b, ok := p.flags[name]; ok && b.set {
+		if b, ok := r.program.flags[name]; ok && b.set {
 			return b.value
 		}
 	}
-	return ""
+	return r.documentPath
 }
 
 // derivedFields are the fields of documents that follow from the cluster.
 func (f *completer) derivedFields() []derivation {
 	n := f.out.Cluster.Network
 	return []derivation{
-		{"kubelet", "clusterDNS", []any{n.DNSAddress}, "network.dnsAddress"},
-		{"kubelet", "clusterDomain", n.DNSDomain, "network.dnsDomain"},
-		{"kubeProxy", "clusterCIDR", n.PodCIDR, "network.podCIDR"},
-		{"flannel", "Network", n.PodCIDR, "network.podCIDR"},
+		{"kubelet", "clusterDNS", []any{n.DNSAddress}, "network.dnsAddress", false},
+		{"kubelet", "clusterDomain", n.DNSDomain, "network.dnsDomain", false},
+		{"kubeProxy", "clusterCIDR", n.PodCIDR, "network.podCIDR", false},
+		{"flannel", "Network", n.PodCIDR, "network.podCIDR", false},
 	}
 }
 
 // document lays the layers of a component's document over each other.
-func (f *completer) document(p *part, given map[string]any) {
-	field := p.field + ".config"
-	name := p.program.documentPath(p.field)
+func (f *completer) document(p *resolved, given map[string]any) {
+	field := p.name + ".config"
+	name := p.imageDocument()
 	if name == "" {
 		if len(given) > 0 {
-			f.errorf(field, "%s has no configuration document", p.field)
+			f.errorf(field, "%s has no configuration document", p.name)
 		}
 		return
 	}
@@ -72,35 +70,35 @@ func (f *completer) document(p *part, given map[string]any) {
 		f.errorf(field, "reading the image's %s: %v", name, err)
 		return
 	}
-	s := f.upstream.schema(p.field)
+	s := f.upstream.Documents[p.name]
 	written := plain(given).(map[string]any)
 	f.fields(field, s, "", written)
-	upstream := Origin{Default, f.upstream.from(p.field)}
+	upstream := Origin{Default, f.upstream.program(p.component)}
 	l := layering{origins: f.out.Origins, value: map[string]any{}, defaults: s.Defaults}
 	l.merge(field, l.value, s.skeleton(), upstream)
 	l.merge(field, l.value, bare, Origin{Default, name})
 	for _, d := range f.derivedFields() {
-		if d.component == p.field {
+		if d.component == p.name {
 			// Also where the image happens to say the same: it would follow.
 			l.value[d.name], l.origins[join(field, d.name)] = d.value, Origin{Derived, d.from}
 		}
 	}
 	l.overlay(field, l.value, written, s.Defaults)
-	if name == coreDNSManifest {
-		name = coreDNSOwn
+	if isManifest(name) {
+		name = path.Join(replaceAddons, path.Base(name))
 	}
-	p.document = &document{path: name, bare: bare, value: l.value, defaults: s.Defaults}
-	f.out.Cluster.component(p.field).Config = l.value
+	p.document = &document{path: name, image: bare, value: l.value, defaults: s.Defaults}
+	p.overrides(&f.out.Cluster.Components).Config = l.value
 }
 
 // file is the document as it is written, and whether it says something else than the image's does. What
 // the image does not say and is upstream's own default is left to upstream.
 func (d document) file() (value map[string]any, differs bool) {
-	value = prune(d.value, d.bare, d.defaults)
-	return value, !reflect.DeepEqual(value, d.bare)
+	value = prune(d.value, d.image, d.defaults)
+	return value, !reflect.DeepEqual(value, d.image)
 }
 
-// prune leaves out what is null, and what is the same in defaults and not in bare.
+// prune drops values that are null, and values that equal the default and are not in the image's document.
 func prune(value, bare, defaults map[string]any) map[string]any {
 	out := map[string]any{}
 	for key, v := range value {
@@ -130,8 +128,8 @@ type layering struct {
 	defaults map[string]any
 }
 
-// merge lays one layer over what is there: maps are merged, and everything else is replaced. What does
-// not change keeps its origin.
+// merge adds one layer: maps are merged, and every other value is replaced. A value that does not change keeps its
+// origin.
 func (l layering) merge(field string, into, layer map[string]any, o Origin) {
 	for _, key := range slices.Sorted(maps.Keys(layer)) {
 		at, value := join(field, key), layer[key]
@@ -143,7 +141,7 @@ func (l layering) merge(field string, into, layer map[string]any, o Origin) {
 	}
 }
 
-// overlay lays what is written over everything else: as merge does, but null is what upstream has.
+// overlay adds the document's values over everything else, as merge does, except that null is upstream's default.
 func (l layering) overlay(field string, into, layer, defaults map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(layer)) {
 		at, value := join(field, key), layer[key]

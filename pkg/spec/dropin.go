@@ -13,7 +13,7 @@ const unitDir = "/etc/systemd/system"
 
 // dropIn is the drop-in of a component's unit on the group's machines: its whole command line, with the
 // flags that cannot be changed by a later one in their places. ok is false where none is needed.
-func (p part) dropIn(g Group) (f File, ok bool, err error) {
+func (p resolved) dropIn(g Group) (f File, ok bool, err error) {
 	command := slices.Clone(p.program.command)
 	for _, name := range slices.Sorted(maps.Keys(p.flags)) {
 		fl := p.flags[name]
@@ -22,12 +22,12 @@ func (p part) dropIn(g Group) (f File, ok bool, err error) {
 			continue
 		}
 		is := func(w string) bool { return w == "--"+name || strings.HasPrefix(w, "--"+name+"=") }
-		if fl.bare.variable != "" {
-			is = func(w string) bool { return w == "$"+fl.bare.variable || w == "${"+fl.bare.variable+"}" }
+		if fl.image.variable != "" {
+			is = func(w string) bool { return w == "$"+fl.image.variable || w == "${"+fl.image.variable+"}" }
 		}
 		i := slices.IndexFunc(command, is)
 		if i < 0 || !path.IsAbs(command[0]) || path.Base(command[0])+".service" != p.program.unit {
-			return File{}, false, fmt.Errorf("%s.flags.%s: %s does not give the flag in a way that can be replaced", p.field, name, p.program.unit)
+			return File{}, false, fmt.Errorf("%s.flags.%s: %s does not give the flag in a way that can be replaced", p.name, name, p.program.unit)
 		}
 		command = slices.DeleteFunc(command, is)
 		for j, w := range words {

@@ -22,7 +22,7 @@ func (img *Image) document(name string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name == coreDNSManifest {
+	if isManifest(name) {
 		return decodeObjects(data)
 	}
 	return decodeDocument(name, data)
@@ -95,7 +95,7 @@ func decodeDocument(name string, data []byte) (map[string]any, error) {
 
 // encodeDocument writes a document by its suffix.
 func encodeDocument(name string, value map[string]any) ([]byte, error) {
-	if name == coreDNSOwn {
+	if isManifest(name) {
 		return encodeObjects(value)
 	}
 	switch path.Ext(name) {

@@ -7,15 +7,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// CAPath is where a machine has the cluster's public Kubernetes CA.
-const CAPath = "/etc/hardtack/ca.crt"
-
-// clusterVariable is the role file's word for the cluster's name.
-const clusterVariable = "CLUSTER_NAME"
+// The lines of a role file that are neither the cluster's name nor a unit's; pkg/node/config reads them.
+const (
+	storeVariable  = "STORE"
+	memberVariable = "ETCD_MEMBER"
+)
 
 // File is one file of a machine's user data.
 type File struct {
@@ -37,16 +37,19 @@ func (c *Complete) Group(name string) (Group, error) {
 	return Group{}, fmt.Errorf("group %q is not known: the groups are %s", name, strings.Join(names, ", "))
 }
 
-// Files lists the files of a group's machines in the order in which they are to be written, all but
-// machine.yaml: drop-ins and configuration documents where they differ from the image's, what the operator
-// adds, the CA, and the role files.
+// Files lists the files of a group's machines in the order in which they are written: machine.yaml, drop-ins and
+// configuration documents if they differ from the image's, the operator's files, the CA if it is given, and the role
+// files. A default group of a default cluster only has role files.
 func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 	g, err := c.Group(group)
 	if err != nil {
 		return nil, err
 	}
-	var files []File
-	for _, p := range c.parts {
+	files, err := c.machineFile(g)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range c.components {
 		if !g.Roles.Has(p.program.role) {
 			continue
 		}
@@ -61,7 +64,7 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 			continue
 		}
 		value, differs := p.document.file()
-		if p.field == "kubelet" && untainted(g) && value[taintsField] == nil {
+		if p.name == "kubelet" && untainted(g) && value[taintsField] == nil {
 			value, differs = maps.Clone(value), true
 			value[taintsField] = []any{}
 		}
@@ -80,7 +83,7 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 	}
 	files = append(files, more...)
 	if len(ca) > 0 {
-		files = append(files, File{Path: CAPath, Content: ca})
+		files = append(files, File{Path: machine.CAPath, Content: ca})
 	}
 	for _, r := range g.Roles {
 		data, err := c.roleFile(g, r)
@@ -106,11 +109,18 @@ func untainted(g Group) bool {
 	return g.Roles.Has(role.Masters) && g.Roles.Has(role.Minions) && len(g.Node.Taints) == 0
 }
 
-// roleFile is the content of one role file: the cluster's name, and every variable that is not what the
-// image has.
+// roleFile is the content of one role file: the cluster's name, what a machine cannot know by itself, and every variable
+// that is not what the image has.
 func (c *Complete) roleFile(g Group, r role.Role) ([]byte, error) {
-	lines := map[string]string{clusterVariable: c.Cluster.Name}
-	for _, p := range c.parts {
+	lines := map[string]string{role.ClusterVariable: c.Cluster.Name}
+	if store := c.Cluster.Store; store != machine.DefaultStore(c.Cluster.Name) {
+		lines[storeVariable] = store
+	}
+	// In a cloud the machine's tag says which member it is.
+	if r == role.Etcd && g.Member != "" && !inCloud(c.Cluster.Store) {
+		lines[memberVariable] = g.Member
+	}
+	for _, p := range c.components {
 		if p.program.role != r {
 			continue
 		}
@@ -128,18 +138,18 @@ func (c *Complete) roleFile(g Group, r role.Role) ([]byte, error) {
 }
 
 // lines are the variables of one component that are not what the image has.
-func (p part) lines(g Group) (map[string]string, error) {
+func (p resolved) lines(g Group) (map[string]string, error) {
 	lines := map[string]string{}
 	var last []string
 	for _, name := range slices.Sorted(maps.Keys(p.flags)) {
 		fl := p.flags[name]
 		words := fl.words(name, g.Member)
 		switch p.carrier(fl, words, name) {
-		case byImage, byDropIn:
-		case byEtcd:
-			lines[etcdVariable(name)] = strings.TrimPrefix(strings.Join(words, " "), "--"+name+"=")
+		case byImage, byDropIn, byAgent:
+		case byEnvironment:
+			lines[p.envVariable(name)] = strings.TrimPrefix(strings.Join(words, " "), "--"+name+"=")
 		case byVariable:
-			lines[fl.bare.variable] = words[0]
+			lines[fl.image.variable] = words[0]
 		case byArguments:
 			last = append(last, words...)
 		}
@@ -148,7 +158,7 @@ func (p part) lines(g Group) (map[string]string, error) {
 		return lines, nil
 	}
 	if p.program.args == "" {
-		return nil, fmt.Errorf("%s takes no further flags: its unit has no variable for them", p.field)
+		return nil, fmt.Errorf("%s takes no further flags: its unit has no variable for them", p.name)
 	}
 	for i, w := range last {
 		if !p.program.shell {
@@ -159,23 +169,76 @@ func (p part) lines(g Group) (map[string]string, error) {
 	return lines, nil
 }
 
-// Machine is what a machine of the group is told about its cluster, but for the hash.
+// Info returns the facts that all members of the cluster must agree on.
+func (c *Complete) Info() machine.ClusterInfo {
+	m := machine.Config{Cluster: c.Cluster.Name, API: machine.API{Port: c.Cluster.API.Port}, Network: c.network()}
+	if len(c.Groups) > 0 {
+		m.Etcd.Members = c.Groups[0].Members
+	}
+	return m.Info()
+}
+
+func (c *Complete) network() machine.Network {
+	n := c.Cluster.Network
+	return machine.Network{ServiceCIDR: n.ServiceCIDR, PodCIDR: n.PodCIDR, DNSAddress: n.DNSAddress, DNSDomain: n.DNSDomain, MTU: n.MTU}
+}
+
+// machineFile is machine.yaml where it says anything: what differs from what the image, the role file and the instance say.
+func (c *Complete) machineFile(g Group) ([]File, error) {
+	m := c.Machine(g)
+	m.Cluster, m.Group, m.Store, m.Etcd = "", "", "", machine.Etcd{}
+	if m.API.Port == defaultPort {
+		m.API.Port = 0
+	}
+	n := &m.Network
+	if n.DNSAddress == machine.DNSOf(n.ServiceCIDR) {
+		n.DNSAddress = ""
+	}
+	for _, f := range []struct {
+		value *string
+		usual string
+	}{{&n.ServiceCIDR, defaultServiceCIDR}, {&n.PodCIDR, defaultPodCIDR}, {&n.DNSDomain, defaultDNSDomain}, {&m.LaunchHook, c.usualHook()}} {
+		if *f.value == f.usual {
+			*f.value = ""
+		}
+	}
+	data, err := m.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", machine.Path, err)
+	}
+	if nothing, err := (machine.Config{APIVersion: m.APIVersion, Kind: m.Kind}).Marshal(); err != nil || bytes.Equal(data, nothing) {
+		return nil, err
+	}
+	return []File{{Path: machine.Path, Content: data}}, nil
+}
+
+// usualHook is the hook that a machine completes by default.
+func (c *Complete) usualHook() string {
+	if inCloud(c.Cluster.Store) {
+		return machine.DefaultLaunchHook
+	}
+	return machine.NoHook
+}
+
+// LaunchHook is the hook that the groups have for launches, "" for none.
+func (c *Complete) LaunchHook() string {
+	if c.Cluster.LaunchHook == machine.NoHook {
+		return ""
+	}
+	return c.Cluster.LaunchHook
+}
+
+// Machine is the effective configuration of the group's machines, except for the hash of their user data.
 func (c *Complete) Machine(g Group) machine.Config {
 	s := c.Cluster
 	m := machine.Config{
 		APIVersion: machine.APIVersion, Kind: machine.Kind,
 		Cluster: s.Name, Group: c.AutoScaling(g), Store: s.Store,
-		API: machine.API{Port: s.API.Port, Names: s.API.Names},
-		Network: machine.Network{
-			ServiceCIDR: s.Network.ServiceCIDR, PodCIDR: s.Network.PodCIDR,
-			DNSAddress: s.Network.DNSAddress, DNSDomain: s.Network.DNSDomain, MTU: s.Network.MTU,
-		},
+		API:     machine.API{Port: s.API.Port, Names: s.API.Names},
+		Network: c.network(), LaunchHook: s.LaunchHook,
 	}
 	if g.Roles.Has(role.Masters) || g.Roles.Has(role.Etcd) {
 		m.Etcd = machine.Etcd{Members: g.Members, Member: g.Member}
-	}
-	if s.LaunchHook != noHook {
-		m.LaunchHook = s.LaunchHook
 	}
 	if g.Roles.Has(role.Minions) {
 		m.Node = machine.Node{Labels: g.Node.Labels, Taints: g.Node.Taints, MaxPods: g.Node.MaxPods}

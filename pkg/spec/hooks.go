@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
 )
 
 var (
@@ -25,15 +25,15 @@ func (f *completer) hooks() {
 		h.Before = f.units(field+".before", h.Before)
 		h.After = f.units(field+".after", h.After)
 		h.Requires = f.units(field+".requires", h.Requires)
-		h.Roles = f.audience(field+".roles", h.Roles)
-		enabled := settle(f, field+".enabled", h.Enabled != nil && *h.Enabled, true, ours)
+		h.Roles = f.targetRoles(field+".roles", h.Roles)
+		enabled := orDefault(f, field+".enabled", h.Enabled != nil && *h.Enabled, true, byHardtack)
 		h.Enabled = &enabled
 		f.manifest(field+".manifest", h)
 		out = append(out, h)
 	}
 	f.out.Cluster.Hooks = out
 	if len(out) == 0 {
-		f.out.Origins["hooks"] = ours
+		f.out.Origins["hooks"] = byHardtack
 	}
 }
 
@@ -71,7 +71,7 @@ func (f *completer) units(field string, names []string) []string {
 			f.errorf(at(field, i), "%q is not the name of a unit", name)
 		}
 	}
-	return settleList(f, field, full, nil, ours)
+	return listOrDefault(f, field, full, nil, byHardtack)
 }
 
 // manifest checks the unit that the hook becomes.

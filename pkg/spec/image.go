@@ -7,30 +7,30 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/unit"
 )
 
-// Image is what an image says about each component by itself. It is read-only.
+// Image is the configuration of each component in an image. It is read-only.
 type Image struct {
 	rootfs   fs.FS
-	programs map[string]program
+	programs map[string]imageProgram
 	// units are the names of the image's units.
 	units []string
 }
 
-// program is one component as the image runs it.
-type program struct {
+// imageProgram is the unit of one component and the flags that the image runs it with.
+type imageProgram struct {
 	unit string
 	role role.Role
-	// flags are those that a machine with a bare role file runs it with.
+	// flags are the flags on a machine with a minimal role file.
 	flags map[string]baked
-	// args is the variable whose value comes last ("KUBE_APISERVER_ARGS"), or "".
+	// args is the variable with the last arguments ("KUBE_APISERVER_ARGS"), or "".
 	args string
 	// command are the words of ExecStart=, before any variable is filled in.
 	command []string
-	// shell says that a shell splits the last arguments, which knows no quotes there.
+	// shell: a shell splits the last arguments at blanks, without regard to quotes.
 	shell bool
 }
 
@@ -46,23 +46,7 @@ type baked struct {
 	from string
 }
 
-// componentUnits is which unit runs a component, by the component's name in a document. CoreDNS has none:
-// it runs in pods.
-var componentUnits = map[string]string{
-	"kubeAPIServer":         "kube-apiserver.service",
-	"kubeControllerManager": "kube-controller-manager.service",
-	"kubeScheduler":         "kube-scheduler.service",
-	"kubeProxy":             "kube-proxy.service",
-	"kubelet":               "kubelet.service",
-	"etcd":                  "etcd.service",
-	"containerd":            "containerd.service",
-	"flannel":               "flanneld.service",
-}
-
-// etcdPrefix begins the variables that etcd itself reads.
-const etcdPrefix = "ETCD_"
-
-// ReadImage reads what an image has: its units, and its plain files below rootfs/ of assets.
+// ReadImage reads an image's units, and its plain files below rootfs/ of assets.
 func ReadImage(units, assets fs.FS) (*Image, error) {
 	us, problems := unit.Load(units)
 	if err := problems.Err(); err != nil {
@@ -72,46 +56,47 @@ func ReadImage(units, assets fs.FS) (*Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the image's plain files: %w", err)
 	}
-	img := &Image{rootfs: rootfs, programs: map[string]program{}}
+	img := &Image{rootfs: rootfs, programs: map[string]imageProgram{}}
 	for _, u := range us {
 		img.units = append(img.units, u.Name)
 	}
 	var found problem.List
-	for field, name := range componentUnits {
-		p, err := img.program(us, name)
+	for _, c := range components {
+		p, err := img.program(us, c)
 		if err != nil {
-			found.Errorf("units/"+name, "", "%v", err)
+			found.Errorf("units/"+c.unit(), "", "%v", err)
 			continue
 		}
-		img.programs[field] = p
+		img.programs[c.name] = p
 	}
 	found.Sort()
 	if err := found.Err(); err != nil {
 		return nil, fmt.Errorf("reading the image's units: %w", err)
 	}
-	// CoreDNS runs in pods, which the masters make.
-	img.programs["coreDNS"] = program{role: role.Masters}
 	return img, nil
 }
 
-// program reads one unit, and the files of variables that it names.
-func (img *Image) program(us []unit.Unit, name string) (program, error) {
+// program reads the component's unit, and the environment files that it names.
+func (img *Image) program(us []unit.Unit, c component) (imageProgram, error) {
+	if c.unit() == "" {
+		return imageProgram{role: c.podRole}, nil
+	}
 	for _, u := range us {
-		if u.Name != name {
+		if u.Name != c.unit() {
 			continue
 		}
 		r, ok := u.Role()
 		if !ok {
-			return program{}, fmt.Errorf("belongs to no single role")
+			return imageProgram{}, fmt.Errorf("belongs to no single role")
 		}
-		p := program{unit: name, role: r, flags: map[string]baked{}}
+		p := imageProgram{unit: u.Name, role: r, flags: map[string]baked{}}
 		vars, err := img.variables(u)
 		if err != nil {
-			return program{}, err
+			return imageProgram{}, err
 		}
-		return p, p.read(u, vars)
+		return p, p.read(c, u, vars)
 	}
-	return program{}, fmt.Errorf("is not among the units")
+	return imageProgram{}, fmt.Errorf("is not among the units")
 }
 
 // variables reads the unit's files of variables but for the role file; the last one that sets a name wins.
@@ -144,12 +129,12 @@ var (
 )
 
 // read takes the flags out of ExecStart=. A program that a shell starts has its flags in the shell's text.
-func (p *program) read(u unit.Unit, vars map[string]baked) error {
+func (p *imageProgram) read(c component, u unit.Unit, vars map[string]baked) error {
 	line := u.Value("Service", "ExecStart").Value
 	p.command = strings.Fields(strings.TrimRight(line, "'\" "))
 	program := 0
 	for i, w := range p.command {
-		if path.IsAbs(w) && path.Base(w) == strings.TrimSuffix(u.Name, ".service") {
+		if path.IsAbs(w) && path.Base(w) == c.executable {
 			program = i
 		}
 	}
@@ -171,9 +156,9 @@ func (p *program) read(u unit.Unit, vars map[string]baked) error {
 			return fmt.Errorf("ExecStart= has %q, which is neither a flag nor a variable", w)
 		}
 	}
-	if u.Name == componentUnits["etcd"] {
+	if c.envPrefix != "" {
 		for name, b := range vars {
-			if flag, ok := strings.CutPrefix(name, etcdPrefix); ok {
+			if flag, ok := strings.CutPrefix(name, c.envPrefix); ok {
 				p.flags[strings.ReplaceAll(strings.ToLower(flag), "_", "-")] = b
 			}
 		}
@@ -185,7 +170,7 @@ func (p *program) read(u unit.Unit, vars map[string]baked) error {
 var seedFlags = map[string]string{"CLOUD_PROVIDER": "cloud-provider", "KUBELET_HOSTNAME": "hostname-override"}
 
 // variable notes a flag that a variable carries.
-func (p *program) variable(b baked, name string) {
+func (p *imageProgram) variable(b baked, name string) {
 	b.variable = name
 	if flag := flagWord.FindStringSubmatch(b.value); flag != nil {
 		b.value = flag[2]

@@ -37,12 +37,12 @@ func (f *completer) userDataParts() {
 		if what := secret([]byte(p.Content)); what != "" {
 			f.errorf(field+".content", "holds %s, and user data is no place for a secret", what)
 		}
-		p.Roles = f.audience(field+".roles", p.Roles)
+		p.Roles = f.targetRoles(field+".roles", p.Roles)
 		out = append(out, p)
 	}
 	f.out.Cluster.AdditionalUserData = out
 	if len(out) == 0 {
-		f.out.Origins["additionalUserData"] = ours
+		f.out.Origins["additionalUserData"] = byHardtack
 	}
 }
 
@@ -50,7 +50,7 @@ func (f *completer) userDataParts() {
 func (c *Complete) userDataParts(g Group) []UserDataPart {
 	var parts []UserDataPart
 	for _, p := range c.Cluster.AdditionalUserData {
-		if reaches(p.Roles, g.Roles) {
+		if appliesTo(p.Roles, g.Roles) {
 			parts = append(parts, p)
 		}
 	}

@@ -82,7 +82,8 @@ func TestEveryFlagCanBeOverridden(t *testing.T) {
 			for _, g := range c.Groups {
 				guests[g.Name] = newGuest(t, c, g)
 			}
-			for field, d := range daemons {
+			for field := range helpParsers {
+				program := spec.Program(field)
 				name := "masters"
 				switch field {
 				case "etcd":
@@ -90,9 +91,9 @@ func TestEveryFlagCanBeOverridden(t *testing.T) {
 				case "kubelet", "kubeProxy", "flannel":
 					name = "minions"
 				}
-				args := guests[name].arguments(t, d.program+".service", d.program)
+				args := guests[name].arguments(t, program+".service", program)
 				for flag, value := range overrides[field].(map[string]any)["flags"].(map[string]any) {
-					checkGiven(t, d.program, args, flag, value, k.Flags[field][flag])
+					checkGiven(t, program, args, flag, value, k.Flags[field][flag])
 				}
 			}
 		})

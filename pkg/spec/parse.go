@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/problem"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/problem/yamlfile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/yamlfile"
 )
 
 // MaxInput is the largest document that Parse reads, in bytes: far above any real one, so that a
@@ -141,5 +143,25 @@ func (v checker) add(field string, p problem.Problem) {
 
 // addYAML turns what the YAML library says into findings.
 func addYAML(problems *problem.List, file string, err error) {
-	yamlfile.Add(problems, file, "spec-yaml", err, nearestField)
+	yamlfile.Add(problems, file, "spec-yaml", err, near.Field(documented()...))
+}
+
+// documented are the struct types of a document, for hints about their fields.
+func documented() []reflect.Type { return structs(nil, reflect.TypeFor[Cluster]()) }
+
+// structs adds a type and the struct types of its fields to those that were found before.
+func structs(found []reflect.Type, t reflect.Type) []reflect.Type {
+	for t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || slices.Contains(found, t) {
+		return found
+	}
+	found = append(found, t)
+	for f := range t.Fields() {
+		if f.IsExported() {
+			found = structs(found, f.Type)
+		}
+	}
+	return found
 }

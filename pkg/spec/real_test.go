@@ -13,9 +13,9 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/userdata"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
@@ -141,14 +141,14 @@ func (p programs) judge(t *testing.T, m guest) {
 	}
 	for _, r := range m.roles {
 		for _, field := range byRole[r] {
-			d := daemons[field]
-			args := m.arguments(t, d.program+".service", d.program)
-			p.flags(t, d.program, args)
-			known := d.parse(p.help(t, d.program))
+			program := spec.Program(field)
+			args := m.arguments(t, program+".service", program)
+			p.flags(t, program, args)
+			known := helpParsers[field](p.help(t, program))
 			for _, a := range args {
 				name, _, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
 				_, ok := known[name]
-				assert.Assert(t, ok, "%s has no flag for %s", d.program, a)
+				assert.Assert(t, ok, "%s has no flag for %s", program, a)
 			}
 		}
 		switch r {

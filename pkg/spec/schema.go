@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
 )
 
 // flannelFields are the fields of flannel's network configuration, for the backends that are in the image
@@ -17,15 +19,6 @@ var flannelFields = map[string]string{
 	"IPv6SubnetLen": "int", "IPv6SubnetMin": "string", "IPv6SubnetMax": "string",
 	"Backend": "map", "Backend.Type": "string", "Backend.VNI": "int", "Backend.Port": "int", "Backend.GBP": "bool",
 	"Backend.DirectRouting": "bool", "Backend.MTU": "int", "Backend.MacPrefix": "string",
-}
-
-// schema is what is known of a component's document.
-func (u *upstream) schema(field string) schema {
-	if field == "flannel" {
-		return schema{Fields: flannelFields}
-	}
-	s := u.Documents[field]
-	return s
 }
 
 // skeleton is every field of the document: upstream's default, or null where it has none.
@@ -52,7 +45,7 @@ func (s schema) skeleton() map[string]any {
 	return out
 }
 
-// isStruct reports whether a field has fields of its own, of known names.
+// isStruct reports whether a field is an object with known fields.
 func (s schema) isStruct(path string) bool {
 	if s.Fields[path] != "map" {
 		return false
@@ -61,7 +54,7 @@ func (s schema) isStruct(path string) bool {
 	return !open
 }
 
-// fields checks what is written against the schema.
+// fields checks the document's values against the schema.
 func (f *completer) fields(field string, s schema, path string, written map[string]any) {
 	if len(s.Fields) == 0 {
 		return
@@ -79,7 +72,7 @@ func (f *completer) fields(field string, s schema, path string, written map[stri
 			if path == "" && (key == "apiVersion" || key == "kind") {
 				continue
 			}
-			f.hint(at, didYouMean(key, s.names(path)), "there is no such field")
+			f.hint(at, near.DidYouMean(key, s.names(path)), "there is no such field")
 			continue
 		}
 		f.value(at, s, below, kind, written[key])

@@ -20,24 +20,30 @@ const (
 // DefaultVersion is the Kubernetes minor version of a document that names none.
 const DefaultVersion = "1.36"
 
+// The doc comments of the fields of a document, here and in component.go, aws.go and extras.go, are also what Explain says:
+// each begins with "<Field> is" or "<Field> are". TestFieldTexts copies them to fields.json.
+//
+//go:generate go test -run TestFieldTexts -update .
+
 // Cluster is a cluster.yaml as it was written, or with every field set. Parse makes it.
 type Cluster struct {
 	Header `yaml:",inline"`
-	// Name is a DNS label: CLUSTER_NAME of the role files, the tag KubernetesCluster, and the domain
-	// <name>.k8s.
+	// Name is the cluster's name, a DNS label. The cluster's DNS domain is <name>.k8s.
 	Name string `yaml:"name"`
-	// Version is the Kubernetes minor version of the image ("1.36"): which flags there are. The patch
-	// version is the lock's.
+	// Version is the Kubernetes minor version of the image, such as 1.36: it decides which flags and fields exist. The
+	// patch version is the image's.
 	Version string `yaml:"version"`
-	// Store is where the cluster's secrets are: "ssm:/path" or "dir:/path".
+	// Store is where the cluster's secrets are: ssm:/path for AWS Parameter Store, or dir:/path for a directory.
 	Store string `yaml:"store"`
-	// LaunchHook is the lifecycle hook that a machine completes when its roles work; "none" is none.
-	LaunchHook string  `yaml:"launchHook"`
-	API        API     `yaml:"api"`
-	Network    Network `yaml:"network"`
-	// Groups are the AutoScaling groups, or what stands for them.
+	// LaunchHook is the lifecycle hook that a machine completes when its roles work; "none" stands for no hook.
+	LaunchHook string `yaml:"launchHook"`
+	// API is the port and the names of the API servers.
+	API API `yaml:"api"`
+	// Network is the address ranges of Services and pods, and the cluster's DNS.
+	Network Network `yaml:"network"`
+	// Groups are the groups of machines, each an AutoScaling group on AWS.
 	Groups []GroupSpec `yaml:"groups"`
-	// AWS is what a stack on AWS is made of; it changes nothing on machines.
+	// AWS is the settings of the cluster's stack on AWS; they change nothing on machines.
 	AWS        AWS `yaml:"aws"`
 	Components `yaml:",inline"`
 	Extras     `yaml:",inline"`
@@ -45,83 +51,68 @@ type Cluster struct {
 	source *source
 }
 
-// Header says which format a document is of.
+// Header says which format a document has.
 type Header struct {
+	// APIVersion is the version of the document's format: hardtack.dev/v1.
 	APIVersion string `yaml:"apiVersion"`
-	Kind       string `yaml:"kind"`
+	// Kind is the kind of the document: Cluster.
+	Kind string `yaml:"kind"`
 }
 
-// API is the API server, as everybody finds it.
+// API is how clients reach the API servers.
 type API struct {
-	// Port is that of masters.<cluster>.k8s, and of every master.
+	// Port is the TCP port of every API server.
 	Port int `yaml:"port"`
-	// Names are further names and addresses for the server's certificate.
+	// Names are further DNS names and IP addresses of the API server.
 	Names []string `yaml:"names"`
 }
 
 // Network is the cluster's addresses.
 type Network struct {
-	// ServiceCIDR's first address is the API's Service, its tenth the cluster's DNS.
+	// ServiceCIDR is the address range of Services; its first address is that of the API's Service.
 	ServiceCIDR string `yaml:"serviceCIDR"`
-	// PodCIDR holds all nodes' ranges.
+	// PodCIDR is the address range of all pods; every node has a /24 of it.
 	PodCIDR string `yaml:"podCIDR"`
-	// DNSAddress is that of the Service kube-dns, DNSDomain what pods search in.
+	// DNSAddress is the address of the Service kube-dns.
 	DNSAddress string `yaml:"dnsAddress"`
-	DNSDomain  string `yaml:"dnsDomain"`
-	// MTU of the pods' network in bytes; 0 is the interface's less VXLAN's 50.
+	// DNSDomain is the domain that pods search in.
+	DNSDomain string `yaml:"dnsDomain"`
+	// MTU is the MTU of the pods' network in bytes; 0 is the interface's, less 50 for VXLAN.
 	MTU int `yaml:"mtu"`
 }
 
-// GroupSpec is one group of machines that are alike, or with Members one group a member.
+// GroupSpec is one group of identical machines in a document. With Members it stands for one group for each member.
 type GroupSpec struct {
-	// Name is a DNS label.
+	// Name is the group's name, a DNS label; with members there is a group <name>-<member> for each.
 	Name string `yaml:"name"`
-	// Roles are what each machine is; in the order in which they are written, the first is the group's tag.
+	// Roles are the roles of each machine of the group; the first is the value of the group's tag Role.
 	Roles []string `yaml:"roles"`
-	// Size is how many machines the group keeps; nil is 1. With Members it is their number.
+	// Size is how many machines the group keeps, 1 if it is not set; with members it is their number.
 	Size *int `yaml:"size"`
-	// Members names the members of etcd: each is a group <name>-<member> of one machine.
+	// Members are the names of etcd's members, a machine each.
 	Members []string `yaml:"members"`
-	// CPUs and Memory (MiB) are what a lab gives each machine.
-	CPUs   int  `yaml:"cpus"`
-	Memory int  `yaml:"memory"`
-	Node   Node `yaml:"node"`
-	// AWS is what the group's machines are on AWS.
+	// CPUs is how many processors a lab gives each machine.
+	CPUs int `yaml:"cpus"`
+	// Memory is how many MiB of memory a lab gives each machine.
+	Memory int `yaml:"memory"`
+	// Node is how the group's machines register as nodes; only groups with the role minions have any.
+	Node Node `yaml:"node"`
+	// AWS is the settings of the group's machines on AWS.
 	AWS GroupAWS `yaml:"aws"`
 }
 
-// Node is how the group's machines register. It only counts with the role minions.
+// Node is how the group's machines register with the API server.
 type Node struct {
-	// Naming is "ip-name", "instance-id" or "hostname"; "auto" is the first where there is a metadata
-	// service, and the last elsewhere.
-	Naming string            `yaml:"naming"`
+	// Naming is how a node gets its name: ip-name, instance-id, hostname, or auto, which is ip-name where there is a
+	// metadata service and hostname elsewhere.
+	Naming string `yaml:"naming"`
+	// Labels are the labels that a node registers with.
 	Labels map[string]string `yaml:"labels"`
-	// Taints are "key=value:Effect"; nil is derived: the control plane's taint where masters are minions
-	// too and other minions exist.
+	// Taints are the taints that a node registers with, as key=value:Effect. If they are not set, nodes that are also
+	// masters get the control plane's taint, provided that there are other minions.
 	Taints []string `yaml:"taints"`
-	// MaxPods is 0 for 110, or what the node's share of PodCIDR holds.
+	// MaxPods is how many pods a node takes; 0 is 110, or what the node's address range holds.
 	MaxPods int `yaml:"maxPods"`
-}
-
-// Components are the overrides of each component, by its name.
-type Components struct {
-	KubeAPIServer         Component `yaml:"kubeAPIServer"`
-	KubeControllerManager Component `yaml:"kubeControllerManager"`
-	KubeScheduler         Component `yaml:"kubeScheduler"`
-	KubeProxy             Component `yaml:"kubeProxy"`
-	Kubelet               Component `yaml:"kubelet"`
-	Etcd                  Component `yaml:"etcd"`
-	Containerd            Component `yaml:"containerd"`
-	Flannel               Component `yaml:"flannel"`
-	CoreDNS               Component `yaml:"coreDNS"`
-}
-
-// Component is the flags and the configuration document of one component.
-type Component struct {
-	// Flags are by name, without dashes. null is what upstream has where the flag is not given.
-	Flags map[string]any `yaml:"flags,omitempty"`
-	// Config is merged into the component's configuration document; null takes a field out of it.
-	Config map[string]any `yaml:"config,omitempty"`
 }
 
 // Group is one AutoScaling group of the complete configuration.
@@ -135,7 +126,7 @@ type Group struct {
 	// Member is the machine's member of etcd, or empty; Members are all of the cluster's.
 	Member  string   `json:"member,omitempty"`
 	Members []string `json:"members,omitempty"`
-	// CPUs and Memory (MiB) are what a lab gives each machine.
+	// CPUs and Memory (MiB) are the size of each machine in a lab.
 	CPUs   int  `json:"cpus"`
 	Memory int  `json:"memory"`
 	Node   Node `json:"-"`
@@ -143,31 +134,31 @@ type Group struct {
 	AWS GroupAWS `json:"aws"`
 }
 
-// Complete is a complete configuration.
+// Complete is a complete configuration: every field has a value and an origin.
 type Complete struct {
 	// Cluster has every field set.
 	Cluster *Cluster
 	// Groups are in the order of the document, those with members one by one.
 	Groups []Group
-	// Origins says of each leaf of Cluster, by its path, where the value comes from.
+	// Origins has the origin of each leaf of Cluster, by its path.
 	Origins map[string]Origin
 
-	upstream *upstream
-	parts    []part
+	upstream   *upstream
+	components []resolved
 }
 
-// Origin is where a value comes from.
+// Origin is the origin of a value.
 type Origin struct {
 	// Kind is "user", "derived" or "default".
 	Kind OriginKind `json:"kind"`
-	// From names whose default, or what it is derived from.
+	// From names the program whose default it is, or the field that it is derived from.
 	From string `json:"from,omitempty"`
 }
 
-// OriginKind says who decided a value.
+// OriginKind is the kind of an Origin.
 type OriginKind string
 
-// The origins. A value counts as the user's where it is written and is not what would hold anyway.
+// The origins. A value is the user's if the document has it and it differs from the default.
 const (
 	User    OriginKind = "user"
 	Derived OriginKind = "derived"
@@ -181,6 +172,3 @@ func (o Origin) String() string {
 	}
 	return string(o.Kind) + " (" + o.From + ")"
 }
-
-// Domain is the cluster's DNS domain: "<name>.k8s".
-func (c *Cluster) Domain() string { return c.Name + ".k8s" }

@@ -6,17 +6,27 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"gotest.tools/v3/golden"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/userdata"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 // testCA stands for the public CA; what it says is nobody's matter here.
 const testCA = "-----BEGIN CERTIFICATE-----\nMIIBAA==\n-----END CERTIFICATE-----\n"
+
+func TestMain(m *testing.M) {
+	golden.NormalizeCRLFToLF = false // the lines of a MIME message end with CRLF
+	m.Run()
+}
 
 func readImage(tb testing.TB) *spec.Image {
 	tb.Helper()
@@ -70,14 +80,14 @@ func TestUserData(t *testing.T) {
 
 func checkUserData(t *testing.T, c *spec.Complete, g spec.Group, file string) {
 	t.Helper()
-	data, err := c.UserData(g.Name, []byte(testCA))
+	data, err := c.UserData(g.Name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(data) > spec.MaxUserData {
 		t.Errorf("is %d bytes, more than the %d that fit", len(data), spec.MaxUserData)
 	}
-	golden.AssertBytes(t, data, file)
+	golden.Assert(t, string(data), file)
 	result, problems := userdata.Parse(data)
 	for _, p := range problems {
 		if p.Rule != userdata.RuleNotRun {
@@ -87,22 +97,73 @@ func checkUserData(t *testing.T, c *spec.Complete, g spec.Group, file string) {
 	if result.Roles.String() != g.Roles.String() {
 		t.Errorf("a machine becomes %s, and the group is %s", result.Roles, g.Roles)
 	}
-	hash, err := c.Hash(g.Name, []byte(testCA))
+	hash, err := c.Hash(g.Name, nil)
+	if err != nil || hash != machine.Hash(data) {
+		t.Errorf("hash %s, %v", hash, err)
+	}
+	sameOnMachine(t, c, g, data, result.Files)
+}
+
+// sameOnMachine reads the user data as a machine of the group does, and compares what that makes of it with the document:
+// what user data leaves out has to follow from the image, the instance and the cluster's own facts.
+func sameOnMachine(t *testing.T, c *spec.Complete, g spec.Group, data []byte, files []userdata.File) {
+	t.Helper()
+	written := map[string]string{}
+	for _, f := range files {
+		written[f.Path] = string(f.Content)
+	}
+	root := imagestest.Root(t, written)
+	cloud := strings.HasPrefix(c.Cluster.Store, "ssm:")
+	conf, err := config.Read(root, config.Hardware{Metadata: cloud, Why: "this is a test", UserData: strings.TrimPrefix(machine.Hash(data), machine.HashPrefix)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range result.Files {
-		if f.Path != machine.Path {
-			continue
-		}
-		m, problems := machine.Parse(machine.Path, f.Content)
-		if len(problems) > 0 {
-			t.Fatalf("the agent finds %v", problems)
-		}
-		if m.ConfigHash != hash || m.Group != c.AutoScaling(g) {
-			t.Errorf("%s says %s of group %s, want %s of %s", f.Path, m.ConfigHash, m.Group, hash, c.AutoScaling(g))
-		}
-		return
+	if err := conf.Agree(c.Info(), "the store"); err != nil {
+		t.Error(err)
 	}
-	t.Errorf("there is no %s in the user data:\n%s", machine.Path, strings.TrimSpace(string(data)))
+	want := c.Machine(g)
+	if g.Roles.Has(role.Etcd) {
+		tag := ""
+		if cloud {
+			tag = g.Member
+		}
+		if err := conf.Member(tag, "there is no tag"); err != nil {
+			t.Error(err)
+		}
+	}
+	got := conf.Config
+	// The group is the instance's to know, and members are nobody's business but etcd's and its clients'.
+	want.Group, want.APIVersion, want.Kind, want.ConfigHash = "", "", "", machine.Hash(data)
+	want.LaunchHook = c.LaunchHook()
+	want.Etcd.Members, got.Etcd.Members = nil, nil
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-document +machine\n%s", diff)
+	}
+}
+
+// TestUserDataIsTheRoleFile: a machine of a default group of a default cluster is told its role and its cluster's name.
+func TestUserDataIsTheRoleFile(t *testing.T) {
+	c := complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: cncfdemo\n")
+	data, err := c.UserData("minions", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "#cloud-config\nwrite_files:\n- path: /etc/sysconfig/kubernetes-minions\n  content: |\n    CLUSTER_NAME=cncfdemo\n"
+	if string(data) != want {
+		t.Errorf("%s\nwant\n%s", data, want)
+	}
+	for _, g := range c.Groups {
+		data, err := c.UserData(g.Name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit := 120 * len(g.Roles); len(data) > limit {
+			t.Errorf("group %s: %d bytes for %d role files, over %d", g.Name, len(data), len(g.Roles), limit)
+		}
+	}
+	// A CA is in it where it is given, and then the hash is another.
+	with, err := c.UserData("minions", []byte(testCA))
+	if err != nil || !strings.Contains(string(with), machine.CAPath) {
+		t.Errorf("%s, %v", with, err)
+	}
 }

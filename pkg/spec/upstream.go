@@ -17,10 +17,9 @@ import (
 //go:embed upstream/*.json
 var upstreamFiles embed.FS
 
-// upstream is what the programs of one minor version have: their flags, and the fields of their
-// documents.
+// upstream is what is known about the programs of one minor version: their flags, and the fields of their documents.
 type upstream struct {
-	// Versions are those of the programs that were asked, by component of the lock.
+	// Versions are the versions of the programs, by component of the lock.
 	Versions map[string]string `json:"versions"`
 	// Flags are by component of a document, and name.
 	Flags map[string]map[string]UpstreamFlag `json:"flags"`
@@ -32,9 +31,9 @@ type upstream struct {
 
 // UpstreamFlag is one flag of a program.
 type UpstreamFlag struct {
-	// Type is the word that --help has for it; "bool" where it has none.
+	// Type is the type in the program's --help; "bool" if it names none.
 	Type string `json:"type"`
-	// Default is the value where the flag is not given, as one would give it.
+	// Default is the value of a flag that is not given, as it would be written.
 	Default string `json:"default,omitempty"`
 	// Note is empty, "deprecated", "document" (deprecated, since the configuration document has it) or
 	// "ignored" (by a program that is given a configuration document).
@@ -56,7 +55,7 @@ type schema struct {
 	Defaults map[string]any    `json:"defaults"`
 }
 
-// Versions lists the Kubernetes minor versions that can be configured, the oldest first.
+// Versions lists the supported Kubernetes minor versions, the oldest first.
 func Versions() []string {
 	files, err := fs.Glob(upstreamFiles, "upstream/*.json")
 	if err != nil { // only a malformed pattern can be
@@ -77,26 +76,18 @@ func readUpstream(version string) (*upstream, error) {
 	}
 	var u upstream
 	if err := json.Unmarshal(data, &u); err != nil {
-		return nil, fmt.Errorf("reading what is known of Kubernetes %s: %w", version, err)
+		return nil, fmt.Errorf("reading upstream's flags and fields for Kubernetes %s: %w", version, err)
 	}
 	for name, s := range u.Documents {
 		s.Defaults = plain(s.Defaults).(map[string]any)
 		u.Documents[name] = s
 	}
+	u.Documents["flannel"] = schema{Fields: flannelFields} // no program says it
 	return &u, nil
 }
 
-// from names the program that a default is of: "kube-apiserver v1.36.3".
-func (u *upstream) from(field string) string {
-	names := map[string][2]string{
-		"kubeAPIServer": {"kube-apiserver", "kubernetes"}, "kubeControllerManager": {"kube-controller-manager", "kubernetes"},
-		"kubeScheduler": {"kube-scheduler", "kubernetes"}, "kubeProxy": {"kube-proxy", "kubernetes"}, "kubelet": {"kubelet", "kubernetes"},
-		"etcd": {"etcd", "etcd"}, "containerd": {"containerd", "containerd"}, "flannel": {"flanneld", "flannel"},
-		"coreDNS": {"coredns", "coredns"},
-	}
-	n := names[field]
-	return n[0] + " " + u.Versions[n[1]]
-}
+// program names a component's program and its version: "kube-apiserver v1.36.3".
+func (u *upstream) program(c component) string { return c.executable + " " + u.Versions[c.release] }
 
 // accumulates reports whether a flag of the type that is given twice has the values of both; for every
 // other type the last one counts.

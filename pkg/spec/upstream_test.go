@@ -20,8 +20,8 @@ import (
 	"gotest.tools/v3/golden"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/component"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
@@ -39,7 +39,7 @@ func TestUpstream(t *testing.T) {
 // programs are the real programs of one lock, unpacked below root.
 type programs struct {
 	root string
-	lock *component.Lock
+	lock *lock.Lock
 	// said is what each program has printed for --help.
 	said map[string]string
 }
@@ -55,7 +55,7 @@ func realPrograms(t *testing.T, version string) programs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, problems := component.Parse(name, data)
+	lock, problems := lock.Parse(name, data)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -128,18 +128,15 @@ func (p programs) help(t *testing.T, name string) string {
 	return string(out)
 }
 
-// daemons are the programs, by their names in a document, and how each writes its help.
-var daemons = map[string]struct {
-	program string
-	parse   func(help string) map[string]spec.UpstreamFlag
-}{
-	"kubeAPIServer":         {"kube-apiserver", parseCobra},
-	"kubeControllerManager": {"kube-controller-manager", parseCobra},
-	"kubeScheduler":         {"kube-scheduler", parseCobra},
-	"kubeProxy":             {"kube-proxy", parseCobra},
-	"kubelet":               {"kubelet", parseCobra},
-	"etcd":                  {"etcd", parseEtcd},
-	"flannel":               {"flanneld", parseGo},
+// helpParsers reads the flags of each component that lists them, from the text of its program's --help.
+var helpParsers = map[string]func(help string) map[string]spec.UpstreamFlag{
+	"kubeAPIServer":         parseCobra,
+	"kubeControllerManager": parseCobra,
+	"kubeScheduler":         parseCobra,
+	"kubeProxy":             parseCobra,
+	"kubelet":               parseCobra,
+	"etcd":                  parseEtcd,
+	"flannel":               parseGo,
 }
 
 // facts is the content of the file about one minor version.
@@ -149,11 +146,11 @@ func (p programs) facts(t *testing.T) []byte {
 	for _, c := range p.lock.Components {
 		versions[c.Name] = c.Version
 	}
-	for field, d := range daemons {
-		help := p.help(t, d.program)
-		flags[field] = d.parse(help)
+	for field, parse := range helpParsers {
+		help := p.help(t, spec.Program(field))
+		flags[field] = parse(help)
 		if len(flags[field]) < 10 {
-			t.Fatalf("%s has only the flags %v", d.program, flags[field])
+			t.Fatalf("%s has only the flags %v", field, flags[field])
 		}
 		if found := featureGates(help); len(found) > 0 {
 			gates[field] = found

@@ -3,15 +3,13 @@ package spec
 import (
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 )
 
 // MaxUserData is how many bytes of user data EC2 takes, before its own base64.
@@ -26,9 +24,9 @@ type writeFile struct {
 	Content     string `yaml:"content"`
 }
 
-// UserData is the user data of a group's machines: a #cloud-config, packed by gzip where it would not
-// fit otherwise. ca is the cluster's public CA in PEM, and may be empty where a machine finds it in the
-// store. The same configuration gives the same bytes.
+// UserData returns the user data of a group's machines: a #cloud-config, compressed by gzip if it would not fit
+// otherwise. It only has values that a machine cannot know by itself. ca is the cluster's public CA in PEM; it is
+// usually empty, and the machine reads the CA from the store. The same configuration always results in the same bytes.
 func (c *Complete) UserData(group string, ca []byte) ([]byte, error) {
 	g, err := c.Group(group)
 	if err != nil {
@@ -38,20 +36,11 @@ func (c *Complete) UserData(group string, ca []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	told := c.Machine(g)
-	parts := c.userDataParts(g)
-	if told.ConfigHash, err = hash(told, files, parts); err != nil {
-		return nil, err
-	}
-	data, err := told.Marshal()
-	if err != nil {
-		return nil, fmt.Errorf("writing %s: %w", machine.Path, err)
-	}
-	config, err := cloudConfig(append([]File{{Path: machine.Path, Content: data}}, files...))
+	config, err := cloudConfig(files)
 	if err != nil {
 		return nil, err
 	}
-	if len(parts) > 0 {
+	if parts := c.userDataParts(g); len(parts) > 0 {
 		if config, err = message(config, parts); err != nil {
 			return nil, err
 		}
@@ -59,36 +48,13 @@ func (c *Complete) UserData(group string, ca []byte) ([]byte, error) {
 	return c.fit(group, config)
 }
 
-// Hash is the configuration's hash as the group's machines carry it: it changes when, and only when,
-// their user data says something else.
+// Hash is the hash of the group's user data, by which its machines identify their configuration.
 func (c *Complete) Hash(group string, ca []byte) (string, error) {
-	g, err := c.Group(group)
+	data, err := c.UserData(group, ca)
 	if err != nil {
 		return "", err
 	}
-	files, err := c.Files(group, ca)
-	if err != nil {
-		return "", err
-	}
-	return hash(c.Machine(g), files, c.userDataParts(g))
-}
-
-// hash is over everything that the user data says, but for the hash itself.
-func hash(m machine.Config, files []File, parts []UserDataPart) (string, error) {
-	m.ConfigHash = ""
-	data, err := m.Marshal()
-	if err != nil {
-		return "", fmt.Errorf("writing %s: %w", machine.Path, err)
-	}
-	sum := sha256.New()
-	for _, f := range append([]File{{Path: machine.Path, Content: data}}, files...) {
-		// Lengths keep one file's end from being another's beginning.
-		fmt.Fprintf(sum, "%q %q %q %d\n%s", f.Path, f.Mode, f.Owner, len(f.Content), f.Content)
-	}
-	for _, p := range parts {
-		fmt.Fprintf(sum, "part %q %q %d\n%s", p.Name, p.Type, len(p.Content), p.Content)
-	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+	return machine.Hash(data), nil
 }
 
 // cloudConfig writes a #cloud-config.
@@ -105,6 +71,7 @@ func cloudConfig(files []File) ([]byte, error) {
 	b.WriteString("#cloud-config\n")
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
+	enc.CompactSeqIndent()
 	if err := enc.Encode(map[string]any{"write_files": entries}); err != nil {
 		return nil, fmt.Errorf("writing the user data: %w", err)
 	}
@@ -114,7 +81,7 @@ func cloudConfig(files []File) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// fit packs what is too long.
+// fit compresses user data that is too long.
 func (c *Complete) fit(group string, data []byte) ([]byte, error) {
 	if len(data) <= MaxUserData {
 		return data, nil

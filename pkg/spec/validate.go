@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -183,7 +184,7 @@ func (v checker) roles(field string, names []string) role.Set {
 		r, err := role.Parse(name)
 		switch {
 		case err != nil:
-			v.hint(at(field, i), didYouMean(name, []string{string(role.Masters), string(role.Minions), string(role.Etcd)}), "%v", err)
+			v.hint(at(field, i), near.DidYouMean(name, strings.Fields(role.Join(role.All(), " "))), "%v", err)
 		case slices.Contains(roles, r):
 			v.errorf(at(field, i), "role %s is there twice", r)
 		}
@@ -199,7 +200,7 @@ var namings = []string{"auto", "ip-name", "instance-id", "hostname"}
 
 func (v checker) node(field string, n Node, roles role.Set) {
 	if n.Naming != "" && !slices.Contains(namings, n.Naming) {
-		v.hint(field+".naming", didYouMean(n.Naming, namings), "%q is not one of %s", n.Naming, strings.Join(namings, ", "))
+		v.hint(field+".naming", near.DidYouMean(n.Naming, namings), "%q is not one of %s", n.Naming, strings.Join(namings, ", "))
 	}
 	for i, t := range n.Taints {
 		if !taintForm.MatchString(t) {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake/moto"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
 )
 
 func TestAWS(t *testing.T) {
@@ -26,7 +26,7 @@ func TestAWS(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for the change of root that stands for the instance: run make e2e as root")
 	}
-	moto.Find(t) // before what takes minutes
+	moto.Find(t) // before steps that take minutes
 	tools := buildTools(t)
 	base := debianBase(t)
 	lock := makeFixture(t)
@@ -100,7 +100,7 @@ func testBake(t *testing.T, tools tools, f fixture, c *cloud, m *machine) {
 	c.expectNothingLeft(t)
 }
 
-// checkRequests reads from the requests what moto keeps no record of.
+// checkRequests checks values that moto does not keep, in the requests.
 func checkRequests(t *testing.T, c *cloud, name string) {
 	t.Helper()
 	run := c.only(t, "RunInstances")
@@ -138,7 +138,7 @@ func checkRequests(t *testing.T, c *cloud, name string) {
 	}
 }
 
-// checkMachine looks at what the bake left on the instance and brought back from it.
+// checkMachine checks the bake's files on the instance and its results.
 func checkMachine(t *testing.T, m *machine, output string) {
 	t.Helper()
 	sums := exec.CommandContext(t.Context(), "chroot", m.root, "sh", "-c", "cd / && sha256sum --check --strict --quiet /usr/lib/hardtack/SHA256SUMS")
@@ -160,7 +160,7 @@ func checkMachine(t *testing.T, m *machine, output string) {
 	}
 }
 
-// testWrongDigest lets the mirror have another kubelet than the lock says: there is no image, and no
+// testWrongDigest puts another kubelet into the mirror than the lock's: there is no image, and no
 // builder either.
 func testWrongDigest(t *testing.T, tools tools, f fixture, c *cloud, m *machine) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/moto"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake/moto"
 )
 
 const (
@@ -28,16 +28,16 @@ const (
 
 // cloud is moto behind a proxy that keeps the requests of EC2.
 type cloud struct {
-	url  string // what Packer is told: the proxy
-	moto string // what the test asks: no request of its own is kept
+	url  string // Packer's endpoint, the proxy
+	moto string // the test's endpoint, whose requests are not recorded
 	mu   sync.Mutex
 	seen []url.Values
 	// before are the snapshots that moto starts with: those of the images in its catalogue.
 	before map[string]bool
 }
 
-// startCloud starts moto with Debian's image in its catalogue; launched is told the key pair of
-// each instance, as an instance learns it from its metadata.
+// startCloud starts moto with Debian's image in its catalogue. It calls launched with the key pair of each instance,
+// which an instance learns from its metadata.
 func startCloud(t *testing.T, launched func(name, publicKey string)) *cloud {
 	t.Helper()
 	catalogue := filepath.Join(t.TempDir(), "amis.json")

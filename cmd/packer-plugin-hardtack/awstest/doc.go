@@ -1,7 +1,7 @@
-// Package awstest proves images/aws.pkr.hcl: the real Packer with the real amazon plugin and ours bakes
-// over a real ssh connection, from RunInstances to CreateImage.
+// Package awstest tests images/aws.pkr.hcl: Packer with the amazon plugin and this plugin bakes over an ssh
+// connection, from RunInstances to CreateImage.
 //
-// Its rule: only AWS and the instance are stood in for, and neither by code of ours that could agree
-// with a mistake of ours: the APIs are moto's, and the instance is Debian with its own ssh server in a
-// change of root. What moto keeps no record of is read from the requests themselves.
+// Only AWS and the instance are replaced, and not by code of this project, which could share its mistakes: the APIs
+// are moto's, and the instance is a chroot of Debian with its own ssh server. Values that moto does not keep are read
+// from the requests themselves.
 package awstest

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// resource is what the answers of EC2 have in common, as far as the test looks.
+// resource has the fields of EC2's answers that the test reads.
 type resource struct {
 	ID    string
 	State string
@@ -81,7 +81,7 @@ func (c *cloud) snapshot(t *testing.T, id string) resource {
 	return all[i]
 }
 
-// publicKey is what an instance finds in its metadata.
+// publicKey is the public key in an instance's metadata.
 func (c *cloud) publicKey(t *testing.T, name string) string {
 	t.Helper()
 	var out struct {
@@ -95,7 +95,7 @@ func (c *cloud) publicKey(t *testing.T, name string) string {
 	return out.Keys[0]
 }
 
-// builder lists what a build makes for itself and has to take away again, by kind.
+// builder lists the temporary resources of a build, by kind.
 func (c *cloud) builder(t *testing.T) map[string][]resource {
 	t.Helper()
 	var instances struct {
@@ -150,7 +150,7 @@ func (c *cloud) builder(t *testing.T) map[string][]resource {
 	return out
 }
 
-// expectBuilder checks that there is one of everything, and that each says until when it may live.
+// expectBuilder checks that each temporary resource exists once, and has a tag with its expiry.
 func (c *cloud) expectBuilder(t *testing.T) {
 	t.Helper()
 	all := c.builder(t)

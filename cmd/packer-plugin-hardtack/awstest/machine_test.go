@@ -13,21 +13,21 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 )
 
 // authorizedKeys of Debian's user on EC2, below the root.
 const authorizedKeys = "home/admin/.ssh/authorized_keys"
 
-// machine stands for the instance: Debian with its own ssh server, in a change of root.
+// machine replaces the instance: a chroot of Debian with its own ssh server.
 type machine struct {
 	t    *testing.T
 	root string
 	port int
 }
 
-// debianBase is the tar archive of such a Debian. It is made once, and again when what decides it changes.
+// debianBase is the tar archive of such a Debian. It is cached until one of its inputs changes.
 func debianBase(t *testing.T) string {
 	t.Helper()
 	packages, err := bake.Packages(images.FS)
@@ -38,7 +38,7 @@ func debianBase(t *testing.T) string {
 		"--quiet", "--variant=apt",
 		"--include=" + strings.Join(append(packages, "openssh-server", "sudo"), ","),
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
-		// What cloud-init does on EC2: the user, without a password, who may do everything.
+		// As cloud-init does on EC2: the user, without a password, who may do everything.
 		`--customize-hook=chroot "$1" useradd --create-home --shell /bin/bash --password "*" admin`,
 		`--customize-hook=echo "admin ALL=(ALL) NOPASSWD:ALL" >"$1/etc/sudoers.d/90-cloud-init-users"`,
 		`--customize-hook=rm -rf "$1"/var/lib/apt/lists/*`,
@@ -106,8 +106,8 @@ exec chroot "$1" /usr/sbin/sshd -D -e -o UsePAM=no -o PasswordAuthentication=no 
 	return m
 }
 
-// authorize lets the key in, as cloud-init does at an instance's first boot; what EC2 gives it ends
-// with the name of the key pair.
+// authorize adds the key, as cloud-init does at an instance's first boot. EC2's public key ends with the name of the
+// key pair.
 func (m *machine) authorize(name, publicKey string) {
 	fields := append(strings.Fields(publicKey), "", "")[:2]
 	script := `install -d -m 0700 -o admin -g admin /home/admin/.ssh && cat >/` + authorizedKeys + ` && chown admin: /` + authorizedKeys

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake/baketest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
@@ -76,7 +76,7 @@ func (x tools) env() []string {
 		"AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test", "AWS_EC2_METADATA_DISABLED=true", "AWS_PROFILE=")
 }
 
-// build is `packer build` of the template with what the proof's surroundings differ in.
+// build is `packer build` of the template, with the variables of this test's environment.
 func (x tools) build(t *testing.T, lock, mirror, output string, c *cloud, m *machine) *exec.Cmd {
 	t.Helper()
 	args := []string{"build", "-color=false"}
@@ -88,7 +88,7 @@ func (x tools) build(t *testing.T, lock, mirror, output string, c *cloud, m *mac
 	}
 	cmd := exec.CommandContext(t.Context(), x.packer, append(args, template)...)
 	cmd.Dir = top
-	// A cache of its own: each build asks the mirror for everything.
+	// An empty cache, so that each build fetches everything from the mirror.
 	cmd.Env = append(x.env(), "AWS_ENDPOINT_URL="+c.url, "XDG_CACHE_HOME="+t.TempDir())
 	return cmd
 }

@@ -1,8 +1,8 @@
-// Package builder is the Packer builder "hardtack-disk": Debian packages become a root directory,
-// provisioners change it, and a bootable disk image is made of it.
+// Package builder is the Packer builder "hardtack-disk": it makes a root directory from Debian packages, lets
+// provisioners change it, and makes a bootable disk image of it.
 //
-// Its rule: everything happens in one directory beside the output until the image is whole; so a build
-// that fails or is cancelled leaves nothing, and one that succeeds replaces files by renaming.
+// Everything happens in one directory beside the output until the image is complete. So a build that fails or is
+// cancelled leaves nothing, and one that succeeds replaces files by renaming.
 package builder
 
 import (
@@ -16,7 +16,7 @@ import (
 	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
 )
 
-// BuilderID is how post-processors know this builder's artifacts.
+// BuilderID identifies this builder's artifacts to post-processors.
 const BuilderID = "hardtack.disk"
 
 // Builder makes disks. Use New.
@@ -25,15 +25,15 @@ type Builder struct {
 	assets fs.FS
 }
 
-// New takes the files of the image: "packages" lists what every image needs.
+// New returns a builder. assets has the list of packages that every image needs.
 func New(assets fs.FS) *Builder { return &Builder{assets: assets} }
 
 // ConfigSpec returns the HCL2 specification of Config.
 func (b *Builder) ConfigSpec() hcldec.ObjectSpec { return b.config.FlatMapstructure().HCL2Spec() }
 
-// Names of the generated data that provisioners and post-processors can ask for as build.Name.
+// Names of the generated data that provisioners and post-processors can use as build.NAME.
 const (
-	dataOutput = "OutputDirectory" // where the image goes
+	dataOutput = "OutputDirectory" // the directory of the image
 	dataEpoch  = "SourceDateEpoch" // the time of files in the image, in seconds since 1970
 )
 

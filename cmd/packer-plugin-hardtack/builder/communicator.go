@@ -16,13 +16,13 @@ import (
 
 	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/chroot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/chroot"
 )
 
 var _ packersdk.Communicator = (*communicator)(nil)
 
-// communicator lets provisioners work in the root directory. Packer's RPC gives commands a context
-// that nobody cancels, so every one is bound to the build's instead.
+// communicator lets provisioners work in the root directory. Packer's RPC passes a context that is never cancelled, so
+// commands use the build's context instead.
 type communicator struct {
 	build   func() context.Context
 	root    *chroot.Root
@@ -33,11 +33,11 @@ func newCommunicator(ctx context.Context, root *chroot.Root) *communicator {
 	return &communicator{build: func() context.Context { return ctx }, root: root}
 }
 
-// wait returns when nothing runs in the root any more.
+// wait waits until no command runs in the root directory.
 func (c *communicator) wait() { c.running.Wait() }
 
-// brokenOff is the status of a command that could not be run to its end: what ssh ends with then.
-const brokenOff = 255
+// statusAborted is the exit status of a command that could not run to its end, as ssh has it.
+const statusAborted = 255
 
 // Start runs the command and returns at once.
 func (c *communicator) Start(_ context.Context, cmd *packersdk.RemoteCmd) error {
@@ -48,14 +48,14 @@ func (c *communicator) Start(_ context.Context, cmd *packersdk.RemoteCmd) error 
 			if cmd.Stderr != nil {
 				fmt.Fprintf(cmd.Stderr, "command in the root directory: %v\n", err)
 			}
-			exit = brokenOff
+			exit = statusAborted
 		}
 		cmd.SetExited(exit)
 	})
 	return nil
 }
 
-// Upload writes one file, with the mode of info where there is one.
+// Upload writes one file, with the mode of info unless it is nil.
 func (c *communicator) Upload(dst string, content io.Reader, info *os.FileInfo) error {
 	c.running.Add(1)
 	defer c.running.Done()
@@ -76,8 +76,7 @@ func (c *communicator) Download(src string, w io.Writer) error {
 	return c.root.ReadFile(c.build(), src, w)
 }
 
-// UploadDir copies the directory src of the host; without a slash at its end, dst gets a directory of
-// its name.
+// UploadDir copies the host's directory src into dst; unless src ends with a slash, into a subdirectory with its name.
 func (c *communicator) UploadDir(dst, src string, exclude []string) error {
 	c.running.Add(1)
 	defer c.running.Done()
@@ -87,12 +86,12 @@ func (c *communicator) UploadDir(dst, src string, exclude []string) error {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(archive(w, src, exclude)) }()
 	err := c.root.Unpack(c.build(), dst, r)
-	_ = r.Close() // ends the archiver where the target stopped reading
+	_ = r.Close() // ends the archiver if the target stopped reading
 	return err
 }
 
-// DownloadDir copies the directory src of the root; without a slash at its end, dst gets a directory of
-// its name.
+// DownloadDir copies the root's directory src into dst; unless src ends with a slash, into a subdirectory with its
+// name.
 func (c *communicator) DownloadDir(src, dst string, exclude []string) error {
 	c.running.Add(1)
 	defer c.running.Done()
@@ -167,13 +166,13 @@ func archiveOne(out *tar.Writer, name, rel string, entry fs.DirEntry) error {
 	return err
 }
 
-// extract unpacks a tar stream of the root into dst, where nothing can lead out of.
+// extract unpacks a tar stream from the root directory into dst. No entry can lead outside of dst.
 func extract(r io.Reader, dst string, exclude []string) error {
 	root, err := os.OpenRoot(dst)
 	if err != nil {
 		return fmt.Errorf("download directory: %w", err)
 	}
-	defer func() { _ = root.Close() }() // a handle on a directory
+	defer func() { _ = root.Close() }() // the directory was only read
 	in := tar.NewReader(r)
 	for {
 		header, err := in.Next()
@@ -210,10 +209,10 @@ func extractOne(root *os.Root, in io.Reader, header *tar.Header, name string) er
 		_, err = io.Copy(file, in)
 		return errors.Join(err, file.Close())
 	}
-	return nil // devices and sockets are not files that anybody downloads
+	return nil // devices and sockets are not downloaded
 }
 
-// excluded reports whether rel, or a directory it is in, is named in exclude.
+// excluded reports whether exclude names rel or one of its parent directories.
 func excluded(rel string, exclude []string) bool {
 	for _, name := range exclude {
 		name = path.Clean(name)

@@ -19,11 +19,11 @@ import (
 	"github.com/hashicorp/packer-plugin-sdk/template/config"
 	"github.com/hashicorp/packer-plugin-sdk/template/interpolate"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/debian"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/debian"
 )
 
-// Config is what a template can say in `source "hardtack-disk" "name" {}`. Nothing is required.
+// Config is the configuration of `source "hardtack-disk" "name" {}`. Nothing is required.
 type Config struct {
 	common.PackerConfig `mapstructure:",squash"`
 	Base                `mapstructure:",squash"`
@@ -32,34 +32,33 @@ type Config struct {
 	ctx interpolate.Context
 }
 
-// Base says which Debian packages the disk is made of.
+// Base selects the Debian packages of the disk.
 type Base struct {
 	// The suite of the archive. The default is `trixie`.
 	Suite string `mapstructure:"suite"`
-	// The archive: a URL, or a line of a sources.list. The default is mmdebstrap's default mirror,
-	// with the suite's updates and security fixes.
+	// The archive: a URL, or a line of a sources.list. The default is mmdebstrap's default mirror, with the suite's
+	// updates and security fixes.
 	Mirror string `mapstructure:"mirror"`
 	// The components of the archive. The default is `["main"]`.
 	Components []string `mapstructure:"components"`
-	// A file or directory of the keys that may sign the archive. The default is what apt on this machine trusts.
+	// A file or directory of the keys that may sign the archive. The default is the keys of this machine's apt.
 	Keyring string `mapstructure:"keyring"`
 	// Packages to install besides a kernel, systemd, and those that every image needs (`images/packages`).
 	Packages []string `mapstructure:"packages"`
 	// Debian's name of the architecture: `amd64` or `arm64`. The default is this machine's.
 	Arch string `mapstructure:"arch"`
-	// Keep manuals, locales and the hardware database, about 40 MB compressed. Without it they are never unpacked.
+	// Keep manuals, locales and the hardware database, about 40 MB compressed. Otherwise they are never unpacked.
 	Documentation bool `mapstructure:"documentation"`
-	// The directory that keeps base systems, so that a second build with the same packages of the same
-	// state of the archive takes seconds; `off` keeps none. The default is `hardtack/base` in the user's
-	// cache directory.
+	// The directory that caches base systems, so that a second build with the same packages of the same state of the
+	// archive takes seconds; `off` disables it. The default is `hardtack/base` in the user's cache directory.
 	BaseCache string `mapstructure:"base_cache"`
-	// Use the newest kept base system without asking the archive whether it is still current.
+	// Use the newest cached base system without checking that it is still current.
 	Offline bool `mapstructure:"offline"`
 }
 
-// Image says what the disk is and where it goes.
+// Image describes the disk image.
 type Image struct {
-	// The directory for the disk image. The default is `output-` and the name of the build.
+	// The directory of the disk image. The default is `output-` and the name of the build.
 	OutputDirectory string `mapstructure:"output_directory"`
 	// The name of the image file, without `.raw` or `.qcow2`. The default is `hardtack`.
 	ImageName string `mapstructure:"image_name"`
@@ -67,33 +66,32 @@ type Image struct {
 	Formats []string `mapstructure:"formats"`
 	// Leave the qcow2 file uncompressed; the default is zstd.
 	SkipCompression bool `mapstructure:"skip_compression"`
-	// The size of the disk, as `8G` or `10240M` (powers of 1024). Blocks that hold nothing take no space in
-	// the files. The default is `8G`. On a larger disk the root file system grows at first boot.
+	// The size of the disk, such as `8G` or `10240M` (powers of 1024). Empty blocks take no space in the files. The
+	// default is `8G`. On a larger disk the root file system grows at first boot.
 	DiskSize string `mapstructure:"disk_size"`
-	// Arguments to add to the kernel's command line, after those that provisioners left in
-	// `/etc/kernel/cmdline`.
+	// Arguments to add to the kernel's command line, after those of provisioners in `/etc/kernel/cmdline`.
 	KernelArguments []string `mapstructure:"kernel_arguments"`
-	// Give the disk an initial RAM disk (17 MB). Without one the disk boots faster, but only as NVMe, which is
-	// what EC2 Nitro and `qemu -device nvme` show; with one it boots also as virtio-blk, virtio-scsi, SATA and Xen.
+	// Give the disk an initial RAM disk (17 MB). Without it the disk boots faster, but only as NVMe, which EC2 Nitro
+	// and `qemu -device nvme` have; with it the disk also boots as virtio-blk, virtio-scsi, SATA and Xen.
 	Initrd bool `mapstructure:"initrd"`
-	// The time that files in the image carry, in seconds since 1970. The default is the date of the
-	// archive's newest release file, so that two builds from the same state of the archive agree.
+	// The modification time of files in the image, in seconds since 1970. The default is the date of the archive's
+	// newest release file, so that two builds from the same state of the archive agree.
 	SourceDateEpoch int64 `mapstructure:"source_date_epoch"`
 }
 
 const (
-	// unknown stands for a value that is not known yet while a template is validated.
+	// unknown is Packer's placeholder for a value that is not known while a template is validated.
 	unknown = "<unknown>"
-	// off switches the base cache off.
+	// off disables the base cache.
 	off = "off"
-	// smallest is the smallest disk that is worth trying, in bytes.
+	// smallest is the smallest accepted disk, in bytes.
 	smallest = 512 << 20
 )
 
-// packageName is Debian policy 5.6.1, with the forms that apt takes for a version or a suite.
+// packageName follows Debian policy 5.6.1, and accepts a version or a suite as apt does.
 var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?([=/][A-Za-z0-9.+~:-]+)?$`)
 
-// suiteName also keeps a suite from being taken for an option.
+// suiteName also rejects names that would be taken for options.
 var suiteName = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]*$`)
 
 func (c *Config) prepare(raws []any) error {
@@ -109,7 +107,7 @@ func (c *Config) prepare(raws []any) error {
 	return c.validate()
 }
 
-// complete fills in what zero values mean.
+// complete sets the defaults.
 func (c *Config) complete() error {
 	c.Suite = cmp.Or(c.Suite, "trixie")
 	c.Arch = cmp.Or(c.Arch, runtime.GOARCH)
@@ -129,7 +127,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// validate reports everything that is wrong at once.
+// validate reports all errors at once.
 func (c *Config) validate() error {
 	var errs *packersdk.MultiError
 	wrong := func(format string, args ...any) {
@@ -174,10 +172,10 @@ func (c *Config) validate() error {
 	return errs
 }
 
-// size is the disk's size in bytes.
+// size returns the disk's size in bytes.
 func (c *Config) size() (int64, error) { return units.RAMInBytes(c.DiskSize) }
 
-// options says what to ask of the archive; listed are the packages that every image gets.
+// options returns the options of the base system; listed are the packages that every image gets.
 func (c *Config) options(listed []string) debian.Options {
 	return debian.Options{
 		Suite: c.Suite, Mirror: c.Mirror, Components: c.Components, Arch: c.Arch, Keyring: c.Keyring,
@@ -185,7 +183,7 @@ func (c *Config) options(listed []string) debian.Options {
 	}
 }
 
-// image is the path of the finished image of that format.
+// image returns the path of the finished image in a format.
 func (c *Config) image(format disk.Format) string {
 	return filepath.Join(c.OutputDirectory, c.ImageName+"."+string(format))
 }

@@ -10,12 +10,12 @@ import (
 
 	"github.com/hashicorp/packer-plugin-sdk/multistep"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/debian"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/debian"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 )
 
-// stepCompose makes the disk of the root directory, in the working directory.
+// stepCompose makes the disk from the root directory, in the working directory.
 type stepCompose struct{ *job }
 
 func (s *stepCompose) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
@@ -45,7 +45,7 @@ func (s *stepCompose) compose(ctx context.Context) error {
 		Inside: s.root.Bind(disk.AtRoot, s.root.Dir()).Bind(disk.AtWork, work),
 		Options: disk.Options{
 			Arch: s.config.Arch, Size: size, KernelArguments: s.config.KernelArguments,
-			Epoch: s.base.Epoch, Say: s.say,
+			Epoch: s.base.Epoch, Progress: s.say,
 		},
 	}
 	if s.disk, err = composer.Compose(ctx); err != nil {
@@ -54,7 +54,7 @@ func (s *stepCompose) compose(ctx context.Context) error {
 	return s.formats(ctx)
 }
 
-// formats makes the finished files.
+// formats converts the disk to the formats to publish.
 func (s *stepCompose) formats(ctx context.Context) error {
 	for _, format := range s.config.Formats {
 		if disk.Format(format) != disk.QCOW2 {
@@ -69,7 +69,7 @@ func (s *stepCompose) formats(ctx context.Context) error {
 	return nil
 }
 
-// stepPublish moves the finished files to where the user wants them.
+// stepPublish moves the finished files into the output directory.
 type stepPublish struct{ *job }
 
 func (s *stepPublish) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
@@ -91,13 +91,13 @@ func (s *stepPublish) publish() error {
 			return errors.Join(fmt.Errorf("moving the image into place: %w", err), remove(s.images))
 		}
 		s.images = append(s.images, target)
-		s.ui.Sayf("%s: %s", target, occupied(target))
+		s.ui.Sayf("%s: %s", target, describeSize(target))
 	}
 	return s.describe()
 }
 
-// describe puts what the bake says of the image beside it, only now: a description without its image,
-// or beside an older one, would be a lie. An image that Hardtack was not baked into has none.
+// describe writes the image's description beside it. It runs last, since a description without its image, or beside an
+// older one, would be wrong. An image without Hardtack has none.
 func (s *stepPublish) describe() error {
 	for _, path := range bake.Descriptions() {
 		content, err := os.ReadFile(filepath.Join(s.root.Dir(), path))

@@ -9,30 +9,30 @@ import (
 	"github.com/hashicorp/packer-plugin-sdk/multistep"
 	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/chroot"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/debian"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/chroot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/debian"
 )
 
-// job is what one step leaves to the next; each field says which step sets it.
+// job is the state that steps pass on; each field names the step that sets it.
 type job struct {
 	config *Config
 	ui     packersdk.Ui
 	assets fs.FS
 
-	work    string         // stepWork: the directory of everything that is not finished
+	work    string         // stepWork: the directory of unfinished work
 	options debian.Options // stepBase
 	base    debian.Result  // stepBase
 	root    *chroot.Root   // stepBase
 	disk    disk.Result    // stepCompose
 	images  []string       // stepCompose: finished images in work; stepPublish: in the output directory
-	beside  []string       // stepPublish: what describes the images, in the output directory
+	beside  []string       // stepPublish: the images' description, in the output directory
 }
 
-// halt tells the user what went wrong, once, and stops the build.
+// halt reports an error to the user once, and stops the build.
 func (j *job) halt(ctx context.Context, state multistep.StateBag, err error) multistep.StepAction {
 	if ctx.Err() != nil {
-		// Whatever broke, it broke because the build was cancelled; the runner says so.
+		// The error is a consequence of the cancellation, which the runner reports.
 		return multistep.ActionHalt
 	}
 	state.Put("error", err)
@@ -40,10 +40,10 @@ func (j *job) halt(ctx context.Context, state multistep.StateBag, err error) mul
 	return multistep.ActionHalt
 }
 
-// say is for packages that report progress a line at a time.
+// say is for packages that report progress as lines.
 func (j *job) say(line string) { j.ui.Say(line) }
 
-// artifact describes the finished images.
+// artifact returns the artifact of the finished images.
 func (j *job) artifact(state multistep.StateBag) *Artifact {
 	generated, _ := state.Get("generated_data").(map[string]any)
 	return &Artifact{

@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/packer-plugin-sdk/packerbuilderdata"
 )
 
-// StepProvision runs the template's provisioners in the root directory. The SDK's step does the work; this
-// one gives it the communicator, which exists only now, and sees to it that nothing runs on. It has the
-// name of the SDK's step because -on-error=run-cleanup-provisioner looks for that name.
+// StepProvision runs the template's provisioners in the root directory. The SDK's step does the work; this one gives
+// it the communicator, which exists only now, and waits for its commands. It has the name of the SDK's step because
+// -on-error=run-cleanup-provisioner looks for that name.
 type StepProvision struct {
 	*job
 	inner commonsteps.StepProvision
@@ -31,7 +31,7 @@ func (s *StepProvision) Run(ctx context.Context, state multistep.StateBag) multi
 	return action
 }
 
-// Cleanup runs the error-cleanup-provisioner after an error, and waits for what still runs.
+// Cleanup runs the error-cleanup-provisioner after an error, and waits for running commands.
 func (s *StepProvision) Cleanup(state multistep.StateBag) {
 	if s.comm == nil {
 		return

@@ -13,16 +13,16 @@ import (
 
 	"github.com/hashicorp/packer-plugin-sdk/multistep"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/chroot"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/debian"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/chroot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/debian"
 )
 
-// atLeast is the space that a root directory and a small disk need, in bytes. What the disk really needs
-// is checked again once the root directory is known.
+// atLeast is the space that a root directory and a small disk need, in bytes. The real size is checked again when the
+// root directory is known.
 const atLeast = 1 << 30
 
-// stepPreflight checks in milliseconds what would otherwise fail minutes later.
+// stepPreflight finds in milliseconds errors that would otherwise appear minutes later.
 type stepPreflight struct{ *job }
 
 func (s *stepPreflight) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
@@ -42,7 +42,7 @@ func checkRoot() error {
 	return nil
 }
 
-// checkTools names every missing program at once, and what to install.
+// checkTools reports all missing programs at once, with the packages to install.
 func checkTools(arch string) error {
 	tools := debian.Tools()
 	maps.Insert(tools, maps.All(disk.Tools(arch)))
@@ -67,7 +67,7 @@ func checkTools(arch string) error {
 		strings.Join(missing, ", "), strings.Join(slices.Compact(packages), " "))
 }
 
-// checkOutput refuses to replace an image that is there, unless forced.
+// checkOutput refuses to replace an existing image without -force.
 func (s *stepPreflight) checkOutput() error {
 	if s.config.PackerForce {
 		return nil
@@ -81,10 +81,10 @@ func (s *stepPreflight) checkOutput() error {
 	return nil
 }
 
-// stepWork makes the directory that holds everything until it is finished, and removes it whatever happens.
+// stepWork makes the directory of unfinished work, and removes it at the end of the build in any case.
 type stepWork struct {
 	*job
-	held *os.File
+	lock *os.File
 }
 
 func (s *stepWork) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
@@ -102,7 +102,7 @@ func (s *stepWork) Run(ctx context.Context, state multistep.StateBag) multistep.
 	for _, dir := range swept {
 		s.ui.Sayf("Removed %s, which a build that was killed had left", dir)
 	}
-	if s.work, s.held, err = claim(parent); err != nil {
+	if s.work, s.lock, err = claim(parent); err != nil {
 		return s.halt(ctx, state, err)
 	}
 	return multistep.ActionContinue
@@ -115,7 +115,7 @@ func (s *stepWork) Cleanup(multistep.StateBag) {
 	if err := os.RemoveAll(s.work); err != nil {
 		s.ui.Errorf("removing the working directory: %v", err)
 	}
-	s.held.Close()
+	s.lock.Close()
 }
 
 // stepBase makes the root directory.
@@ -138,7 +138,7 @@ func (s *stepBase) make(ctx context.Context) error {
 	s.options = s.config.options(listed)
 	s.ui.Sayf("Making a base system of Debian %s for %s...", s.config.Suite, s.config.Arch)
 	m := debian.Maker{
-		Cache: s.config.BaseCache, Offline: s.config.Offline, Work: s.work, Epoch: s.config.SourceDateEpoch, Say: s.say,
+		Cache: s.config.BaseCache, Offline: s.config.Offline, Work: s.work, Epoch: s.config.SourceDateEpoch, Progress: s.say,
 	}
 	if m.Cache == off {
 		m.Cache = ""

@@ -12,37 +12,36 @@ import (
 // workPrefix begins the name of every working directory.
 const workPrefix = ".hardtack-disk-"
 
-// claim makes a working directory in parent, so that a rename into the output finishes the work. The
-// directory is locked for as long as held is open: a process that is killed lets go of it.
-func claim(parent string) (dir string, held *os.File, err error) {
+// claim makes a working directory in parent, so that a rename into the output finishes the work. The directory is
+// locked while lock is open; the kernel releases the lock of a killed process.
+func claim(parent string) (dir string, lock *os.File, err error) {
 	dir, err = os.MkdirTemp(parent, workPrefix)
 	if err == nil {
 		dir, err = filepath.Abs(dir)
 	}
 	if err == nil {
-		held, err = os.Open(dir)
+		lock, err = os.Open(dir)
 	}
 	if err == nil {
-		err = unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("working directory: %w", err)
 	}
-	return dir, held, nil
+	return dir, lock, nil
 }
 
-// sweep removes the working directories in parent that nobody holds and returns their names: what a
-// build that was killed could not remove itself.
+// sweep removes the unlocked working directories in parent, which killed builds left, and returns their names.
 func sweep(parent string) ([]string, error) {
 	left, err := filepath.Glob(filepath.Join(parent, workPrefix+"*"))
 	if err != nil {
-		return nil, fmt.Errorf("looking for what killed builds left: %w", err)
+		return nil, fmt.Errorf("looking for directories of killed builds: %w", err)
 	}
 	var swept []string
 	for _, dir := range left {
 		removed, err := removeUnheld(dir)
 		if err != nil {
-			return swept, fmt.Errorf("removing what a killed build left (remove %s by hand): %w", dir, err)
+			return swept, fmt.Errorf("removing the directory of a killed build (remove %s by hand): %w", dir, err)
 		}
 		if removed {
 			swept = append(swept, dir)

@@ -9,7 +9,7 @@ import (
 
 func TestSweepTakesOnlyWhatNobodyHolds(t *testing.T) {
 	parent := t.TempDir()
-	living, held, err := claim(parent)
+	living, lock, err := claim(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestSweepTakesOnlyWhatNobodyHolds(t *testing.T) {
 			t.Errorf("%s is there: %t, want %t", path, err == nil, want)
 		}
 	}
-	if err := held.Close(); err != nil {
+	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if swept, err := sweep(parent); err != nil || !slices.Equal(swept, []string{living}) {

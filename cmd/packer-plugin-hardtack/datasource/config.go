@@ -3,26 +3,24 @@
 
 package datasource
 
-// Config is what a template can say in `data "hardtack-lock"`.
+// Config is the configuration of `data "hardtack-lock"`.
 type Config struct {
-	// The lock file: a path, or the name of one that the plugin carries. The default is
-	// `kubernetes-1.36`.
+	// The lock file: a path, or the name of a lock of the plugin. The default is `kubernetes-1.36`.
 	Lock string `mapstructure:"lock"`
-	// A directory of systemd units that the image is baked with, as in the provisioner's option of
-	// that name: it is part of the fingerprint. The default is the units that the plugin carries.
+	// A directory of systemd units that the image is baked with, as in the provisioner's option of this name: they are
+	// part of the fingerprint. The default is the plugin's units.
 	UnitsDir string `mapstructure:"units_dir"`
 }
 
-// DatasourceOutput is what a template gets.
+// DatasourceOutput is the output of the data source.
 type DatasourceOutput struct { //nolint:revive // packer-sdc documents only a struct of this name as output
 	// The name of the lock, such as `kubernetes-1.36`.
 	Name string `mapstructure:"name"`
 	// The version of Kubernetes in it, such as `v1.36.3`.
 	Kubernetes string `mapstructure:"kubernetes"`
-	// Twelve hexadecimal digits that stand for everything that decides an image's content beside Debian
-	// and what the template adds: Hardtack's version, the lock, the units, the plain files and the list
-	// of packages. Use it in names of images.
+	// Twelve hexadecimal digits that stand for the image's content, except for Debian and the template's additions:
+	// Hardtack's version, the lock, the units, the plain files and the list of packages. Use it in names of images.
 	Fingerprint string `mapstructure:"fingerprint"`
-	// The version of each component by its name.
+	// The versions of the components by their names.
 	Versions map[string]string `mapstructure:"versions"`
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/packer-plugin-sdk/template/config"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 )
 
 // Datasource reads a lock.
@@ -21,20 +21,20 @@ type Datasource struct {
 	units  fs.FS
 }
 
-// New makes a data source over the files that the plugin carries.
+// New returns a data source for the plugin's assets and units.
 func New(assets, units fs.FS) *Datasource { return &Datasource{assets: assets, units: units} }
 
 var _ packer.Datasource = (*Datasource)(nil)
 
-// ConfigSpec is the shape of Config for Packer.
+// ConfigSpec returns the HCL2 specification of Config.
 func (d *Datasource) ConfigSpec() hcldec.ObjectSpec { return d.config.FlatMapstructure().HCL2Spec() }
 
-// OutputSpec is the shape of DatasourceOutput for Packer.
+// OutputSpec returns the HCL2 specification of DatasourceOutput.
 func (d *Datasource) OutputSpec() hcldec.ObjectSpec {
 	return (&DatasourceOutput{}).FlatMapstructure().HCL2Spec()
 }
 
-// Configure takes the template's values.
+// Configure decodes the template's values.
 func (d *Datasource) Configure(raws ...any) error {
 	if err := config.Decode(&d.config, &config.DecodeOpts{PluginType: "hardtack-lock"}, raws...); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (d *Datasource) Configure(raws ...any) error {
 	return nil
 }
 
-// Execute reads the lock and everything else that the fingerprint stands for.
+// Execute reads the lock and computes the fingerprint.
 func (d *Datasource) Execute() (cty.Value, error) {
 	out, err := d.read()
 	if err != nil {

@@ -15,24 +15,25 @@ import (
 
 	"github.com/hashicorp/packer-plugin-sdk/packer"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/oci"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 )
 
-// agents holds hardtack-agent-linux-<arch> and hardtack-hello-linux-<arch> for each architecture, where the Makefile
-// has built them.
+// agents holds hardtack-agent-linux-<arch> and hardtack-hello-linux-<arch> for each architecture for which the
+// Makefile has built them.
 //
 //go:embed all:agent
 var agents embed.FS
 
-// unknown is what Packer gives for a value that it does not know yet.
+// unknown is Packer's placeholder for a value that is not known while a template is validated.
 const unknown = "<unknown>"
 
-// packageName is what Debian allows (policy 5.6.7), with the version and architecture that apt takes.
+// packageName follows Debian policy 5.6.7, and accepts an architecture as apt does.
 var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?$`)
 
-// check reports everything that is wrong with the configuration, as far as it is known.
+// check reports all errors of the values that are known.
 func (p *Provisioner) check() error {
 	c := &p.config
 	var problems *packer.MultiError
@@ -72,7 +73,7 @@ func (p *Provisioner) check() error {
 	return nil
 }
 
-// exists reports a path that is set and not there, or not of the kind that it has to be.
+// exists reports a path that is set and does not exist, or is of the wrong kind.
 func exists(option, name string, dir bool) error {
 	if name == "" || name == unknown {
 		return nil
@@ -122,7 +123,7 @@ func (f File) mode() (fs.FileMode, error) {
 	return fs.FileMode(bits), nil
 }
 
-// unitFiles are the units of the image.
+// unitFiles returns the units of the image.
 func (p *Provisioner) unitFiles() fs.FS {
 	if p.config.UnitsDir != "" {
 		return os.DirFS(p.config.UnitsDir)
@@ -130,8 +131,8 @@ func (p *Provisioner) unitFiles() fs.FS {
 	return p.units
 }
 
-// extra are the entries that neither the lock nor the plugin's assets give: the agent, the hello image, and what the
-// template adds.
+// extra returns the entries besides the lock and the plugin's assets: the agent, the hello image, and the template's
+// additions.
 func (p *Provisioner) extra(arch string) ([]rootfs.Entry, error) {
 	agent, err := p.agent(arch)
 	if err != nil {
@@ -171,7 +172,7 @@ func (p *Provisioner) extra(arch string) ([]rootfs.Entry, error) {
 	return entries, nil
 }
 
-// agent is the program that reads user data, for the target's architecture.
+// agent returns the agent's program for the target's architecture.
 func (p *Provisioner) agent(arch string) (rootfs.Entry, error) {
 	if p.config.AgentPath != "" {
 		return rootfs.Local(rootfs.FromAgent, rootfs.AgentPath, 0o755, p.config.AgentPath)
@@ -184,8 +185,8 @@ func (p *Provisioner) agent(arch string) (rootfs.Entry, error) {
 	return entry, err
 }
 
-// hello is the archive of the image that tries what a cluster is for. A plugin that was built without it, and is given
-// its agent, leaves it out: no unit needs it.
+// hello returns the archive of the hello image. A plugin built without it leaves it out if agent_path is set: no unit
+// needs it.
 func (p *Provisioner) hello(arch string) ([]rootfs.Entry, error) {
 	program, err := agents.ReadFile("agent/hardtack-hello-linux-" + arch)
 	switch {
@@ -194,6 +195,6 @@ func (p *Provisioner) hello(arch string) ([]rootfs.Entry, error) {
 	case err != nil:
 		return nil, fmt.Errorf("this plugin was built without hardtack-hello for %s (build it by `make plugin`)", arch)
 	}
-	entry, err := fetch.Hello(program, arch)
+	entry, err := oci.Hello(program, arch)
 	return []rootfs.Entry{entry}, err
 }

@@ -1,6 +1,5 @@
-// Package provisioner is Packer's `provisioner "hardtack"`: it bakes Hardtack into the machine that a
-// builder has made.
+// Package provisioner is Packer's `provisioner "hardtack"`: it bakes Hardtack into the machine of a builder.
 //
-// Its rule: it decides nothing about images. It turns a template's options into the inputs of rootfs
-// and bake, and Packer's communicator and Ui into what those packages ask for.
+// It makes no decisions about images. It translates a template's options to the inputs of rootfs and bake, and
+// Packer's communicator and Ui to the interfaces of those packages.
 package provisioner

@@ -13,11 +13,13 @@ import (
 	"github.com/hashicorp/packer-plugin-sdk/packer"
 	"github.com/hashicorp/packer-plugin-sdk/template/config"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
 )
 
-// defaultOutput is the default of Config.Output, and diskBuilder the builder under which there is none.
+// defaultOutput is the default of Config.Output, except under the builder diskBuilder, which has no default.
 const (
 	defaultOutput = "build"
 	diskBuilder   = "hardtack-disk"
@@ -30,16 +32,16 @@ type Provisioner struct {
 	units  fs.FS
 }
 
-// New makes a provisioner over the files that the plugin carries.
+// New returns a provisioner for the plugin's assets and units.
 func New(assets, units fs.FS) *Provisioner { return &Provisioner{assets: assets, units: units} }
 
 var _ packer.Provisioner = (*Provisioner)(nil)
 
-// ConfigSpec is the shape of Config for Packer.
+// ConfigSpec returns the HCL2 specification of Config.
 func (p *Provisioner) ConfigSpec() hcldec.ObjectSpec { return p.config.FlatMapstructure().HCL2Spec() }
 
-// Prepare takes the template's values and reports everything that is wrong with them. Packer calls it
-// for `packer validate`, when some values are not known yet, and again before Provision.
+// Prepare decodes the template's values and reports all errors in them. Packer calls it for `packer validate`, when
+// some values are not known yet, and again before Provision.
 func (p *Provisioner) Prepare(raws ...any) error {
 	p.config = Config{}
 	err := config.Decode(&p.config, &config.DecodeOpts{
@@ -55,7 +57,7 @@ func (p *Provisioner) Prepare(raws ...any) error {
 	return p.check()
 }
 
-// Provision bakes, and brings back what was baked.
+// Provision bakes, and copies the results to the machine that runs Packer.
 func (p *Provisioner) Provision(ctx context.Context, ui packer.Ui, comm packer.Communicator, _ map[string]any) error {
 	t := &target{comm: comm}
 	arch, err := bake.Architecture(ctx, t)
@@ -65,7 +67,7 @@ func (p *Provisioner) Provision(ctx context.Context, ui packer.Ui, comm packer.C
 	if err := t.become(ctx); err != nil {
 		return err
 	}
-	// Packer prints what a plugin writes to stderr when it is told to log.
+	// Packer shows a plugin's stderr if logging is enabled.
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	job, err := p.plan(ctx, ui, log, arch)
 	if err != nil {
@@ -79,7 +81,7 @@ func (p *Provisioner) Provision(ctx context.Context, ui packer.Ui, comm packer.C
 	return p.bringBack(ui, result)
 }
 
-// plan brings the components and composes the tree.
+// plan fetches the components and composes the tree.
 func (p *Provisioner) plan(ctx context.Context, ui packer.Ui, log *slog.Logger, arch string) (bake.Job, error) {
 	lock, err := bake.LoadLock(p.assets, p.config.Lock)
 	if err != nil {
@@ -93,30 +95,19 @@ func (p *Provisioner) plan(ctx context.Context, ui packer.Ui, log *slog.Logger, 
 	if err != nil {
 		return bake.Job{}, err
 	}
-	fetcher, err := fetch.New(fetch.Options{Assets: p.assets, Cache: p.config.CacheDir, Mirror: p.config.Mirror,
-		Source: source, Arch: arch, Progress: progress{ui: ui}, Log: log})
-	if err != nil {
-		return bake.Job{}, err
-	}
 	ui.Say(fmt.Sprintf("hardtack: bringing the components of %s for %s", lock.Name, arch))
-	results, err := fetcher.All(ctx, lock)
-	if err != nil {
-		return bake.Job{}, err
-	}
-	brought := make([]bake.Brought, 0, len(results))
-	for _, r := range results {
-		if r.Fallback != "" {
+	return image.Plan{
+		Plan: bake.Plan{Assets: p.assets, Units: p.unitFiles(), Lock: lock, Architecture: arch, Extra: extra,
+			KernelArguments: p.config.KernelArguments, Sysctls: p.config.Sysctls, Packages: p.config.Packages},
+		Fetch: fetch.Options{Cache: p.config.CacheDir, Mirror: p.config.Mirror, Source: source, Progress: progress{ui: ui}, Log: log},
+		OnFallback: func(r fetch.Result) {
 			ui.Say(fmt.Sprintf("hardtack: %s %s comes from %s: %s", r.Component, r.Version, r.Source, r.Fallback))
-		}
-		brought = append(brought, bake.Brought{Entries: r.Entries,
-			Source: bake.Source{Component: r.Component, Kind: string(r.Source), Origin: r.Origin}})
-	}
-	return bake.Plan{Assets: p.assets, Units: p.unitFiles(), Lock: lock, Architecture: arch, Extra: extra,
-		KernelArguments: p.config.KernelArguments, Sysctls: p.config.Sysctls, Packages: p.config.Packages}.Job(brought)
+		},
+	}.Compose(ctx)
 }
 
-// bringBack says what was baked, and puts manifest, SBOM and role table beside the artifact. The bytes
-// are those whose digests have been read on the target.
+// bringBack reports the bake's result, and writes manifest, SBOM and role table beside the artifact. Their digests
+// have been verified on the target.
 func (p *Provisioner) bringBack(ui packer.Ui, result bake.Result) error {
 	for _, w := range result.Warnings {
 		ui.Say("hardtack: warning: " + w)
@@ -130,7 +121,7 @@ func (p *Provisioner) bringBack(ui packer.Ui, result bake.Result) error {
 	return nil
 }
 
-// describe writes what belongs beside the image, where the builder does not do so itself.
+// describe writes the image's description, unless the builder does so itself.
 func (p *Provisioner) describe(result bake.Result) error {
 	if p.config.Output == "" {
 		return nil
@@ -139,24 +130,9 @@ func (p *Provisioner) describe(result bake.Result) error {
 		return fmt.Errorf("making the output directory: %w", err)
 	}
 	for from, content := range map[string][]byte{bake.ManifestPath: result.ManifestJSON, bake.SBOMPath: result.SBOM, bake.RolesPath: result.Roles} {
-		if err := replace(filepath.Join(p.config.Output, filepath.Base(from)), content); err != nil {
+		if _, err := file.Replace(filepath.Join(p.config.Output, filepath.Base(from)), content, 0o644); err != nil {
 			return fmt.Errorf("bringing back %s: %w", from, err)
 		}
 	}
 	return nil
-}
-
-// replace writes the file so that it is there whole or as it was.
-func replace(file string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // after the rename there is nothing to remove
-	_, err = f.Write(content)
-	err = cmp.Or(err, f.Chmod(0o644), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
 }

@@ -12,21 +12,22 @@ import (
 
 	"github.com/hashicorp/packer-plugin-sdk/packer"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 )
 
-// patience is how long a cancelled command may take to end: its stdin has ended, so it soon will.
+// patience is how long a cancelled command may take to end. Its stdin is closed, so that it ends soon.
 const patience = 5 * time.Second
 
 // target runs scripts through Packer's communicator.
 type target struct {
 	comm   packer.Communicator
-	prefix string // "sudo -n " where commands do not run as root
+	prefix string // "sudo -n " unless commands run as root
 }
 
 var _ bake.Target = (*target)(nil)
 
-// become finds out how to run as root: as the user that commands run as, or by sudo.
+// become sets prefix so that commands run as root: directly, or with sudo.
 func (t *target) become(ctx context.Context) error {
 	var out, errs bytes.Buffer
 	if _, err := t.Run(ctx, "id -u", nil, &out, nil); err != nil {
@@ -48,8 +49,8 @@ func (t *target) become(ctx context.Context) error {
 	return nil
 }
 
-// Run is bake.Target's. Packer's RPC does not pass cancellation on, so a command that outlives its
-// context is left behind after a while; what it prints then goes nowhere.
+// Run implements bake.Target. Packer's RPC does not pass cancellation on, so a command that outlives its context is
+// abandoned after a while, and its further output is discarded.
 func (t *target) Run(ctx context.Context, script string, stdin io.Reader, stdout, stderr io.Writer) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -57,7 +58,7 @@ func (t *target) Run(ctx context.Context, script string, stdin io.Reader, stdout
 	var open gate
 	defer open.shut()
 	cmd := &packer.RemoteCmd{
-		Command: t.prefix + "sh -c " + bake.Quote(script),
+		Command: t.prefix + "sh -c " + run.Quote(script),
 		Stdin:   stdin, Stdout: open.writer(stdout), Stderr: open.writer(stderr),
 	}
 	if err := t.comm.Start(ctx, cmd); err != nil {
@@ -87,7 +88,7 @@ func status(ctx context.Context, exit int) (int, error) {
 	return exit, nil
 }
 
-// gate lets writes pass until it is shut.
+// gate is a writer that discards writes once it is shut.
 type gate struct {
 	mu     sync.Mutex
 	isShut bool

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/packer-plugin-sdk/packer"
 )
 
-// local runs commands on this machine, as the user "id" says; sudo is what the test says it is.
+// local runs commands on this machine. id prints uid, and sudo runs the shell text sudo.
 type local struct {
 	packer.MockCommunicator
 	uid, sudo string
@@ -72,7 +72,7 @@ func TestLostConnection(t *testing.T) {
 	}
 }
 
-// deaf never ends its commands, and goes on printing.
+// deaf never ends its commands, which keep printing.
 type deaf struct{ *packer.MockCommunicator }
 
 func (deaf) Start(_ context.Context, cmd *packer.RemoteCmd) error {

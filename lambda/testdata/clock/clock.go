@@ -1,6 +1,6 @@
-// Package dnssync has another clock here: the tests build the function with this file in place of
-// pkg/dnssync/clock.go (go build -overlay), so that its time is that of the account it works on.
-package dnssync
+// Package clock has another clock here: the tests build the function with this file in place of
+// pkg/base/clock/system.go (go build -overlay), so that its time is that of the account it works on.
+package clock
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package ami is the Packer post-processor "hardtack-ami": a disk image becomes a machine image on AWS.
+// Package ami is the Packer post-processor "hardtack-ami": it makes a machine image on AWS from a disk image.
 //
-// Its rule: it translates; what is done is pkg/publish's, and is the same as by `hardtack image publish`.
+// It only translates: pkg/ami does the work, the same as in `hardtack image publish`.
 package ami
 
 import (
@@ -16,9 +16,9 @@ import (
 	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/diskfile"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/qcow2"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 )
 
 var _ packersdk.PostProcessor = (*PostProcessor)(nil)
@@ -26,13 +26,13 @@ var _ packersdk.PostProcessor = (*PostProcessor)(nil)
 // PostProcessor publishes disks. Use New.
 type PostProcessor struct{ config Config }
 
-// New returns one without a configuration.
+// New returns a post-processor; Configure must be called next.
 func New() *PostProcessor { return &PostProcessor{} }
 
 // ConfigSpec returns the HCL2 specification of Config.
 func (p *PostProcessor) ConfigSpec() hcldec.ObjectSpec { return p.config.FlatMapstructure().HCL2Spec() }
 
-// Configure reads the configuration and reports everything that is wrong with it.
+// Configure decodes the configuration and reports all errors in it.
 func (p *PostProcessor) Configure(raws ...any) error {
 	p.config = Config{}
 	if err := p.config.prepare(raws); err != nil {
@@ -41,16 +41,16 @@ func (p *PostProcessor) Configure(raws ...any) error {
 	return p.config.check()
 }
 
-// check is publish's own, of what is known so far.
+// check runs pkg/ami's checks on the values that are known.
 func (c *Config) check() error {
 	j := c.job()
-	for _, text := range append(append([]string{j.Image, j.Architecture, j.Key, j.Home, j.Channel, j.Parent}, j.With.Accounts...), j.With.Organisations...) {
+	for _, text := range append(append([]string{j.Image, j.Architecture, j.Key, j.Home, j.Channel, j.Parent}, j.Permissions.Accounts...), j.Permissions.Organisations...) {
 		if text == unknown {
-			return nil // all of it is checked again when it is known
+			return nil // Packer calls again when all values are known
 		}
 	}
 	if j.Architecture == "" {
-		j.Architecture = "amd64" // the artifact says
+		j.Architecture = "amd64" // a valid placeholder: the artifact has the real one
 	}
 	if j.Home == "" {
 		j.Home = "the environment's region"
@@ -59,12 +59,12 @@ func (c *Config) check() error {
 	return j.Check()
 }
 
-// unread stands for the disk before there is one.
-type unread struct{ publish.Disk }
+// unread is a placeholder for a disk that does not exist yet.
+type unread struct{ ami.Disk }
 
 func (unread) Size() int64 { return 1 }
 
-// PostProcess publishes the artifact's disk. The disk is kept, unless the template says otherwise.
+// PostProcess publishes the artifact's disk. It keeps the disk, unless the template sets keep_input_artifact to false.
 func (p *PostProcessor) PostProcess(ctx context.Context, ui packersdk.Ui, source packersdk.Artifact) (packersdk.Artifact, bool, bool, error) {
 	a, err := p.process(ctx, ui, source)
 	if err != nil {
@@ -78,47 +78,47 @@ func (p *PostProcessor) process(ctx context.Context, ui packersdk.Ui, source pac
 	if err != nil {
 		return nil, err
 	}
-	job, err := p.config.about(file, source.Files())
+	job, err := p.config.jobFor(file, source.Files())
 	if err != nil {
 		return nil, err
 	}
-	disk, err := diskfile.Open(file)
+	disk, err := qcow2.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer disk.Close() //nolint:errcheck // it was only read
-	cloud, err := ami.Open(ctx, p.config.Region, ami.Options{Connections: p.config.Parallel})
+	account, err := cloud.Open(ctx, p.config.Region, cloud.Options{Connections: p.config.Parallel})
 	if err != nil {
 		return nil, err
 	}
-	job.Disk, job.Home = disk, cloud.Home
-	publisher, err := p.publisher(cloud, ui)
+	job.Disk, job.Home = disk, account.Home
+	publisher, err := p.publisher(account, ui)
 	if err != nil {
 		return nil, err
 	}
-	ui.Say(fmt.Sprintf("Publishing %s to %s...", file, cloud.Home))
-	shipped, err := publish.Ship(ctx, publisher, cloud, job, logTo(ui))
+	ui.Say(fmt.Sprintf("Publishing %s to %s...", file, account.Home))
+	published, err := ami.RunPipeline(ctx, publisher, account, job, logTo(ui))
 	if err != nil {
 		return nil, err
 	}
-	return artifact(cloud, shipped, source), nil
+	return artifact(account, published, source), nil
 }
 
-func (p *PostProcessor) publisher(cloud *ami.Cloud, ui packersdk.Ui) (*publish.Publisher, error) {
+func (p *PostProcessor) publisher(account *cloud.Cloud, ui packersdk.Ui) (*ami.Publisher, error) {
 	state := p.config.StateDirectory
 	if state == "" {
 		var err error
-		if state, err = ami.State(cloud.Home); err != nil {
+		if state, err = cloud.State(account.Home); err != nil {
 			return nil, fmt.Errorf("%w (set state_directory)", err)
 		}
 	}
-	c := cloud.Client(cloud.Home)
-	return publish.New(publish.Config{
-		Snapshots: c, Keeper: c, Images: c, State: state, Workers: p.config.Parallel, Progress: &progress{ui: ui}, Log: logTo(ui),
+	c := account.Client(account.Home)
+	return ami.New(ami.Config{
+		Blocks: c, Snapshots: c, Images: c, State: state, Workers: p.config.Parallel, Progress: &progress{ui: ui}, Log: logTo(ui),
 	})
 }
 
-// disk is the disk image: the one that was named, or the artifact's.
+// disk returns the path of the disk image: that of the option disk, else the artifact's.
 func (c *Config) disk(files []string) (string, error) {
 	if c.Disk != "" {
 		return c.Disk, nil
@@ -133,8 +133,8 @@ func (c *Config) disk(files []string) (string, error) {
 	return "", fmt.Errorf("the artifact has no file that ends with .qcow2 or .raw, but %q: name one with disk", files)
 }
 
-// about completes the job with what the bake says of the disk.
-func (c *Config) about(disk string, files []string) (publish.Job, error) {
+// jobFor returns the job with the facts in the disk's image.json.
+func (c *Config) jobFor(disk string, files []string) (ami.Pipeline, error) {
 	j := c.job()
 	described := filepath.Join(filepath.Dir(disk), "image.json")
 	if i := slices.IndexFunc(files, func(f string) bool { return filepath.Base(f) == "image.json" }); i >= 0 {
@@ -155,17 +155,17 @@ func (c *Config) about(disk string, files []string) (publish.Job, error) {
 	return j, nil
 }
 
-// artifact is what Packer hears of it.
-func artifact(cloud *ami.Cloud, s publish.Shipped, source packersdk.Artifact) *Artifact {
+// artifact makes the artifact of a published image.
+func artifact(account *cloud.Cloud, s ami.PipelineResult, source packersdk.Artifact) *Artifact {
 	return &Artifact{
-		shipped: s, source: source.Id(),
+		published: s, source: source.Id(),
 		state: map[string]any{
 			"generated_data": source.State("generated_data"), "image_name": s.Name, "snapshot_id": s.Snapshot, "found": s.Found, "sent_bytes": s.SentBytes,
 		},
 		remove: func(ctx context.Context) error {
 			var errs []error
 			for region, image := range s.Images {
-				errs = append(errs, cloud.Client(region).Discard(ctx, image, map[string]string{publish.TagDigest: s.Digest.String()}))
+				errs = append(errs, account.Client(region).Discard(ctx, image, map[string]string{ami.TagDigest: s.Digest.String()}))
 			}
 			return errors.Join(errs...)
 		},

@@ -9,44 +9,44 @@ import (
 
 	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/publish"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 )
 
-// interval is the time between two lines about the same work: a line is a call to Packer's process.
+// interval is the time between two lines about the same work: each line is a call to Packer's process.
 const interval = 5 * time.Second
 
-// progress tells Packer's Ui about reading and sending.
+// progress reports reading and sending to Packer's Ui.
 type progress struct {
 	ui packersdk.Ui
 
 	mu          sync.Mutex
 	what        string
 	done, total int64
-	told        time.Time
+	reported    time.Time
 }
 
-var _ publish.Progress = (*progress)(nil)
+var _ ami.Progress = (*progress)(nil)
 
-// Begin is publish.Progress's.
+// Begin implements ami.Progress.
 func (p *progress) Begin(what string, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.what, p.done, p.total, p.told = what, 0, total, time.Now()
+	p.what, p.done, p.total, p.reported = what, 0, total, time.Now()
 	p.ui.Say(fmt.Sprintf("%s: %.1f MB", what, float64(total)/1e6))
 }
 
-// Add is publish.Progress's.
+// Add implements ami.Progress.
 func (p *progress) Add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.done += n; time.Since(p.told) < interval {
+	if p.done += n; time.Since(p.reported) < interval {
 		return
 	}
-	p.told = time.Now()
+	p.reported = time.Now()
 	p.ui.Say(fmt.Sprintf("%s: %.1f of %.1f MB", p.what, float64(p.done)/1e6, float64(p.total)/1e6))
 }
 
-// logTo tells the Ui what is logged, without times and levels.
+// logTo returns a logger that writes to the Ui, without times and levels.
 func logTo(ui packersdk.Ui) *slog.Logger {
 	return slog.New(slog.NewTextHandler(lines{ui}, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+)
+
+// TestProgressLine reads back the progress line that a unit writes when it works; a person's command writes none.
+func TestProgressLine(t *testing.T) {
+	var out strings.Builder
+	reportWorking(streams{out: &out, unit: "hardtack-certs-etcd.service"}, timeline.PhaseCerts, readerUnit)
+	p, ok := timeline.ParseProgress(out.String())
+	if !ok || p.Phase != timeline.PhaseCerts || !slices.Equal(p.Units, []string{"hardtack-certs-etcd.service", readerUnit}) || p.At <= 0 {
+		t.Errorf("%q is read as %+v, %v", out.String(), p, ok)
+	}
+	out.Reset()
+	if reportWorking(streams{out: &out}, timeline.PhaseCerts, readerUnit); out.Len() > 0 {
+		t.Errorf("without a unit it writes %q", out.String())
+	}
+}

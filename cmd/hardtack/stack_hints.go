@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+)
+
+// Libraries return typed errors, without commands and flags. The next command or flag is worded in this file only.
+
+// withStackHint adds the next step to an error of a stack command.
+func withStackHint(verb string, err error) error {
+	if wrong, ok := errors.AsType[*template.ParameterError](err); ok {
+		return errors.New(wrong.Named(func(parameter string) string {
+			if name, ok := parameterFlags[parameter]; ok {
+				return "--" + name
+			}
+			return parameter
+		}))
+	}
+	if early, ok := errors.AsType[*cluster.TooEarlyError](err); ok {
+		return usagef("--machines yes: stack %s does not exist yet: apply without it first, which creates and prepares the zone, then deploy the function, which maintains its records", early.Stack)
+	}
+	if ends, ok := errors.AsType[*cluster.EndsMachinesError](err); ok {
+		return usagef("--machines no ends every machine of %s, and the etcd data on them: confirm with --yes", ends.Cluster)
+	}
+	for _, hint := range stackHints {
+		if text := hint(verb, err); text != "" {
+			return fmt.Errorf("%w%s", err, text)
+		}
+	}
+	return err
+}
+
+// hint makes a hint for errors of type E; words returns its text.
+func hint[E error](words func(verb string, e E) string) func(string, error) string {
+	return func(verb string, err error) string {
+		if e, ok := errors.AsType[E](err); ok {
+			return words(verb, e)
+		}
+		return ""
+	}
+}
+
+// hintFor makes a hint with a fixed text for errors that match target.
+func hintFor(target error, words string) func(string, error) string {
+	return func(_ string, err error) string {
+		if errors.Is(err, target) {
+			return words
+		}
+		return ""
+	}
+}
+
+var stackHints = []func(verb string, err error) string{
+	hintFor(cloudformation.ErrNoStack, " (hardtack stack apply makes it)"),
+	hintFor(cluster.ErrNoGroups, " (hardtack stack apply makes them)"),
+	hintFor(pki.ErrNotFound, " (hardtack pki create -f CLUSTER.yaml records it, and creates the authorities, once)"),
+	hint(func(_ string, e *cloudformation.StateError) string { return stateHint(e.Stack, e.Status) }),
+	hint(func(_ string, e *cloudformation.Failure) string { return stateHint(e.Stack, e.Status) }),
+	hint(func(string, *cloudformation.ProtectedError) string {
+		return ": hardtack stack apply --protect=false removes the protection"
+	}),
+	hint(func(_ string, e *cloudformation.LossError) string {
+		var names []string
+		for _, c := range e.Losses {
+			names = append(names, c.Resource)
+		}
+		return flagged("\nto allow this, add ", "--allow-replacement", names) + flagged("\nremove the unneeded ", "--allow-replacement", e.Unneeded)
+	}),
+	hint(func(string, *cloudformation.Interrupted) string {
+		return "; hardtack stack status shows it, and the same command again waits for it"
+	}),
+	hint(func(verb string, _ *cluster.BusyError) string {
+		if verb == "delete" {
+			return " (hardtack stack status shows it)"
+		}
+		return " (hardtack stack apply waits for it)"
+	}),
+	hint(func(_ string, e *cluster.NoImageError) string {
+		return fmt.Sprintf(" (hardtack image publish --channel %s … or hardtack image promote --channel %s IMAGE)", e.Channel, e.Channel)
+	}),
+	hint(func(_ string, e *cluster.RefreshingError) string {
+		text := ""
+		for _, g := range e.Groups {
+			text += fmt.Sprintf("\nwait for its end (hardtack stack refresh --group %s watches it), or roll it back (hardtack stack rollback --group %s)", g.Key, g.Key)
+		}
+		return text
+	}),
+	hint(func(_ string, e *cluster.TooLargeError) string {
+		return fmt.Sprintf(": hardtack stack render -f … -o %s.yaml && aws s3 cp %s.yaml s3://BUCKET/ and give --template-url https://BUCKET.s3.%s.amazonaws.com/%s.yaml",
+			e.Stack, e.Stack, e.Region, e.Stack)
+	}),
+	hint(func(string, *cluster.UnpreparedError) string { return "; the same command again prepares the zone" }),
+	hint(func(string, *cluster.NotEndedError) string {
+		return "; hardtack stack status shows them, run the same command again to continue"
+	}),
+	hint(func(_ string, e *cluster.RewrittenError) string {
+		return " (sam delete --stack-name " + cluster.FunctionStack(e.Cluster) + ")"
+	}),
+	hint(refusalHint),
+	hint(func(_ string, e *rollout.RefreshError) string {
+		return ", or hardtack stack rollback --group " + e.Group.Key
+	}),
+	hint(func(_ string, e *rollout.StuckError) string {
+		text := "hardtack stack status shows every machine"
+		if e.Step.Action == rollout.Watch {
+			text = "AutoScaling continues; " + text
+		}
+		if e.Group != "" {
+			text += "; solve the problem and run this again, or hardtack stack rollback --group " + e.Group
+		}
+		return " (" + text + ")"
+	}),
+	hint(func(_ string, e *rollout.Interrupted) string {
+		if !e.Refreshing {
+			return ""
+		}
+		return ", or with --cancel-on-interrupt to be able to end it"
+	}),
+}
+
+// stateHint returns the next step for a stack in this state.
+func stateHint(stack, status string) string {
+	switch {
+	case cloudformation.OnlyDeletable(status):
+		return ": hardtack stack delete --yes, and then apply again"
+	case cloudformation.NeedsRollback(status):
+		return ": aws cloudformation continue-update-rollback --stack-name " + stack
+	case status == "UPDATE_ROLLBACK_COMPLETE":
+		return ""
+	}
+	return ": aws cloudformation describe-stack-events --stack-name " + stack
+}
+
+func refusalHint(verb string, e *rollout.Refusal) string {
+	var lose []string
+	for _, l := range e.Losses {
+		lose = append(lose, l.Group)
+	}
+	return flagged("\nthese groups are safe: hardtack stack "+verb+" ", "--group", e.Safe) + flagged("\nto continue nevertheless, with a snapshot of etcd at hand, add ", "--lose-etcd", lose)
+}
+
+// flagged repeats a flag for each value, after the text before; empty without values.
+func flagged(before, flag string, values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return before + flag + " " + strings.Join(values, " "+flag+" ")
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// onStack returns the action of a command for a cluster's stack. It adds hints to the errors.
+func onStack(do func(c *cli.Context, k *cluster.Cluster) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		k, err := openCluster(c)
+		if err != nil {
+			return err
+		}
+		err = withStackHint(c.Command.Name, do(c, k))
+		if err != nil && c.Err() != nil {
+			fmt.Fprintln(c.App.ErrWriter, err) // operations that continue on AWS; main does not print the error of an interrupted program
+		}
+		return err
+	}
+}
+
+func stackDiffCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "diff",
+		Usage: "show what apply would change, and which machines a refresh would then replace, without changing anything",
+		Flags: deployFlags(
+			&cli.BoolFlag{Name: "exit-code", Usage: fmt.Sprintf("exit with status %d if anything would change", changesExit)},
+		),
+		Action: onStack(stackDiff),
+	}
+}
+
+func stackDiff(c *cli.Context, k *cluster.Cluster) error {
+	deploy, err := deployOptions(c)
+	if err != nil {
+		return err
+	}
+	d, err := k.Diff(c.Context, deploy)
+	if err != nil {
+		return err
+	}
+	text := changesText(d.Changes, d.Refresh)
+	if text == "" {
+		text = "no changes\n"
+	}
+	if err := stackAnswer(c, d, text); err != nil {
+		return err
+	}
+	if c.Bool("exit-code") && !d.Empty() {
+		return cli.Exit("the stack or its machines would change", changesExit)
+	}
+	return nil
+}
+
+func stackApplyCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "apply",
+		Usage: "create or update the stack from the document; running machines stay as they are until refresh",
+		Flags: deployFlags(
+			&cli.StringSliceFlag{Name: "allow-replacement", Usage: "allow a `RESOURCE`, given by its logical name, to be replaced or removed with its content: a zone, a volume or a group; may be repeated"},
+			&cli.BoolFlag{Name: "protect", Usage: "set the stack's termination protection; --protect=false removes it"},
+			&cli.BoolFlag{Name: "yes", Usage: "with --machines no: end every machine of the cluster"},
+			dryRunFlag(),
+		),
+		Action: onStack(stackApply),
+	}
+}
+
+func stackApply(c *cli.Context, k *cluster.Cluster) error {
+	deploy, err := deployOptions(c)
+	if err != nil {
+		return err
+	}
+	o := cluster.ApplyOptions{Deployment: deploy, AllowReplacement: c.StringSlice("allow-replacement"), EndMachines: c.Bool("yes"), DryRun: c.Bool("dry-run")}
+	if c.IsSet("protect") {
+		o.Protect = new(c.Bool("protect"))
+	}
+	if !c.Bool("json") && !o.DryRun {
+		o.OnDiff = func(d *cluster.Diff) { fmt.Fprint(c.App.ErrWriter, changesText(d.Changes, nil)) }
+	}
+	a, err := k.Apply(c.Context, o)
+	if err != nil {
+		return err
+	}
+	next := []string{}
+	text := "stack " + a.Stack + ": would be unchanged\n" + changesText(a.Changes, a.Refresh)
+	if a.Changed {
+		text = "stack " + a.Stack + ": would be changed\n" + changesText(a.Changes, a.Refresh)
+	}
+	if !a.DryRun {
+		text, next = appliedText(a), nextAfterApply(k, a)
+	}
+	return stackAnswer(c, struct {
+		*cluster.Applied
+		Next []string `json:"next"`
+	}{a, next}, text, next...)
+}
+
+// nextAfterApply returns the commands to run next. The function has to be deployed again if the groups change, since
+// it reads only those in its parameters.
+func nextAfterApply(k *cluster.Cluster, a *cluster.Applied) []string {
+	out := []string{}
+	if a.Empty || a.Regrouped {
+		out = append(out, fmt.Sprintf("sam deploy --stack-name %s --resolve-s3 --capabilities CAPABILITY_IAM --parameter-overrides ClusterName=%s ZoneId=%s ZoneName=%s GroupNames=%s",
+			cluster.FunctionStack(k.Name()), k.Name(), a.ZoneID, role.Zone, strings.Join(a.Groups, ",")))
+	}
+	switch {
+	case a.Empty:
+		out = append(out, "hardtack stack apply --machines yes")
+	case len(a.Refresh) > 0:
+		out = append(out, "hardtack stack refresh")
+	}
+	return out
+}
+
+func stackRefreshCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "refresh",
+		Usage: "replace machines whose image or configuration is not the stack's: etcd and masters one by one, minions by AutoScaling; run it again to continue",
+		Flags: refreshFlags(),
+		Action: onStack(func(c *cli.Context, k *cluster.Cluster) error {
+			o, err := refreshOptions(c)
+			if err != nil {
+				return err
+			}
+			r, err := k.Refresh(c.Context, o)
+			return answerRefreshed(c, r, err)
+		}),
+	}
+}
+
+func stackRollbackCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "rollback",
+		Usage: "replace machines by ones of the launch template version before the stack's, with its image and configuration",
+		Flags: refreshFlags(
+			&cli.StringSliceFlag{Name: "to", Usage: "the version of a group's launch template to return to, `GROUP=VERSION`; may be repeated"},
+		),
+		Action: onStack(func(c *cli.Context, k *cluster.Cluster) error {
+			to, err := versionsOf(c)
+			if err != nil {
+				return err
+			}
+			o, err := refreshOptions(c)
+			if err != nil {
+				return err
+			}
+			r, err := k.Rollback(c.Context, cluster.RollbackOptions{RefreshOptions: o, To: to})
+			return answerRefreshed(c, r, err)
+		}),
+	}
+}
+
+func answerRefreshed(c *cli.Context, r *cluster.Refreshed, err error) error {
+	if err != nil {
+		return err
+	}
+	next := []string{}
+	if a := r.Ahead; a != nil {
+		next = append(next, fmt.Sprintf("hardtack image rollback --channel %s    # it names %s, which the next apply takes; %s runs %s", a.Channel, a.Image, a.Group, a.Runs))
+	}
+	return stackAnswer(c, struct {
+		*cluster.Refreshed
+		Next []string `json:"next"`
+	}{r, next}, refreshedText(r), next...)
+}
+
+func stackStatusCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "print the state of the stack and of every machine of its groups, with its launch template version and whether DNS has it",
+		Flags: stackFlags(),
+		Action: onStack(func(c *cli.Context, k *cluster.Cluster) error {
+			s, err := k.Status(c.Context)
+			if err != nil {
+				return err
+			}
+			return stackAnswer(c, s, statusText(s))
+		}),
+	}
+}
+
+func stackDeleteCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "delete",
+		Usage:  "delete the cluster: its machines, then its records, then the stack; list what is kept",
+		Flags:  stackFlags(destroyFlags()...),
+		Action: onStack(stackDelete),
+	}
+}
+
+func stackDelete(c *cli.Context, k *cluster.Cluster) error {
+	d, err := k.Delete(c.Context, cluster.DeleteOptions{DryRun: unconfirmed(c)})
+	if err != nil {
+		return err
+	}
+	left := []leftover{}
+	for _, l := range d.Stays {
+		left = append(left, leftoverOf(l))
+	}
+	return stackAnswer(c, struct {
+		*cluster.Deleted
+		Stays []leftover `json:"stays"`
+	}{d, left}, deletedText(d, left))
+}
+
+// leftover is a resource that outlives a deleted cluster, with the command that removes it.
+type leftover struct {
+	cluster.Left
+	What    string `json:"what"`
+	Command string `json:"command"`
+}
+
+func leftoverOf(l cluster.Left) leftover {
+	out := leftover{Left: l, What: string(l.Kind) + " " + l.Name}
+	switch l.Kind {
+	case cluster.LeftFunction:
+		out.What, out.Command = "the function's stack "+l.Name, "sam delete --stack-name "+l.Name
+	case cluster.LeftSecrets:
+		out.What = fmt.Sprintf("%d parameters below %s: the authorities, and the key of the Secrets in etcd's snapshots", l.Count, l.Name)
+		out.Command = fmt.Sprintf("aws ssm get-parameters-by-path --path %s --recursive --query 'Parameters[].Name' --output text | tr '\\t' '\\n' | xargs -n 10 aws ssm delete-parameters --names", l.Name)
+	case cluster.LeftVolume:
+		out.Command = "aws ec2 delete-volume --volume-id " + l.Name
+	case cluster.LeftSnapshot:
+		out.Command = "aws ec2 delete-snapshot --snapshot-id " + l.Name
+	}
+	return out
+}

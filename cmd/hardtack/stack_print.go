@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+)
+
+// printEvent prints a line for each event of a stack.
+func printEvent(c *cli.Context) func(cloudformation.Event) {
+	return func(e cloudformation.Event) {
+		line := fmt.Sprintf("%s %-28s %s %s", e.Time.Local().Format(time.TimeOnly), e.Status, e.Resource, e.Type)
+		if e.Reason != "" && strings.HasSuffix(e.Status, "_FAILED") {
+			line += ": " + e.Reason
+		}
+		fmt.Fprintln(c.App.ErrWriter, line)
+	}
+}
+
+// printStep prints a line for each step of a rollout.
+func printStep(c *cli.Context) func(rollout.Step) {
+	return func(s rollout.Step) {
+		what := map[rollout.Action]string{
+			rollout.Wait: "waiting: ", rollout.Point: "", rollout.Replace: "replacing " + s.Machine + ": it ", rollout.Start: "refreshing: ", rollout.Watch: "refreshing: ",
+		}[s.Action]
+		if s.Action == rollout.Point {
+			what = fmt.Sprintf("launching version %d from now on: ", s.To)
+		}
+		group := s.Group
+		if group == "" {
+			group = "cluster"
+		}
+		if s.Action != rollout.Finished {
+			fmt.Fprintf(c.App.ErrWriter, "%s %s: %s%s\n", time.Now().Format(time.TimeOnly), group, what, s.Reason)
+		}
+	}
+}
+
+// stackAnswer prints the result of a stack command: with --json the value, else the text and the next commands.
+func stackAnswer[A any](c *cli.Context, answer A, text string, next ...string) error {
+	if c.Bool("json") {
+		return printJSON(c.App.Writer, answer)
+	}
+	for _, command := range next {
+		text += "next: " + command + "\n"
+	}
+	_, err := io.WriteString(c.App.Writer, text)
+	return err
+}
+
+// changesText formats the changes of apply as a table of mark, resource and reasons, and then the refresh.
+func changesText(changes []cloudformation.Change, refresh []cluster.Behind) string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, c := range changes {
+		fmt.Fprintf(table, "%s %s\t%s\t%s\n", mark(c), c.Resource, c.Type, strings.Join(reasons(c), ", "))
+	}
+	_ = table.Flush() // writes to memory
+	for _, n := range refresh {
+		fmt.Fprintf(&b, "refresh %s: %d of %d machines: %s\n", n.Group, len(n.Machines), n.Of, strings.Join(n.Why, ", "))
+	}
+	return b.String()
+}
+
+// mark is the diff mark of a change; "!" is a replacement, which deletes the present resource.
+func mark(c cloudformation.Change) string {
+	switch {
+	case c.Action == cloudformation.Add:
+		return "+"
+	case c.Action == cloudformation.Remove:
+		return "-"
+	case c.Ends():
+		return "!"
+	}
+	return "~"
+}
+
+// reasons lists the properties that change, and their causes.
+func reasons(c cloudformation.Change) []string {
+	var out []string
+	for _, p := range c.Properties {
+		text := p.Name
+		switch p.Recreates {
+		case "Always":
+			text += " replaces it"
+		case "Conditionally":
+			text += " may replace it"
+		}
+		if p.Cause != "" {
+			text += " (by " + p.Cause + ")"
+		}
+		out = append(out, text)
+	}
+	if c.Kept {
+		out = append(out, "stays in the account")
+	}
+	return out
+}
+
+func appliedText(a *cluster.Applied) string {
+	var b strings.Builder
+	what := "unchanged"
+	if a.Changed {
+		what = "changed"
+	}
+	fmt.Fprintf(&b, "stack %s: %s, %s\n%s", a.Stack, what, a.Status, a.Zone)
+	if a.API != "" {
+		fmt.Fprintf(&b, "load balancer: %s\n", a.API)
+	}
+	b.WriteString(changesText(nil, a.Refresh))
+	return b.String()
+}
+
+func refreshedText(r *cluster.Refreshed) string {
+	var b strings.Builder
+	if r.Done != nil {
+		return fmt.Sprintf("%s: every machine is as wanted; %d replaced one by one, %d groups refreshed, %s\n",
+			r.Cluster, len(r.Done.Replaced), len(r.Done.Refreshed), time.Duration(r.Done.Seconds)*time.Second)
+	}
+	for _, n := range r.Refresh {
+		fmt.Fprintf(&b, "%s: %d of %d machines: %s: %s\n", n.Group, len(n.Machines), n.Of, strings.Join(n.Why, ", "), strings.Join(n.Machines, " "))
+	}
+	for _, group := range r.TakenBack {
+		fmt.Fprintf(&b, "%s: the running refresh would be rolled back\n", group)
+	}
+	fmt.Fprintf(&b, "first: %s %s: %s\n", r.First.Action, strings.TrimSpace(r.First.Group+" "+r.First.Machine), r.First.Reason)
+	return b.String()
+}
+
+func deletedText(d *cluster.Deleted, stays []leftover) string {
+	var b strings.Builder
+	switch {
+	case !d.Found:
+		fmt.Fprintf(&b, "stack %s does not exist\n", d.Stack)
+	case d.Done:
+		fmt.Fprintf(&b, "stack %s: deleted, with %d machines and %d records\n", d.Stack, len(d.Machines), len(d.Records))
+	default:
+		fmt.Fprintf(&b, "stack %s: --yes would delete it, with\n  %d machines: %s\n  %d records: %s\n", d.Stack, len(d.Machines), strings.Join(d.Machines, ", "), len(d.Records), strings.Join(d.Records, ", "))
+		if d.Zone != "" {
+			fmt.Fprintf(&b, "  the zone %s\n", d.Zone)
+		}
+	}
+	for _, l := range stays {
+		fmt.Fprintf(&b, "stays: %s\n  %s\n", l.What, l.Command)
+	}
+	return b.String()
+}
+
+func statusText(s *cluster.Status) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "stack %s: %s", s.Stack.Name, strings.TrimSpace(s.Stack.Status+" "+s.Stack.Reason))
+	if s.Stack.Protected {
+		b.WriteString(", protected")
+	}
+	fmt.Fprintf(&b, "\nimage: %s", s.Stack.Resolved[template.ParameterImage])
+	if s.Image != s.Stack.Resolved[template.ParameterImage] {
+		fmt.Fprintf(&b, "; the channel names %s, which hardtack stack apply takes", s.Image)
+	}
+	b.WriteString("\n")
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, g := range s.Groups {
+		fmt.Fprintf(table, "%s\t%d of %d\tversion %d\t%s\n", g.Name, len(g.Machines), g.Desired, g.Launches.Number, strings.Join(groupNotes(g), "; "))
+		for _, m := range g.Machines {
+			fmt.Fprintf(table, "  %s\t%s\tversion %d\t%s\n", m.ID, m.State, m.From.Number, strings.Join(machineNotes(g, m), ", "))
+		}
+	}
+	_ = table.Flush() // writes to memory
+	return b.String()
+}
+
+// groupNotes describes a group's state.
+func groupNotes(g rollout.Group) []string {
+	var out []string
+	if what := g.Launches.Differs(g.Wanted); len(what) > 0 {
+		out = append(out, fmt.Sprintf("the stack's is %d: %s", g.Wanted.Number, strings.Join(what, ", ")))
+	}
+	if r := g.Refresh; r.Active() {
+		out = append(out, strings.TrimSpace(fmt.Sprintf("refresh to version %d: %s, %d %% %s", r.To, r.Status, r.Percent, r.Reason)))
+	}
+	if n := len(g.Stale()); n > 0 {
+		out = append(out, fmt.Sprintf("%d to refresh", n))
+	}
+	return out
+}
+
+// machineNotes describes a machine's state.
+func machineNotes(g rollout.Group, m rollout.Machine) []string {
+	var out []string
+	for _, f := range []struct {
+		not  bool
+		text string
+	}{{!m.Running, "not running"}, {!m.Healthy, "unhealthy"}, {!m.Published, "not in DNS"}} {
+		if f.not {
+			out = append(out, f.text)
+		}
+	}
+	if what := m.From.Differs(g.Wanted); len(what) > 0 {
+		out = append(out, "differs: "+strings.Join(what, ", "))
+	}
+	return out
+}

@@ -1,0 +1,47 @@
+package cloud_test
+
+import (
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+)
+
+// One line of images: all of the first, what has changed of the second, nothing of the same again.
+func TestLineOfImages(t *testing.T) {
+	w := newWorld(t, awsfake.Options{})
+	file := makeDisk(t, 64*mib+1000, "one", 0, 1, 7, 60, 128)
+	first := w.publish(t, file)
+	w.holds(t, first.Snapshot, file)
+	if first.SentBlocks != 6 || first.DiskBlocks != 5 || first.Found || first.Parent != "" || first.Volume != 1 {
+		t.Errorf("the first: %+v", first)
+	}
+	again := w.publish(t, file)
+	if !again.Found || again.Image != first.Image || again.SentBlocks != 0 {
+		t.Errorf("the same again: %+v", again)
+	}
+	writeBlocks(t, file, "two", 7, 30)
+	writeBlocks(t, file, "", 60)
+	second := w.publish(t, file)
+	w.holds(t, second.Snapshot, file)
+	// Two blocks of data, one that is zero now, the manifest.
+	if second.SentBlocks != 4 || second.KeptBlocks != 3 || second.Parent != first.Snapshot {
+		t.Errorf("the second: %+v", second)
+	}
+	// Back to what the first was: found, whatever came between.
+	writeBlocks(t, file, "one", 7, 60)
+	writeBlocks(t, file, "", 30)
+	if r := w.publish(t, file); r.Image != first.Image {
+		t.Errorf("the first again: %+v", r)
+	}
+	w.only(t, first.Image, second.Image)
+	if calls := w.account.Calls(); calls["ebs:StartSnapshot"] != 2 || calls["ebs:PutSnapshotBlock"] != 10 || calls["ec2:RegisterImage"] != 2 {
+		t.Errorf("the calls were %v", calls)
+	}
+	i, _ := w.account.Images().Image(second.Image)
+	if f := i.Firmware; f.BootMode != "uefi" || f.IMDS != "v2.0" || !f.ENA || f.Architecture != "x86_64" {
+		t.Errorf("the image is registered as %+v", f)
+	}
+	if d := i.Disks[0]; d.Type != "gp3" || d.Keep || d.Size != 1 {
+		t.Errorf("its disk is %+v", d)
+	}
+}

@@ -1,0 +1,117 @@
+// Package account reads the resources in AWS that carry a cluster's tag: AutoScaling groups, instances, and etcd's volumes.
+//
+// Its rule: it returns all pages or an error, and decides nothing. Callers decide which machines belong in DNS or may be
+// replaced.
+package account
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// The largest page sizes of the APIs (their references: MaxRecords, MaxResults).
+const (
+	groupPage   = 100
+	machinePage = 1000
+	volumePage  = 500
+)
+
+// Actions are the IAM actions that the functions of this package need.
+const Actions = "autoscaling:DescribeAutoScalingGroups, ec2:DescribeInstances and ec2:DescribeVolumes"
+
+// Filters select the EC2 resources with the cluster's tag.
+func Filters(cluster string) []ec2types.Filter {
+	return []ec2types.Filter{{Name: aws.String("tag:" + role.TagCluster), Values: []string{cluster}}}
+}
+
+// Groups returns the cluster's AutoScaling groups.
+func Groups(ctx context.Context, api autoscaling.DescribeAutoScalingGroupsAPIClient, cluster string) ([]astypes.AutoScalingGroup, error) {
+	var out []astypes.AutoScalingGroup
+	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(api, &autoscaling.DescribeAutoScalingGroupsInput{
+		Filters: []astypes.Filter{{Name: aws.String("tag:" + role.TagCluster), Values: []string{cluster}}}, MaxRecords: aws.Int32(groupPage),
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("reading the groups of %s: %w", cluster, err)
+		}
+		out = append(out, page.AutoScalingGroups...)
+	}
+	return out, nil
+}
+
+// Machines returns the cluster's EC2 instances, including terminated ones, which EC2 describes for another hour.
+func Machines(ctx context.Context, api ec2.DescribeInstancesAPIClient, cluster string) ([]ec2types.Instance, error) {
+	var out []ec2types.Instance
+	pages := ec2.NewDescribeInstancesPaginator(api, &ec2.DescribeInstancesInput{Filters: Filters(cluster), MaxResults: aws.Int32(machinePage)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("reading the machines of %s: %w", cluster, err)
+		}
+		for _, r := range page.Reservations {
+			out = append(out, r.Instances...)
+		}
+	}
+	return out, nil
+}
+
+// EtcdVolumes returns the cluster's volumes with the tag of an etcd member.
+func EtcdVolumes(ctx context.Context, api ec2.DescribeVolumesAPIClient, cluster string) ([]ec2types.Volume, error) {
+	var out []ec2types.Volume
+	pages := ec2.NewDescribeVolumesPaginator(api, &ec2.DescribeVolumesInput{
+		Filters: append(Filters(cluster), ec2types.Filter{Name: aws.String("tag-key"), Values: []string{role.TagEtcdMember}}), MaxResults: aws.Int32(volumePage),
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("reading etcd's volumes of %s: %w", cluster, err)
+		}
+		out = append(out, page.Volumes...)
+	}
+	return out, nil
+}
+
+// Healthy reports whether AutoScaling considers a group's machine healthy.
+func Healthy(i astypes.Instance) bool {
+	return strings.EqualFold(aws.ToString(i.HealthStatus), "Healthy")
+}
+
+// Running reports whether an instance's state in EC2 is running.
+func Running(i ec2types.Instance) bool {
+	return i.State != nil && i.State.Name == ec2types.InstanceStateNameRunning
+}
+
+// GroupTag returns the value of a group's tag, or "".
+func GroupTag(g astypes.AutoScalingGroup, key string) string {
+	for _, t := range g.Tags {
+		if aws.ToString(t.Key) == key {
+			return aws.ToString(t.Value)
+		}
+	}
+	return ""
+}
+
+// Tag returns the value of an instance's or a volume's tag, or "".
+func Tag(tags []ec2types.Tag, key string) string {
+	for _, t := range tags {
+		if aws.ToString(t.Key) == key {
+			return aws.ToString(t.Value)
+		}
+	}
+	return ""
+}
+
+// EtcdMembers returns the names of all members of the cluster's etcd, from a group's tag.
+func EtcdMembers(g astypes.AutoScalingGroup) []string {
+	return strings.FieldsFunc(GroupTag(g, role.TagEtcdMembers), func(c rune) bool { return strings.ContainsRune(" ,;", c) })
+}

@@ -1,0 +1,38 @@
+// Package file writes files atomically.
+//
+// Its rule: a reader sees the old file or the new one, never a part; and a failed write leaves no file behind.
+package file
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Replace writes a file atomically by renaming, and reports whether its content changed. A file that has the content
+// already is left alone, whatever its mode. The directory must exist.
+func Replace(name string, content []byte, mode fs.FileMode) (changed bool, err error) {
+	have, err := os.ReadFile(name)
+	if err == nil && bytes.Equal(have, content) {
+		return false, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	// Programs that read every *.conf of a directory skip this name, since it ends differently.
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return false, err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return false, errors.Join(err, os.Remove(f.Name()))
+	}
+	return true, nil
+}

@@ -1,0 +1,30 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// Detached is a process that keeps running when this one ends.
+type Detached struct {
+	PID int
+	// Ended receives one value if the process ends while this one runs: nil for success.
+	Ended <-chan error
+}
+
+// Detach starts a command in a new session, without a terminal: neither Ctrl-C nor the end of this process ends it. Its
+// output goes to output, and its stdin is empty. Stdin, Stdout and Stderr of the command are ignored.
+func Detach(c Command, output *os.File) (Detached, error) {
+	cmd := exec.Command(c.Name, c.Args...) //nolint:noctx // it is to live on when everything here has ended
+	cmd.Dir, cmd.Env = c.Dir, c.Env
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return Detached{}, fmt.Errorf("starting %s: %w", c.Name, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	return Detached{PID: cmd.Process.Pid, Ended: ended}, nil
+}

@@ -1,0 +1,19 @@
+// Package version has the version of Hardtack.
+//
+// Its rule: all programs of the repository have the same version, set by the linker.
+package version
+
+// Version is the release, three numbers without a "v". The Makefile sets it by -X from the file
+// that `make help` names; a plain `go build` leaves this value.
+var Version = "0.1.0"
+
+// Prerelease is "" for a release and "dev" otherwise; Packer ignores a "dev" plugin in `packer init`.
+var Prerelease = ""
+
+// String returns the version with its prerelease, if any.
+func String() string {
+	if Prerelease == "" {
+		return Version
+	}
+	return Version + "-" + Prerelease
+}

@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/prepare"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+)
+
+// ApplyOptions are the options of Apply.
+type ApplyOptions struct {
+	Deployment
+	// AllowReplacement are the logical names of resources that may be replaced or removed, with all their data. A
+	// change that would replace or remove any other guarded resource fails with a *cloudformation.LossError.
+	AllowReplacement []string
+	// EndMachines allows ending all machines when the parameter Machines becomes no. Without it Apply fails with an
+	// *EndsMachinesError.
+	EndMachines bool
+	// Protect turns the stack's termination protection on or off; nil leaves it unchanged.
+	Protect *bool
+	// DryRun reports the changes that Apply would make or refuse, and makes none.
+	DryRun bool
+	// OnDiff is called with the planned changes before any of them is made. It may be nil.
+	OnDiff func(*Diff)
+}
+
+// Applied is the result of Apply.
+type Applied struct {
+	Stack  string `json:"stack"`
+	DryRun bool   `json:"dry_run"`
+	// Status is the stack's status in CloudFormation; empty in a dry run.
+	Status  string                  `json:"status"`
+	Changed bool                    `json:"changed"`
+	Changes []cloudformation.Change `json:"changes"`
+	ZoneID  string                  `json:"zone_id"`
+	// Zone reports the state of the hosted zone and the changes made to it; nil in a dry run.
+	Zone   *prepare.Report `json:"zone"`
+	Groups []string        `json:"groups"`
+	// Regrouped reports whether AutoScaling groups were added or removed, so that the DNS function has to be updated.
+	// Empty reports whether the stack has no machines yet.
+	Regrouped bool `json:"regrouped"`
+	Empty     bool `json:"empty"`
+	// API is the DNS name of the load balancer; empty where the cluster has none.
+	API string `json:"load_balancer,omitempty"`
+	// Refresh are the groups whose machines Refresh would replace.
+	Refresh []Behind `json:"refresh"`
+}
+
+// Apply shows the changes, checks that they are allowed, executes them, prepares the hosted zone, and returns which
+// machines are now out of date. Running machines stay unchanged until Refresh.
+func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
+	if err := c.mayChangeMachines(ctx, o); err != nil {
+		return nil, err
+	}
+	d, plan, err := c.plan(ctx, o.Deployment)
+	if err != nil {
+		return nil, err
+	}
+	if o.OnDiff != nil {
+		o.OnDiff(d)
+	}
+	err = cloudformation.Gate(d.Changes, o.AllowReplacement)
+	if err == nil {
+		err = c.refuseRefreshing(ctx, d.Changes)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.stacks.Discard(ctx, plan))
+	}
+	out := &Applied{Stack: c.stack, DryRun: o.DryRun, Changed: !plan.Empty(), Changes: d.Changes, Groups: c.Groups(), Refresh: d.Refresh}
+	out.Regrouped = slices.ContainsFunc(d.Changes, func(c cloudformation.Change) bool {
+		return c.Type == cloudformation.TypeGroup && c.Action != cloudformation.Modify
+	})
+	if o.DryRun {
+		return out, c.stacks.Discard(ctx, plan)
+	}
+	return out, c.execute(ctx, plan, o.Protect, out)
+}
+
+// execute executes a plan and adds the result to out.
+func (c *Cluster) execute(ctx context.Context, plan *cloudformation.Plan, protect *bool, out *Applied) error {
+	now, err := c.stacks.Execute(ctx, plan)
+	if err != nil {
+		return err
+	}
+	if protect != nil && now.Protected != *protect {
+		if err := c.stacks.Protect(ctx, c.stack, *protect); err != nil {
+			return err
+		}
+		out.Changed = true
+	}
+	out.Status, out.ZoneID, out.API = now.Status, now.Outputs[template.OutputZone], now.Outputs[template.OutputAPI]
+	out.Empty = now.Parameters[template.ParameterMachines] != template.MachinesYes
+	if out.Zone, err = c.prepareZone(ctx, out.ZoneID); err != nil {
+		return &UnpreparedError{Err: err}
+	}
+	s, err := c.machines().Read(ctx)
+	out.Refresh = behind(s, nil)
+	return err
+}
+
+// mayChangeMachines refuses to start machines before the stack exists, and to end all of them unless that is allowed.
+func (c *Cluster) mayChangeMachines(ctx context.Context, o ApplyOptions) error {
+	now, err := c.describe(ctx)
+	if err != nil {
+		return err
+	}
+	switch machines := o.Parameters[template.ParameterMachines]; {
+	case machines == template.MachinesYes && !now.Made():
+		return &TooEarlyError{Stack: c.stack}
+	case machines == template.MachinesNo && now.Made() && now.Parameters[template.ParameterMachines] == template.MachinesYes && !o.EndMachines && !o.DryRun:
+		return &EndsMachinesError{Cluster: c.name}
+	}
+	return nil
+}
+
+// refuseRefreshing refuses changes of groups that AutoScaling is refreshing.
+func (c *Cluster) refuseRefreshing(ctx context.Context, changes []cloudformation.Change) error {
+	s, err := c.machines().Read(ctx)
+	if err != nil {
+		return err
+	}
+	var moving []rollout.Group
+	for _, g := range s.Groups {
+		changed := slices.ContainsFunc(changes, func(c cloudformation.Change) bool { return c.Type == cloudformation.TypeGroup && c.ID == g.Name })
+		if changed && g.Refresh.Active() {
+			moving = append(moving, g)
+		}
+	}
+	if len(moving) > 0 {
+		return &RefreshingError{Groups: moving}
+	}
+	return nil
+}
+
+// prepareZone does the part that CloudFormation cannot do: it lowers the SOA minimum, and adds the cluster's
+// placeholders to a zone that another cluster made.
+func (c *Cluster) prepareZone(ctx context.Context, id string) (*prepare.Report, error) {
+	if id == "" {
+		return nil, fmt.Errorf("preparing the zone: stack %s has no output %s (was it made from another template?)", c.stack, template.OutputZone)
+	}
+	z, err := c.zone(id)
+	if err != nil {
+		return nil, err
+	}
+	return prepare.Run(ctx, z, prepare.Options{Cluster: c.name, Policy: record.DefaultPolicy()})
+}

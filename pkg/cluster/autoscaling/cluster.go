@@ -1,0 +1,194 @@
+package autoscaling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// Records reads the records of a cluster from DNS.
+type Records interface {
+	Read(ctx context.Context, cluster string) ([]record.Set, error)
+}
+
+// Cluster reads and changes the groups of a cluster. It implements rollout.Reader and rollout.Executor.
+type Cluster struct {
+	Name     string
+	Groups   *autoscaling.Client
+	Machines *ec2.Client
+	// Records is nil to skip the check that DNS lists a machine.
+	Records Records
+	Policy  record.Policy
+	// Ready checks the API servers; nil skips the check.
+	Ready func(ctx context.Context) error
+	// Wanted has versions of launch templates by the names of groups; a group without an entry wants the latest.
+	Wanted      map[string]int
+	Preferences Preferences
+	Log         *slog.Logger
+}
+
+// Preferences are the settings of AutoScaling's instance refreshes.
+type Preferences struct {
+	// MinHealthy is the percentage of a group that stays in service; 0 allows replacing all its machines at once.
+	MinHealthy int
+	// Checkpoints are ascending percentages at which the refresh waits for Delay seconds; the last is 100. Empty is no
+	// waits.
+	Checkpoints []int
+	Delay       int
+}
+
+// DefaultPreferences keep 90 % of the machines in service, and wait for five minutes at 25 % and at 50 % of the group.
+func DefaultPreferences() Preferences {
+	return Preferences{MinHealthy: 90, Checkpoints: []int{25, 50, 100}, Delay: 300}
+}
+
+// Check reports every value that AutoScaling would refuse.
+func (p Preferences) Check() error {
+	var errs []error
+	if p.MinHealthy < 0 || p.MinHealthy > 100 {
+		errs = append(errs, fmt.Errorf("minimum of healthy machines: %d %% is not between 0 and 100", p.MinHealthy))
+	}
+	last := 0
+	for _, percent := range p.Checkpoints {
+		if percent <= last || percent > 100 {
+			errs = append(errs, fmt.Errorf("checkpoints %v: not ascending percentages from 1 to 100", p.Checkpoints))
+			break
+		}
+		last = percent
+	}
+	if len(p.Checkpoints) > 0 && last != 100 {
+		errs = append(errs, fmt.Errorf("checkpoints %v: the last is not 100, and AutoScaling would end there", p.Checkpoints))
+	}
+	if p.Delay < 0 || p.Delay > 172_800 {
+		errs = append(errs, fmt.Errorf("checkpoint delay: %d s is not between 0 and two days", p.Delay))
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	_ rollout.Reader   = (*Cluster)(nil)
+	_ rollout.Executor = (*Cluster)(nil)
+)
+
+// Read reads the groups of the cluster, their machines, and the launch template versions of both.
+func (c *Cluster) Read(ctx context.Context) (rollout.State, error) {
+	s := rollout.State{Cluster: c.Name}
+	groups, err := c.groups(ctx)
+	if err != nil {
+		return s, err
+	}
+	observed, err := c.observe(ctx)
+	if err != nil {
+		return s, err
+	}
+	for _, g := range groups {
+		group, err := c.group(ctx, g, observed)
+		if err != nil {
+			return s, err
+		}
+		s.Groups = append(s.Groups, group)
+	}
+	if c.Ready != nil {
+		if err := c.Ready(ctx); err != nil {
+			s.API = err.Error()
+		}
+	}
+	return s, ctx.Err()
+}
+
+func (c *Cluster) groups(ctx context.Context) ([]types.AutoScalingGroup, error) {
+	out, err := account.Groups(ctx, c.Groups, c.Name)
+	slices.SortFunc(out, func(a, b types.AutoScalingGroup) int {
+		return strings.Compare(aws.ToString(a.AutoScalingGroupName), aws.ToString(b.AutoScalingGroupName))
+	})
+	return out, awserr.Explain(err, account.Actions)
+}
+
+// Instances returns the ids of all machines in the cluster's groups, sorted.
+func (c *Cluster) Instances(ctx context.Context) ([]string, error) {
+	groups, err := c.groups(ctx)
+	out := []string{}
+	for _, g := range groups {
+		for _, i := range g.Instances {
+			out = append(out, aws.ToString(i.InstanceId))
+		}
+	}
+	slices.Sort(out)
+	return out, err
+}
+
+// group converts a group for a rollout.
+func (c *Cluster) group(ctx context.Context, g types.AutoScalingGroup, observed *observation) (rollout.Group, error) {
+	name := aws.ToString(g.AutoScalingGroupName)
+	roles, err := role.ParseSet(account.GroupTag(g, role.TagRole))
+	if err != nil {
+		return rollout.Group{}, fmt.Errorf("group %s: tag %s: %w", name, role.TagRole, err)
+	}
+	out := rollout.Group{
+		Name: name, Key: strings.TrimPrefix(name, c.Name+"-"), Roles: roles, Desired: int(aws.ToInt32(g.DesiredCapacity)),
+		Member: account.GroupTag(g, role.TagEtcdMember), Members: account.EtcdMembers(g),
+		Machines: []rollout.Machine{},
+	}
+	out.Durable = roles.Has(role.Etcd) && observed.durable(out)
+	if g.LaunchTemplate == nil {
+		return out, fmt.Errorf("group %s: it has no launch template, so the version of its machines is unknown (was it made by the stack?)", name)
+	}
+	out.Template = aws.ToString(g.LaunchTemplate.LaunchTemplateId)
+	versions, err := c.versions(ctx, out.Template)
+	if err != nil {
+		return out, err
+	}
+	if out.Launches, err = versions.find(aws.ToString(g.LaunchTemplate.Version)); err != nil {
+		return out, fmt.Errorf("group %s: %w", name, err)
+	}
+	out.Wanted = versions.latest()
+	if n, ok := c.Wanted[name]; ok {
+		if out.Wanted, err = versions.find(strconv.Itoa(n)); err != nil {
+			return out, fmt.Errorf("group %s: %w", name, err)
+		}
+	}
+	for _, i := range g.Instances {
+		out.Machines = append(out.Machines, observed.machine(out, i, versions))
+	}
+	slices.SortFunc(out.Machines, func(a, b rollout.Machine) int { return strings.Compare(a.ID, b.ID) })
+	if !out.Control() {
+		out.Refresh, err = c.refresh(ctx, name, versions)
+	}
+	return out, err
+}
+
+// refresh returns the newest refresh of the group, or nil if it never had any.
+func (c *Cluster) refresh(ctx context.Context, group string, versions versions) (*rollout.Refresh, error) {
+	out, err := c.Groups.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{AutoScalingGroupName: &group, MaxRecords: aws.Int32(1)})
+	if err != nil {
+		return nil, fmt.Errorf("reading the refreshes of %s: %w", group, awserr.Explain(err, "autoscaling:DescribeInstanceRefreshes"))
+	}
+	if len(out.InstanceRefreshes) == 0 {
+		return nil, nil
+	}
+	r := out.InstanceRefreshes[0]
+	refresh := &rollout.Refresh{
+		ID: aws.ToString(r.InstanceRefreshId), Status: string(r.Status), Reason: aws.ToString(r.StatusReason), Percent: int(aws.ToInt32(r.PercentageComplete)),
+	}
+	if d := r.DesiredConfiguration; d != nil && d.LaunchTemplate != nil {
+		if v, err := versions.find(aws.ToString(d.LaunchTemplate.Version)); err == nil {
+			refresh.To = v.Number
+		}
+	}
+	return refresh, nil
+}

@@ -1,0 +1,197 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
+)
+
+const (
+	// endPatience is how long ending all machines may take: the template's drain hook holds each for at most 5
+	// minutes, and stopping a machine takes a few more.
+	endPatience = 20 * time.Minute
+	// deleteTries is how often the zone is emptied again because the function has written to it meanwhile. emptyTries
+	// is how often one removal is repeated because another update conflicted with it.
+	deleteTries = 3
+	emptyTries  = 5
+)
+
+// DeleteOptions are the options of Delete.
+type DeleteOptions struct {
+	// DryRun reports the resources that Delete would remove, and removes none.
+	DryRun bool
+}
+
+// Deleted is the result of Delete.
+type Deleted struct {
+	Stack  string `json:"stack"`
+	DryRun bool   `json:"dry_run"`
+	// Found reports whether the stack existed, Done whether it is gone now.
+	Found    bool     `json:"found"`
+	Done     bool     `json:"done"`
+	Machines []string `json:"machines"`
+	// Zone is the id of the hosted zone if it is deleted with the stack. Records are the cluster's removed records.
+	Zone    string   `json:"zone"`
+	Records []string `json:"records"`
+	// Stays are the cluster's resources outside the stack, which Delete leaves.
+	Stays []Left `json:"stays"`
+}
+
+// Delete ends the machines first, since they need their records, then the records, since only an empty zone can be
+// deleted, then the stack. It succeeds if there is no stack. It reports resources of the cluster outside the stack.
+func (c *Cluster) Delete(ctx context.Context, o DeleteOptions) (*Deleted, error) {
+	now, err := c.describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &Deleted{Stack: c.stack, DryRun: o.DryRun, Found: now != nil, Done: now == nil, Machines: []string{}, Records: []string{}}
+	if now != nil {
+		if err := c.deletable(ctx, now, out); err != nil {
+			return nil, err
+		}
+		if !o.DryRun {
+			if err := c.deleteAll(ctx, now, out); err != nil {
+				return nil, err
+			}
+			out.Done = true
+		}
+	}
+	out.Stays, err = c.Left(ctx)
+	return out, err
+}
+
+// deletable fills in the resources to delete, and refuses a deletion that would fail half way.
+func (c *Cluster) deletable(ctx context.Context, now *cloudformation.Stack, out *Deleted) error {
+	if now.Protected {
+		return &cloudformation.ProtectedError{Stack: c.stack}
+	}
+	if now.Busy() {
+		return &BusyError{Stack: c.stack, Status: now.Status}
+	}
+	var err error
+	if out.Machines, err = c.machines().Instances(ctx); err != nil {
+		return err
+	}
+	id := now.Outputs[template.OutputZone]
+	if id == "" {
+		return nil // it never came so far
+	}
+	z, err := c.zone(id)
+	if err != nil {
+		return err
+	}
+	have, err := z.Read(ctx, c.name)
+	if err != nil {
+		return err
+	}
+	for _, s := range have {
+		out.Records = append(out.Records, s.Name+" "+s.Type)
+	}
+	resources, err := c.stacks.Resources(ctx, now.ID)
+	if err != nil {
+		return err
+	}
+	for _, r := range resources {
+		if r.Type == cloudformation.TypeZone && r.Status != cloudformation.Deleted {
+			out.Zone = r.ID
+		}
+	}
+	if out.Zone == "" {
+		return nil
+	}
+	return c.noForeignRecords(ctx, out.Zone)
+}
+
+// noForeignRecords fails if a zone that is deleted with the stack has records of other clusters.
+func (c *Cluster) noForeignRecords(ctx context.Context, id string) error {
+	others, err := zone.ForeignNames(ctx, route53.NewFromConfig(c.config.AWS), id, c.name, record.DefaultPolicy())
+	if err == nil && len(others) > 0 {
+		err = fmt.Errorf("zone %s is this stack's, and has records of others, with which it cannot be deleted: %s (delete those clusters first, or remove the records)",
+			id, strings.Join(others[:min(len(others), 10)], ", "))
+	}
+	return err
+}
+
+func (c *Cluster) deleteAll(ctx context.Context, now *cloudformation.Stack, out *Deleted) error {
+	if err := c.endMachines(ctx, now); err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		if id := now.Outputs[template.OutputZone]; id != "" {
+			if err := c.emptyZone(ctx, id); err != nil {
+				return err
+			}
+		}
+		err := c.stacks.Delete(ctx, now.ID)
+		var failure *cloudformation.Failure
+		// The function may have written once more before its groups were gone.
+		if errors.As(err, &failure) && failure.Type == cloudformation.TypeZone && out.Zone != "" && try < deleteTries {
+			continue
+		}
+		return err
+	}
+}
+
+// endMachines empties the stack's groups and waits until every machine is gone. Where the stack can no longer be
+// updated, its deletion ends the machines.
+func (c *Cluster) endMachines(ctx context.Context, now *cloudformation.Stack) error {
+	if now.Parameters[template.ParameterMachines] == template.MachinesYes && now.Updatable() {
+		p := cloudformation.Proposal{Stack: c.stack, Parameters: map[string]string{template.ParameterMachines: template.MachinesNo}}
+		for key := range now.Parameters {
+			if key != template.ParameterMachines {
+				p.Keep = append(p.Keep, key)
+			}
+		}
+		slices.Sort(p.Keep)
+		plan, err := c.stacks.Propose(ctx, p)
+		if err != nil {
+			return err
+		}
+		if _, err := c.stacks.Execute(ctx, plan); err != nil {
+			return err
+		}
+	}
+	began := c.clock.Now()
+	for {
+		left, err := c.machines().Instances(ctx)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		if c.clock.Now().Sub(began) > endPatience {
+			return &NotEndedError{Cluster: c.name, Machines: left}
+		}
+		if err := c.clock.Sleep(ctx, c.config.Poll); err != nil {
+			return fmt.Errorf("stopped waiting: the machines of %s end by themselves, and deleting again goes on: %w", c.name, err)
+		}
+	}
+}
+
+// emptyZone removes the cluster's records and leaves those of other clusters.
+func (c *Cluster) emptyZone(ctx context.Context, id string) error {
+	z, err := c.zone(id)
+	if err != nil {
+		return err
+	}
+	for range emptyTries {
+		have, err := z.Read(ctx, c.name)
+		if err != nil || len(have) == 0 {
+			return err
+		}
+		err = z.CompareAndSwap(ctx, c.name, have, nil)
+		if err != nil && !errors.Is(err, reconcile.ErrConflict) {
+			return fmt.Errorf("removing the records of %s: %w", c.name, err)
+		}
+	}
+	return &RewrittenError{Cluster: c.name, Zone: id}
+}

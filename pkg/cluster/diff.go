@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
+)
+
+// Deployment is the input of a deployment besides the cluster's document.
+type Deployment struct {
+	// Parameters are values of the template's parameters by name (template.ParameterVPC). A parameter that is left out
+	// keeps the stack's value; in a new stack it has the template's default.
+	Parameters map[string]string
+	// CA is the cluster's public CA in PEM, for the user data. If it is nil, machines read it from the cluster's store.
+	CA []byte
+	// TemplateURL is the S3 address of the rendered template. If it is empty, the template is sent in the request, and
+	// one that is too large for that is a *TooLargeError.
+	TemplateURL string
+}
+
+// Diff is the changes that Apply and then Refresh would make.
+type Diff struct {
+	Stack string `json:"stack"`
+	// Creates reports whether the stack does not exist yet.
+	Creates bool                    `json:"creates"`
+	Changes []cloudformation.Change `json:"changes"`
+	// Refresh are the groups whose machines Refresh would replace after Apply.
+	Refresh []Behind `json:"refresh"`
+}
+
+// Empty reports whether there is nothing to apply and nothing to refresh.
+func (d *Diff) Empty() bool { return len(d.Changes) == 0 && len(d.Refresh) == 0 }
+
+// Behind is a group with machines that differ from the document or the channel.
+type Behind struct {
+	Group string `json:"group"`
+	// Machines are those that differ, out of Of machines. Why lists the differences.
+	Machines []string `json:"machines"`
+	Of       int      `json:"of"`
+	Why      []string `json:"why"`
+}
+
+// Diff computes the changes that Apply would make and the machines that Refresh would then replace. It changes nothing.
+func (c *Cluster) Diff(ctx context.Context, deploy Deployment) (*Diff, error) {
+	d, plan, err := c.plan(ctx, deploy)
+	if err != nil {
+		return nil, err
+	}
+	return d, c.stacks.Discard(ctx, plan)
+}
+
+// plan makes a change set and computes its effect and that of a refresh. The caller executes or discards it.
+func (c *Cluster) plan(ctx context.Context, deploy Deployment) (*Diff, *cloudformation.Plan, error) {
+	proposal, err := c.propose(ctx, deploy)
+	if err != nil {
+		return nil, nil, err
+	}
+	image, err := c.image(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := c.stacks.Propose(ctx, proposal)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &Diff{Stack: plan.Stack, Creates: plan.Creates, Changes: plan.Changes, Refresh: []Behind{}}
+	if !plan.Creates {
+		d.Refresh, err = c.wouldRefresh(ctx, image, deploy.CA, plan.Changes)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, c.stacks.Discard(ctx, plan))
+	}
+	return d, plan, nil
+}
+
+// propose renders the template and settles its parameters.
+func (c *Cluster) propose(ctx context.Context, deploy Deployment) (cloudformation.Proposal, error) {
+	out := cloudformation.Proposal{Stack: c.stack, URL: deploy.TemplateURL}
+	if err := c.checkAgreed(ctx); err != nil {
+		return out, err
+	}
+	tmpl, err := template.Render(c.config.Document, deploy.CA)
+	if err != nil {
+		return out, fmt.Errorf("making the template of %s: %w", c.name, err)
+	}
+	if out.URL == "" {
+		body, err := tmpl.YAML()
+		if err != nil {
+			return out, err
+		}
+		if len(body) > template.MaxInline {
+			return out, &TooLargeError{Stack: c.stack, Region: c.config.AWS.Region, Bytes: len(body), Most: template.MaxInline}
+		}
+		out.Template = string(body)
+	}
+	now, err := c.describe(ctx)
+	if err != nil {
+		return out, err
+	}
+	var have map[string]string
+	if now.Made() {
+		have = now.Parameters
+	}
+	settled, err := tmpl.Settle(deploy.Parameters, have)
+	out.Parameters, out.Keep = settled.Values, settled.Keep
+	return out, err
+}
+
+// checkAgreed compares the document with the values in the store that the cluster's members agreed on. A machine whose
+// configuration differs from them would stop.
+func (c *Cluster) checkAgreed(ctx context.Context) error {
+	at, err := store.ParseLocation(c.config.Document.Cluster.Store)
+	if err != nil {
+		return err
+	}
+	secrets, err := store.Open(ctx, at, func(context.Context) (aws.Config, error) { return c.config.AWS, nil })
+	if err != nil {
+		return err
+	}
+	agreed, err := authority.Agreed(ctx, secrets)
+	if err != nil {
+		return fmt.Errorf("reading what the machines of cluster %s agree on: %w", c.name, err)
+	}
+	return authority.Same(c.config.Document.Info(), agreed, secrets)
+}
+
+// wouldRefresh compares each running machine with the document and the channel.
+func (c *Cluster) wouldRefresh(ctx context.Context, image string, ca []byte, changes []cloudformation.Change) ([]Behind, error) {
+	s, err := c.machines().Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []Behind{}
+	for _, g := range s.Groups {
+		group, err := c.config.Document.Group(g.Key)
+		if err != nil {
+			continue // the change set removes this group
+		}
+		if g.Wanted.Config, err = c.config.Document.Hash(g.Key, ca); err != nil {
+			return nil, err
+		}
+		g.Wanted.Image, g.Wanted.Type = image, group.AWS.InstanceType
+		b := behindOf(g)
+		if remade(changes, g.Template) && len(b.Why) == 0 && len(g.Machines) > 0 {
+			b.Why = []string{"launch template"}
+			for _, m := range g.Machines {
+				b.Machines = append(b.Machines, m.ID)
+			}
+		}
+		if len(b.Machines) > 0 {
+			out = append(out, b)
+		}
+	}
+	return out, nil
+}
+
+func behindOf(g rollout.Group) Behind {
+	b := Behind{Group: g.Name, Machines: []string{}, Of: len(g.Machines), Why: g.Why()}
+	for _, m := range g.Stale() {
+		b.Machines = append(b.Machines, m.ID)
+	}
+	return b
+}
+
+// behind lists the selected groups with machines that are out of date; an empty selection is all groups.
+func behind(s rollout.State, only []string) []Behind {
+	out := []Behind{}
+	for _, g := range s.Groups {
+		if b := behindOf(g); len(b.Machines) > 0 && g.Chosen(only) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// remade reports whether the launch template with this id gets a new version that changes more than tags.
+func remade(changes []cloudformation.Change, id string) bool {
+	return slices.ContainsFunc(changes, func(c cloudformation.Change) bool {
+		return c.Type == cloudformation.TypeTemplate && c.Action == cloudformation.Modify && c.ID == id &&
+			slices.ContainsFunc(c.Properties, func(p cloudformation.Property) bool { return p.Name == "LaunchTemplateData" })
+	})
+}

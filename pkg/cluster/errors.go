@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
+)
+
+// ErrNoGroups means that the account has no AutoScaling group of the cluster.
+var ErrNoGroups = errors.New("there are none")
+
+// NoStackError means that the stack whose machines are to be changed does not exist. It unwraps to
+// cloudformation.ErrNoStack.
+type NoStackError struct{ Stack string }
+
+func (e *NoStackError) Error() string { return "there is no stack " + e.Stack }
+
+func (e *NoStackError) Unwrap() error { return cloudformation.ErrNoStack }
+
+// BusyError means that an operation on the stack is under way.
+type BusyError struct{ Stack, Status string }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("stack %s is %s: wait for its end", e.Stack, e.Status)
+}
+
+// NoImageError means that the channel has no image.
+type NoImageError struct{ Channel string }
+
+func (e *NoImageError) Error() string {
+	return fmt.Sprintf("reading the image of channel %s: there is none", e.Channel)
+}
+
+// TooEarlyError refuses to start machines before their zone and the DNS function exist.
+type TooEarlyError struct{ Stack string }
+
+func (e *TooEarlyError) Error() string {
+	return fmt.Sprintf("machines need their zone, and the function that keeps its records: there is no stack %s yet", e.Stack)
+}
+
+// EndsMachinesError refuses to end all machines of a cluster without permission.
+type EndsMachinesError struct{ Cluster string }
+
+func (e *EndsMachinesError) Error() string {
+	return fmt.Sprintf("applying ends every machine of %s, and the etcd data on them is lost", e.Cluster)
+}
+
+// RefreshingError refuses to change groups that AutoScaling is refreshing. AutoScaling would refuse that too, but only
+// in the middle of the operation.
+type RefreshingError struct{ Groups []rollout.Group }
+
+func (e *RefreshingError) Error() string {
+	var lines []string
+	for _, g := range e.Groups {
+		lines = append(lines, fmt.Sprintf("changing %s: AutoScaling is refreshing it, %s, %d %%", g.Name, g.Refresh.Status, g.Refresh.Percent))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TooLargeError means that the template is too large for a request and has to be deployed from S3.
+type TooLargeError struct {
+	Stack, Region string
+	// Bytes is the size of the template, Most the largest that a request takes.
+	Bytes, Most int
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("the template is %d bytes, and a request takes %d", e.Bytes, e.Most)
+}
+
+// UnpreparedError means that the stack was made but its zone could not be prepared. Calling Apply again prepares it.
+type UnpreparedError struct{ Err error }
+
+func (e *UnpreparedError) Error() string { return e.Err.Error() + "\nthe stack is made" }
+
+func (e *UnpreparedError) Unwrap() error { return e.Err }
+
+// NotEndedError means that machines have not ended in time. Calling Delete again continues to wait.
+type NotEndedError struct {
+	Cluster  string
+	Machines []string
+}
+
+func (e *NotEndedError) Error() string {
+	return fmt.Sprintf("waiting for the machines of %s to end: %s are still there (does the function complete their hooks?)", e.Cluster, strings.Join(e.Machines, ", "))
+}
+
+// RewrittenError means that removed records came back every time.
+type RewrittenError struct{ Cluster, Zone string }
+
+func (e *RewrittenError) Error() string {
+	return fmt.Sprintf("removing the records of %s from zone %s: another client adds them again after each removal; is the function still deployed?", e.Cluster, e.Zone)
+}

@@ -1,0 +1,76 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Loss describes the data that would be lost with a group's machines.
+type Loss struct {
+	// Group is the group's name in the document.
+	Group string `json:"group"`
+	Text  string `json:"text"`
+}
+
+// Refusal names the groups that are not replaced without permission, and those that are safe to replace.
+type Refusal struct {
+	Losses []Loss `json:"losses"`
+	// Safe are the groups that may be replaced, by their names in the document.
+	Safe []string `json:"safe"`
+}
+
+func (r *Refusal) Error() string {
+	var b strings.Builder
+	b.WriteString("replacing machines of etcd: their data is on their own disks, and is lost with them")
+	for _, l := range r.Losses {
+		fmt.Fprintf(&b, "\n  %s: %s", l.Group, l.Text)
+	}
+	if len(r.Safe) == 0 {
+		b.WriteString("\nnothing else is to be replaced")
+	}
+	return b.String()
+}
+
+// RefreshError means that a refresh by AutoScaling has failed. The consoles and journals of its machines say why.
+type RefreshError struct {
+	// Group is the group as it was read after the refresh had ended.
+	Group Group
+}
+
+func (e *RefreshError) Error() string {
+	g := e.Group
+	return fmt.Sprintf("refreshing %s: AutoScaling says %s, %s\n%d of %d machines are as wanted, and the group launches version %d; "+
+		"consoles and journals of those that failed say why: fix the cause and run this again",
+		g.Name, g.Refresh.Status, g.Refresh.Reason, len(g.Machines)-len(g.Stale()), len(g.Machines), g.Launches.Number)
+}
+
+// StuckError means that a rollout has made no progress for too long.
+type StuckError struct {
+	// Step is the step that was waited for, Waited for how long. Group is the name of its group in the document; empty
+	// if the step is about no group.
+	Step   Step
+	Group  string
+	Waited time.Duration
+}
+
+func (e *StuckError) Error() string {
+	subject := e.Step.Group
+	if subject == "" {
+		subject = "the cluster"
+	}
+	return fmt.Sprintf("waiting for %s: not every machine has been in service for %s: %s", subject, e.Waited.Round(time.Second), e.Step.Reason)
+}
+
+// Interrupted means that the context of a run has ended.
+type Interrupted struct {
+	// Text says which operations continue.
+	Text string
+	// Refreshing reports whether AutoScaling continues with a refresh. CancelOnInterrupt would have cancelled it.
+	Refreshing bool
+	Err        error
+}
+
+func (i *Interrupted) Error() string { return i.Text }
+
+func (i *Interrupted) Unwrap() error { return i.Err }

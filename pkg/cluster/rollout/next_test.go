@@ -1,0 +1,225 @@
+package rollout_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// The versions of all launch templates here: v2 has another image.
+var (
+	v1 = rollout.Version{Number: 1, Image: "ami-a", Config: "sha256:1", Type: "m7i.large"}
+	v2 = rollout.Version{Number: 2, Image: "ami-b", Config: "sha256:1", Type: "m7i.large"}
+)
+
+func machine(id string, from rollout.Version) rollout.Machine {
+	return rollout.Machine{ID: id, From: from, State: "InService", Healthy: true, Running: true, Published: true}
+}
+
+func group(key string, roles role.Set, machines ...rollout.Machine) rollout.Group {
+	g := rollout.Group{Name: "demo-" + key, Key: key, Roles: roles, Desired: len(machines), Launches: v2, Wanted: v2, Machines: machines}
+	if member, ok := strings.CutPrefix(key, "etcd-"); ok {
+		g.Member, g.Members = member, []string{"a", "b", "c"}
+	}
+	return g
+}
+
+var (
+	etcd    = role.Set{role.Etcd}
+	masters = role.Set{role.Masters}
+	both    = role.Set{role.Masters, role.Etcd}
+	minions = role.Set{role.Minions}
+)
+
+// three is a cluster with three etcd members, two masters and two minions.
+func three(from rollout.Version) rollout.State {
+	return rollout.State{Cluster: "demo", Groups: []rollout.Group{
+		group("masters", masters, machine("i-m1", from), machine("i-m2", from)),
+		group("minions", minions, machine("i-w1", from), machine("i-w2", from)),
+		group("etcd-a", etcd, machine("i-a", from)),
+		group("etcd-b", etcd, machine("i-b", from)),
+		group("etcd-c", etcd, machine("i-c", from)),
+	}}
+}
+
+// at changes a machine of the state.
+func at(s rollout.State, id string, change func(*rollout.Machine)) rollout.State {
+	for i, g := range s.Groups {
+		for k, m := range g.Machines {
+			if m.ID == id {
+				change(&s.Groups[i].Machines[k])
+			}
+		}
+	}
+	return s
+}
+
+func of(s rollout.State, key string, change func(*rollout.Group)) rollout.State {
+	for i := range s.Groups {
+		if s.Groups[i].Key == key {
+			change(&s.Groups[i])
+		}
+	}
+	return s
+}
+
+func fresh(ids ...string) func(rollout.State) rollout.State {
+	return func(s rollout.State) rollout.State {
+		for _, id := range ids {
+			s = at(s, id, func(m *rollout.Machine) { m.From = v2 })
+		}
+		return s
+	}
+}
+
+func state(to string) func(*rollout.Machine) { return func(m *rollout.Machine) { m.State = to } }
+
+func TestNext(t *testing.T) {
+	old := func() rollout.State { return three(v1) }
+	etcdDone := fresh("i-a", "i-b", "i-c")
+	controlDone := func(s rollout.State) rollout.State { return fresh("i-m1", "i-m2")(etcdDone(s)) }
+	for _, tt := range []struct {
+		name  string
+		state rollout.State
+		only  string
+		want  string // action, machine or group, and a part of the reason
+	}{
+		{"nothing differs", three(v2), "", "finished , every machine"},
+		{"etcd comes first", old(), "", "replace i-a, image"},
+		{"another version that makes the same machine", three(rollout.Version{Number: 1, Image: "ami-b", Config: "sha256:1", Type: "m7i.large"}), "", "finished , every"},
+		{"then the next member", fresh("i-a")(old()), "", "replace i-b, image"},
+		{"not while the last one starts", at(fresh("i-a")(old()), "i-a", state("Pending:Wait")), "", "wait demo-etcd-a, i-a of demo-etcd-a is Pending:Wait"},
+		{"not before DNS has it", at(fresh("i-a")(old()), "i-a", func(m *rollout.Machine) { m.Published = false }), "", "wait demo-etcd-a, not in DNS"},
+		{"not while it is unhealthy", at(fresh("i-a")(old()), "i-a", func(m *rollout.Machine) { m.Healthy = false }), "", "wait demo-etcd-a, unhealthy"},
+		{"not while its machine is stopped", at(fresh("i-a")(old()), "i-a", func(m *rollout.Machine) { m.Running = false }), "", "wait demo-etcd-a, not running"},
+		{"not while a member is gone", of(fresh("i-a")(old()), "etcd-a", func(g *rollout.Group) { g.Machines = nil }), "", "wait demo-etcd-a, has 0 of 1"},
+		{"nor while one leaves", at(old(), "i-c", state("Terminating:Wait")), "", "wait demo-etcd-c, Terminating:Wait"},
+		{"a master waits for the quorum too", at(etcdDone(old()), "i-c", state("Pending:Wait")), "masters", "wait demo-etcd-c, Pending:Wait"},
+		{"an empty seat with a machine that is not as wanted goes first", at(old(), "i-c", state("Pending:Wait")), "", "replace i-c, is Pending:Wait and not as wanted"},
+		{"but not beside another empty seat", at(at(old(), "i-c", state("Pending:Wait")), "i-m1", state("Pending")), "", "wait demo-etcd-c, i-c"},
+		{"nor where it is not chosen", at(old(), "i-c", state("Pending:Wait")), "masters", "wait demo-etcd-c, i-c"},
+		{"a standby is for its operator", at(old(), "i-m1", state("Standby")), "", "wait demo-masters, Standby"},
+		{"masters one by one", etcdDone(old()), "", "replace i-m1, image"},
+		{"the second when the first is back", fresh("i-m1")(etcdDone(old())), "", "replace i-m2, image"},
+		{"not while the API is not ready", func() rollout.State { s := old(); s.API = "etcd"; return s }(), "", "wait , the API servers are not ready: etcd"},
+		{"the launch template first", of(old(), "etcd-c", func(g *rollout.Group) { g.Launches = v1 }), "", "point demo-etcd-c, version 1"},
+		{"minions at the end", controlDone(old()), "", "start demo-minions, image"},
+		{"minions alone", old(), "demo-minions", "start demo-minions, image"},
+		{"minions need masters", at(old(), "i-m1", state("Pending:Wait")), "minions", "wait demo-masters, new machines need it"},
+		{"a refresh is watched", of(controlDone(old()), "minions", func(g *rollout.Group) {
+			g.Refresh = &rollout.Refresh{ID: "1", Status: "InProgress", Percent: 50, To: 2}
+		}), "", "watch demo-minions, InProgress, 50 %"},
+		{"what leaves needs no refresh", at(fresh("i-w2")(controlDone(old())), "i-w1", state("Terminating:Wait")), "", "finished , every machine"},
+		{"the one before is history", of(controlDone(old()), "minions", func(g *rollout.Group) {
+			g.Refresh = &rollout.Refresh{ID: "1", Status: "Cancelled"}
+		}), "", "start demo-minions, image"},
+		{"machines as wanted in a group that is not", of(three(v2), "minions", func(g *rollout.Group) { g.Launches = v1 }), "", "point demo-minions, already"},
+		{"two members in a group without names", rollout.State{Cluster: "demo", Groups: []rollout.Group{group("masters", both, machine("i-1", v1), machine("i-2", v1))}}, "",
+			"wait demo-masters, several machines of etcd"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var only []string
+			if tt.only != "" {
+				only = []string{tt.only}
+			}
+			step := rollout.Next(tt.state, only)
+			about, reason, _ := strings.Cut(tt.want, ", ")
+			subject := step.Machine
+			if subject == "" {
+				subject = step.Group
+			}
+			if got := string(step.Action) + " " + subject; got != about || !strings.Contains(step.Reason, reason) {
+				t.Errorf("%s, %s\nwant %s", got, step.Reason, tt.want)
+			}
+		})
+	}
+}
+
+// A refresh that can be rolled back has one version to go back to.
+func TestWayBack(t *testing.T) {
+	s := three(v2)
+	s = at(s, "i-w1", func(m *rollout.Machine) { m.From = v1 })
+	if step := rollout.Next(s, nil); step.From != 1 || step.To != 2 {
+		t.Errorf("one version before: %+v", step)
+	}
+	s = at(s, "i-w2", func(m *rollout.Machine) { m.From = rollout.Version{Number: 7, Image: "ami-z"} })
+	if step := rollout.Next(s, nil); step.From != 0 || step.To != 2 {
+		t.Errorf("two versions before: %+v", step)
+	}
+}
+
+func TestDiffers(t *testing.T) {
+	other := rollout.Version{Number: 9, Image: "ami-b", Config: "sha256:2", Type: "m7i.xlarge", Rest: "x"}
+	if diff := cmp.Diff([]string{"image", "configuration", "instance type", "disk, network or profile"}, v1.Differs(other)); diff != "" {
+		t.Error(diff)
+	}
+	if got := v1.Differs(rollout.Version{Number: 9, Image: "ami-a", Config: "sha256:1", Type: "m7i.large"}); len(got) > 0 {
+		t.Errorf("another number alone: %v", got)
+	}
+}
+
+func TestPrevious(t *testing.T) {
+	same := v2
+	same.Number = 3
+	v0 := rollout.Version{Number: 4, Image: "ami-z"}
+	if v, ok := rollout.Previous([]rollout.Version{v2, same, v1, v0}, same); !ok || v != v1 {
+		t.Errorf("before 3: %+v, %v", v, ok)
+	}
+	if v, ok := rollout.Previous([]rollout.Version{v1, v0}, v1); ok {
+		t.Errorf("before the first: %+v", v)
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	lone := rollout.State{Cluster: "demo", Groups: []rollout.Group{group("masters", both, machine("i-m", v1)), group("minions", minions, machine("i-w", v1))}}
+	two := three(v1)
+	two.Groups = two.Groups[:4]
+	for i := range two.Groups {
+		two.Groups[i].Members = []string{"a", "b"}
+	}
+	durable := three(v1)
+	for i := range durable.Groups {
+		durable.Groups[i].Durable = true
+	}
+	for _, tt := range []struct {
+		name       string
+		state      rollout.State
+		only, lose string
+		want       []string // parts of the error; none: allowed
+	}{
+		{"the one member", lone, "", "", []string{"masters: it is all of etcd", "safe: minions"}},
+		{"the one member, with leave", lone, "", "masters", nil},
+		{"the one member by AutoScaling's name", lone, "", "demo-masters", nil},
+		{"what is safe", lone, "minions", "", nil},
+		{"three members", three(v1), "", "", []string{"etcd-a: etcd goes on with 2 of 3", "etcd-c:", "does not rejoin", "safe: masters minions"}},
+		{"three members, leave for one", three(v1), "", "etcd-a", []string{"etcd-b: ", "etcd-c: "}},
+		{"one of three, with leave", three(v1), "etcd-a", "etcd-a", nil},
+		{"two members", two, "etcd-a", "", []string{"of two members each is needed", "nothing else is to be replaced"}},
+		{"members that are as wanted", fresh("i-a", "i-b", "i-c")(three(v1)), "", "", nil},
+		{"volumes that outlive machines", durable, "", "", nil},
+		{"a group that there is not", three(v1), "workers", "", []string{`group "workers" is not one of demo: the groups are etcd-a, etcd-b, etcd-c, masters, minions`}},
+		{"leave for a group that there is not", three(v1), "minions", "etcd-d", []string{`group "etcd-d"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := rollout.Refuse(tt.state, strings.Fields(tt.only), strings.Fields(tt.lose))
+			if (err != nil) != (len(tt.want) > 0) {
+				t.Fatalf("%v", err)
+			}
+			text := fmt.Sprint(err)
+			if refusal := (*rollout.Refusal)(nil); errors.As(err, &refusal) {
+				text += "\nsafe: " + strings.Join(refusal.Safe, " ")
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(text, part) {
+					t.Errorf("%s\nwants %s", text, part)
+				}
+			}
+		})
+	}
+}

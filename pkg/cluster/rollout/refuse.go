@@ -1,0 +1,58 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// Refuse fails if a rollout would lose the data of etcd on a group that is not in lose: the error is a *Refusal. It also
+// fails if only or lose has a name that no group has.
+func Refuse(s State, only, lose []string) error {
+	if err := s.checkNames(append(slices.Clone(only), lose...)); err != nil {
+		return err
+	}
+	var r Refusal
+	for _, g := range s.ordered() {
+		switch {
+		case !g.Chosen(only) || len(g.Stale()) == 0 && len(g.Launches.Differs(g.Wanted)) == 0:
+		case !g.Roles.Has(role.Etcd) || g.Durable || len(g.Stale()) == 0 || slices.Contains(lose, g.Key) || slices.Contains(lose, g.Name):
+			r.Safe = append(r.Safe, g.Key)
+		default:
+			r.Losses = append(r.Losses, Loss{g.Key, g.loss()})
+		}
+	}
+	if len(r.Losses) == 0 {
+		return nil
+	}
+	return &r
+}
+
+// loss describes the loss of an etcd machine that keeps its data on its own disk.
+func (g Group) loss() string {
+	switch n := len(g.Members); {
+	case n <= 1:
+		return "it is all of etcd: every object of the cluster would be gone, and the new machine begins an empty cluster"
+	case n == 2:
+		return "of two members each is needed: without it etcd takes no writes any more, and its replacement does not rejoin by itself"
+	default:
+		return fmt.Sprintf("etcd goes on with %d of %d members, and the replacement does not rejoin by itself: `etcdctl member remove` and `member add` it while it starts, "+
+			"with etcd.flags.initial-cluster-state: existing in the document", n-1, n)
+	}
+}
+
+// checkNames fails if no group has one of the names.
+func (s State) checkNames(names []string) error {
+	var keys []string
+	for _, g := range s.ordered() {
+		keys = append(keys, g.Key)
+	}
+	for _, name := range names {
+		if _, ok := s.group(name); !ok {
+			return fmt.Errorf("group %q is not one of %s: the groups are %s", name, s.Cluster, strings.Join(keys, ", "))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+// Package template renders a cluster's complete configuration as one CloudFormation template or Terraform module, and
+// computes the cost of its control parts.
+//
+// Its rule: the template is a pure function of the document and the public CA. The same input gives the same bytes, it
+// contains no secrets, and the user data is the output of `hardtack userdata`, byte for byte.
+//
+// The template's resource types:
+//
+//	AWS::Route53::HostedZone, AWS::Route53::RecordSet
+//	AWS::EC2::SecurityGroup, AWS::EC2::SecurityGroupIngress, AWS::EC2::LaunchTemplate
+//	AWS::IAM::Role, AWS::IAM::InstanceProfile
+//	AWS::AutoScaling::AutoScalingGroup (with LifecycleHookSpecificationList)
+//	AWS::ElasticLoadBalancingV2::LoadBalancer, ::TargetGroup, ::Listener (where aws.loadBalancer is not none)
+//
+// and its intrinsic functions, always written in their long form: Ref (also of AWS::Region, AWS::NoValue), Fn::GetAtt (as
+// a list of two), Fn::Sub (one text; also AWS::Partition, AWS::Region, AWS::AccountId, AWS::URLSuffix), Fn::If, Fn::Equals,
+// Fn::Not, Fn::Select. Resources have Condition, DeletionPolicy (RetainExceptOnCreate) and UpdateReplacePolicy.
+// Parameters are of the types String, AWS::EC2::VPC::Id, List<AWS::EC2::Subnet::Id> and
+// AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>. A test compares this list with a rendered template.
+//
+// The decisions, and their reasons:
+//
+//   - The image is a parameter that CloudFormation resolves at each update. With `resolve:ssm:` in the launch template EC2
+//     would resolve it at each launch. A new image is therefore a new version of the template, which a refresh rolls out
+//     and a rollback takes back, and no machine starts from it by chance before that.
+//   - Lifecycle hooks are part of their group. As separate resources they would be made after the group and its first
+//     machines.
+//   - The parameter Machines keeps all groups empty until the zone is prepared and the DNS function exists, and again
+//     before the stack is deleted. CloudFormation cannot lower the SOA minimum of a zone, since it only creates record
+//     sets, and a zone has its SOA from the start: `hardtack dns zone prepare` does it.
+//   - The placeholders are made together with the zone, and stay when the stack is deleted: after the first sweep the
+//     records belong to the function, and CloudFormation could not delete records whose values have changed.
+//   - Each role has a security group, and a machine has those of all its roles. They let in role.Ports.
+//   - A tag of the machine names its etcd member. The etcd data is on the machine's own disk: no volume outlives it yet.
+package template

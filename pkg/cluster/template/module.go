@@ -1,0 +1,159 @@
+package template
+
+import (
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+)
+
+//go:embed terraform/*.tf
+var terraform embed.FS
+
+// ModuleData is the file of a Terraform module with the values from the cluster's document.
+const ModuleData = "cluster.json"
+
+// moduleData is the input of the module's plain files.
+type moduleData struct {
+	Cluster      string                 `json:"cluster"`
+	Names        []string               `json:"names"`
+	Groups       map[string]moduleGroup `json:"groups"`
+	Roles        []string               `json:"roles"`
+	Ingress      []moduleIngress        `json:"ingress"`
+	Hooks        []Hook                 `json:"hooks"`
+	Zone         string                 `json:"zone"`
+	Placeholders []moduleRecord         `json:"placeholders"`
+	APIPort      int                    `json:"api_port"`
+	AWS          moduleAWS              `json:"aws"`
+}
+
+type moduleAWS struct {
+	LoadBalancer   string `json:"load_balancer"`
+	Key            string `json:"key"`
+	ImageParameter string `json:"image_parameter"`
+	RootDevice     string `json:"root_device"`
+}
+
+type moduleGroup struct {
+	ConfigHash     string      `json:"config_hash"`
+	InstanceType   string      `json:"instance_type"`
+	Volume         int         `json:"volume"`
+	UserData       string      `json:"user_data"`
+	SecurityGroups []role.Role `json:"security_groups"`
+	Size           int         `json:"size"`
+	Max            int         `json:"max"`
+	// Member is the index of the group's etcd member among all, -1 for a group without a member.
+	Member     int         `json:"member"`
+	Balanced   bool        `json:"balanced"`
+	Tags       []Tag       `json:"tags"`
+	Statements []Statement `json:"statements"`
+}
+
+type moduleIngress struct {
+	To       role.Role `json:"to"`
+	From     role.Role `json:"from"`
+	Protocol string    `json:"protocol"`
+	Port     int       `json:"port"`
+	Program  string    `json:"program"`
+}
+
+type moduleRecord struct {
+	Name   string   `json:"name"`
+	Type   string   `json:"type"`
+	TTL    int      `json:"ttl"`
+	Values []string `json:"values"`
+}
+
+// Module returns the files, by name, of a Terraform module that makes the same resources as Render's template: plain
+// files that are the same for every cluster, and ModuleData.
+func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
+	b, err := newBuilder(c, ca)
+	if err != nil {
+		return nil, err
+	}
+	data, err := b.module()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(data, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", ModuleData, err)
+	}
+	files := map[string][]byte{ModuleData: append(text, '\n')}
+	names, err := fs.Glob(terraform, "terraform/*.tf")
+	if err != nil {
+		return nil, fmt.Errorf("reading the module: %w", err)
+	}
+	for _, name := range names {
+		if files[path.Base(name)], err = terraform.ReadFile(name); err != nil {
+			return nil, fmt.Errorf("reading the module: %w", err)
+		}
+	}
+	return files, nil
+}
+
+func (b *builder) module() (moduleData, error) {
+	s := b.cluster.Cluster
+	data := moduleData{
+		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Hooks: b.hooks(),
+		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port,
+		AWS: moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, ImageParameter(s.AWS.Channel), ami.RootDevice},
+	}
+	if !b.has(role.Masters) {
+		data.AWS.LoadBalancer = spec.LoadBalancerNone
+	}
+	for _, r := range role.All() {
+		if !b.reached(r) {
+			continue
+		}
+		data.Roles = append(data.Roles, string(r))
+		for _, p := range b.ports(r) {
+			for _, from := range p.From {
+				if b.reached(from) {
+					data.Ingress = append(data.Ingress, moduleIngress{r, from, p.Protocol, p.Number, p.What()})
+				}
+			}
+		}
+	}
+	for _, set := range record.Placeholders(s.Name, record.DefaultPolicy()) {
+		data.Placeholders = append(data.Placeholders, moduleRecord{set.Name, set.Type, int(set.TTL.Seconds()), set.Values})
+	}
+	for _, g := range b.cluster.Groups {
+		group, err := b.moduleGroup(g)
+		if err != nil {
+			return moduleData{}, fmt.Errorf("group %s: %w", g.Name, err)
+		}
+		data.Groups[b.cluster.AutoScaling(g)] = group
+	}
+	return data, nil
+}
+
+func (b *builder) moduleGroup(g spec.Group) (moduleGroup, error) {
+	userData, err := b.cluster.UserData(g.Name, b.ca)
+	if err != nil {
+		return moduleGroup{}, err
+	}
+	hash, err := b.cluster.Hash(g.Name, b.ca)
+	if err != nil {
+		return moduleGroup{}, err
+	}
+	statements, err := b.policy(g)
+	if err != nil {
+		return moduleGroup{}, err
+	}
+	return moduleGroup{
+		ConfigHash: hash, InstanceType: g.AWS.InstanceType, Volume: g.AWS.Volume,
+		UserData:       base64.StdEncoding.EncodeToString(userData),
+		SecurityGroups: b.securityGroupsOf(g), Size: g.Size, Max: g.AWS.Max,
+		Member: slices.Index(g.Members, g.Member), Balanced: b.balanced(g), Tags: b.groupTags(g), Statements: statements,
+	}, nil
+}

@@ -1,0 +1,217 @@
+package template_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"gotest.tools/v3/assert"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+)
+
+// writeModule writes the module to a temporary directory.
+func writeModule(t *testing.T, name string) string {
+	t.Helper()
+	files, err := template.Module(document(t, name), []byte(ca))
+	assert.NilError(t, err)
+	dir := t.TempDir()
+	for name, data := range files {
+		assert.NilError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	return dir
+}
+
+// The module and the template say the same about each group.
+func TestModuleIsTheTemplate(t *testing.T) {
+	for _, name := range documents {
+		files, err := template.Module(document(t, name), []byte(ca))
+		assert.NilError(t, err)
+		var data struct {
+			Groups map[string]struct {
+				ConfigHash   string `json:"config_hash"`
+				InstanceType string `json:"instance_type"`
+				UserData     string `json:"user_data"`
+				Tags         []template.Tag
+				Statements   []template.Statement
+			}
+			Ingress []struct{ To, From string }
+		}
+		assert.NilError(t, json.Unmarshal(files[template.ModuleData], &data))
+		c := document(t, name)
+		resources := render(t, c).Resources
+		for _, g := range c.Groups {
+			id, group := groupID(g.Name), data.Groups[c.AutoScaling(g)]
+			template := resources["LaunchTemplate"+id].Properties
+			launch := template["LaunchTemplateData"].(map[string]any)
+			assert.Equal(t, group.UserData, launch["UserData"])
+			assert.Equal(t, group.InstanceType, launch["InstanceType"])
+			assert.Equal(t, group.ConfigHash, template["VersionDescription"])
+			assert.Equal(t, len(group.Tags), len(resources["Group"+id].Properties["Tags"].([]any)))
+			policy := resources["Role"+id].Properties["Policies"].([]any)[0].(map[string]any)["PolicyDocument"].(map[string]any)
+			assert.Equal(t, len(group.Statements), len(policy["Statement"].([]any)))
+		}
+		rules := 0
+		for _, r := range resources {
+			if source, ok := r.Properties["SourceSecurityGroupId"]; ok && r.Type == "AWS::EC2::SecurityGroupIngress" && !strings.Contains(flat(source), "LoadBalancer") {
+				rules++
+			}
+		}
+		assert.Equal(t, len(data.Ingress), rules)
+	}
+}
+
+func flat(v any) string {
+	data, _ := json.Marshal(v)
+	return string(data)
+}
+
+// Every name that the module uses is declared in it, and every declared name is used.
+func TestModuleRefersToWhatItHas(t *testing.T) {
+	dir := writeModule(t, "large")
+	files, err := filepath.Glob(filepath.Join(dir, "*.tf"))
+	assert.NilError(t, err)
+	parser := hclparse.NewParser()
+	declared, used := map[string]bool{}, map[string]bool{}
+	for _, file := range files {
+		f, diags := parser.ParseHCLFile(file)
+		assert.Assert(t, !diags.HasErrors(), "%v", diags)
+		body := f.Body.(*hclsyntax.Body)
+		for _, block := range body.Blocks {
+			declare(declared, block)
+		}
+		assert.Assert(t, !hclsyntax.VisitAll(body, func(n hclsyntax.Node) hcl.Diagnostics {
+			if e, ok := n.(*hclsyntax.ScopeTraversalExpr); ok {
+				if name := reference(e.Traversal); name != "" {
+					used[name] = true
+				}
+			}
+			return nil
+		}).HasErrors())
+	}
+	for name := range used {
+		assert.Assert(t, declared[name], "%s is used, and not declared", name)
+	}
+	for name := range declared {
+		if kind, _, _ := strings.Cut(name, "."); kind == "var" || kind == "local" || kind == "data" {
+			assert.Assert(t, used[name], "%s is declared, and not used", name)
+		}
+	}
+}
+
+// declare records the names by which a block is referred to.
+func declare(names map[string]bool, b *hclsyntax.Block) {
+	switch b.Type {
+	case "variable":
+		names["var."+b.Labels[0]] = true
+	case "resource":
+		names[strings.Join(b.Labels, ".")] = true
+	case "data":
+		names["data."+strings.Join(b.Labels, ".")] = true
+	case "locals":
+		for name := range b.Body.Attributes {
+			names["local."+name] = true
+		}
+	}
+}
+
+// reference is the declared name at the beginning of a traversal, empty for a variable of a loop.
+func reference(t hcl.Traversal) string {
+	words := 0
+	switch root := t.RootName(); {
+	case root == "var", root == "local", strings.HasPrefix(root, "aws_"):
+		words = 2
+	case root == "data":
+		words = 3
+	}
+	if len(t) < words {
+		return ""
+	}
+	var name []string
+	for _, step := range t[:words] {
+		switch s := step.(type) {
+		case hcl.TraverseRoot:
+			name = append(name, s.Name)
+		case hcl.TraverseAttr:
+			name = append(name, s.Name)
+		}
+	}
+	return strings.Join(name, ".")
+}
+
+func run(t *testing.T, dir string, command ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "TF_CLI_ARGS=-no-color")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func TestModuleIsFormatted(t *testing.T) {
+	if _, err := exec.LookPath("terraform"); err != nil {
+		t.Skip("terraform is not installed")
+	}
+	if out, err := run(t, writeModule(t, "large"), "terraform", "fmt", "-check", "-diff"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Terraform itself validates the module, if the provider can be installed.
+func TestModuleIsValid(t *testing.T) {
+	if _, err := exec.LookPath("terraform"); err != nil {
+		t.Skip("terraform is not installed")
+	}
+	dir := writeModule(t, "large")
+	if out, err := run(t, dir, "terraform", "init", "-backend=false", "-input=false"); err != nil {
+		if strings.Contains(out, "could not connect to registry.terraform.io") {
+			t.Skip("the registry that has Terraform's AWS provider is out of reach")
+		}
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := run(t, dir, "terraform", "validate"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Terraform's policies are the same as those that CloudFormation made in moto. Terraform evaluates them itself: that
+// needs no provider, as literals replace the data that the provider would return.
+func TestModulePolicies(t *testing.T) {
+	if _, err := exec.LookPath("terraform"); err != nil {
+		t.Skip("terraform is not installed")
+	}
+	d, dir := deployed(t, "three=yes"), writeModule(t, "three")
+	text, err := os.ReadFile(filepath.Join(dir, "main.tf"))
+	assert.NilError(t, err)
+	locals, _, _ := strings.Cut(string(text), "\ndata ")
+	locals = strings.NewReplacer("data.aws_partition.here.partition", `"aws"`, "data.aws_region.here.id", `"`+region+`"`,
+		"data.aws_caller_identity.here.account_id", `"`+accountID+`"`, "aws_route53_zone.this[0].zone_id", `""`, "var.zone_id", `""`).Replace(locals)
+	alone := t.TempDir()
+	assert.NilError(t, os.WriteFile(filepath.Join(alone, "main.tf"), []byte(locals), 0o600))
+	data, err := os.ReadFile(filepath.Join(dir, template.ModuleData))
+	assert.NilError(t, err)
+	assert.NilError(t, os.WriteFile(filepath.Join(alone, template.ModuleData), data, 0o600))
+	for name, g := range d.Groups {
+		cmd := exec.CommandContext(t.Context(), "terraform", "console")
+		cmd.Dir, cmd.Stdin = alone, strings.NewReader(`base64encode(local.policies["`+name+`"])`)
+		cmd.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1")
+		out, err := cmd.Output()
+		assert.NilError(t, err)
+		policy, err := base64.StdEncoding.DecodeString(strings.Trim(string(out), "\"\n"))
+		assert.NilError(t, err, "%s", out)
+		var terraform, formation any
+		assert.NilError(t, json.Unmarshal(policy, &terraform))
+		assert.NilError(t, json.Unmarshal(g.Policies[0], &formation))
+		assert.DeepEqual(t, terraform, formation)
+	}
+}

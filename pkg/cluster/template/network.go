@@ -1,0 +1,88 @@
+package template
+
+import (
+	"fmt"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+)
+
+// securityGroup is the logical name of a role's security group. A machine has the security groups of all its roles.
+func securityGroup(r role.Role) string { return "SecurityGroup" + logical(string(r)) }
+
+// balancerGroup is the load balancer's security group.
+const balancerGroup = "SecurityGroupLoadBalancer"
+
+// reached reports whether other machines connect to machines of the role. A single etcd member without a name only
+// listens for the API server on the same machine.
+func (b *builder) reached(r role.Role) bool {
+	return b.has(r) && (r != role.Etcd || len(b.members()) > 0)
+}
+
+// securityGroupsOf are the roles whose security groups the group's machines have.
+func (b *builder) securityGroupsOf(g spec.Group) []role.Role {
+	var roles []role.Role
+	for _, r := range g.Roles {
+		if b.reached(r) {
+			roles = append(roles, r)
+		}
+	}
+	return roles
+}
+
+// ports are the ports of a role to which other machines of the cluster connect.
+func (b *builder) ports(r role.Role) []role.Port {
+	var ports []role.Port
+	for _, p := range r.Ports() {
+		if r == role.Masters && p.Number == role.DefaultAPIPort {
+			p.Number = b.cluster.Cluster.API.Port
+		}
+		if len(p.From) > 0 {
+			ports = append(ports, p)
+		}
+	}
+	return ports
+}
+
+// securityGroups adds a security group for each role, with its rules. All outgoing traffic is allowed: masters and
+// minions call the AWS APIs, and pods may connect anywhere.
+func (b *builder) securityGroups() {
+	for _, r := range role.All() {
+		if !b.reached(r) {
+			continue
+		}
+		id := securityGroup(r)
+		b.out.Resources[id] = Resource{Type: "AWS::EC2::SecurityGroup", Properties: object{
+			"GroupDescription": fmt.Sprintf("%s of the Hardtack cluster %s", r, b.cluster.Cluster.Name),
+			"VpcId":            ref(ParameterVPC),
+			"Tags":             b.tags(b.cluster.Cluster.Name + "-" + string(r)),
+		}}
+		for _, p := range b.ports(r) {
+			for _, from := range p.From {
+				if b.reached(from) {
+					b.ingress(fmt.Sprintf("Ingress%s%dFrom%s", logical(string(r)), p.Number, logical(string(from))), id, p,
+						object{"SourceSecurityGroupId": groupID(securityGroup(from))}, "")
+				}
+			}
+		}
+		b.out.Outputs[id] = Output{Description: fmt.Sprintf("The security group of machines with the role %s", r), Value: groupID(id)}
+	}
+	if b.cluster.Cluster.AWS.LoadBalancer == spec.LoadBalancerNone && b.has(role.Masters) {
+		b.ingress("IngressMastersFromClients", securityGroup(role.Masters), b.apiPort(), object{"CidrIp": ref(ParameterClients)}, hasClients)
+	}
+}
+
+func groupID(id string) object { return attribute(id, "GroupId") }
+
+func (b *builder) apiPort() role.Port {
+	return role.Port{Protocol: "tcp", Number: b.cluster.Cluster.API.Port, Program: "kube-apiserver"}
+}
+
+// ingress adds one rule. It is a separate resource, since two security groups can refer to each other.
+func (b *builder) ingress(id, group string, p role.Port, source object, condition string) {
+	properties := object{"GroupId": groupID(group), "IpProtocol": p.Protocol, "FromPort": p.Number, "ToPort": p.Number, "Description": p.What()}
+	for key, value := range source {
+		properties[key] = value
+	}
+	b.out.Resources[id] = Resource{Type: "AWS::EC2::SecurityGroupIngress", Condition: condition, Properties: properties}
+}

@@ -1,0 +1,204 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// MachinesAPI is the part of EC2's client that AWS uses.
+type MachinesAPI interface {
+	ec2.DescribeInstancesAPIClient
+	ec2.DescribeVolumesAPIClient
+}
+
+// AWS reads AutoScaling groups and their EC2 instances by tags.
+type AWS struct {
+	// Scaling and Machines are SDK clients, which retry by their own settings.
+	Scaling  autoscaling.DescribeAutoScalingGroupsAPIClient
+	Machines MachinesAPI
+	// Allowed are the names of groups that may have records; empty allows every group with the tags. Use it where
+	// others may set tags: tags prove nothing.
+	Allowed []string
+}
+
+var _ reconcile.Fleet = (*AWS)(nil)
+
+// machine is EC2's description of an instance.
+type machine struct {
+	running                   bool
+	private, private6, public netip.Addr
+	etcdMember                string
+}
+
+// Read reads groups and instances in parallel, then the volumes if there are etcd machines.
+func (f *AWS) Read(ctx context.Context, cluster string) (record.Fleet, error) {
+	var groups []astypes.AutoScalingGroup
+	var machines map[string]machine
+	both, bctx := errgroup.WithContext(ctx)
+	both.Go(func() (err error) { groups, err = f.groups(bctx, cluster); return err })
+	both.Go(func() (err error) { machines, err = f.machines(bctx, cluster); return err })
+	if err := both.Wait(); err != nil {
+		return record.Fleet{}, explain(err, account.Actions)
+	}
+	out := record.Fleet{Cluster: cluster}
+	etcd := false
+	for _, g := range groups {
+		for _, r := range roles(account.GroupTag(g, role.TagRole)) {
+			out.Groups = append(out.Groups, group(g, r, machines))
+			etcd = etcd || r == role.Etcd && len(g.Instances) > 0
+		}
+	}
+	if err := tagged(groups, machines, cluster); err != nil {
+		return record.Fleet{}, err
+	}
+	if etcd {
+		holders, err := f.volumes(ctx, cluster)
+		if err != nil {
+			return record.Fleet{}, explain(err, account.Actions)
+		}
+		assign(out, holders)
+	}
+	return out, nil
+}
+
+func (f *AWS) groups(ctx context.Context, cluster string) ([]astypes.AutoScalingGroup, error) {
+	all, err := account.Groups(ctx, f.Scaling, cluster)
+	return slices.DeleteFunc(all, func(g astypes.AutoScalingGroup) bool {
+		return len(f.Allowed) > 0 && !slices.Contains(f.Allowed, aws.ToString(g.AutoScalingGroupName))
+	}), err
+}
+
+// machines returns the cluster's instances by id.
+func (f *AWS) machines(ctx context.Context, cluster string) (map[string]machine, error) {
+	all, err := account.Machines(ctx, f.Machines, cluster)
+	out := map[string]machine{}
+	for _, i := range all {
+		out[aws.ToString(i.InstanceId)] = machineOf(i)
+	}
+	return out, err
+}
+
+func machineOf(i ec2types.Instance) machine {
+	m := machine{
+		running: account.Running(i), etcdMember: account.Tag(i.Tags, role.TagEtcdMember),
+		private: addr(i.PrivateIpAddress), private6: addr(i.Ipv6Address), public: addr(i.PublicIpAddress),
+	}
+	for _, n := range i.NetworkInterfaces {
+		first := n.Attachment != nil && aws.ToInt32(n.Attachment.DeviceIndex) == 0
+		if first && !m.private6.IsValid() && len(n.Ipv6Addresses) > 0 {
+			m.private6 = addr(n.Ipv6Addresses[0].Ipv6Address)
+		}
+	}
+	return m
+}
+
+// addr parses an address of EC2; none is the zero Addr.
+func addr(s *string) netip.Addr {
+	a, _ := netip.ParseAddr(aws.ToString(s))
+	return a
+}
+
+// volumes returns the etcd member of each instance with an attached member's volume.
+func (f *AWS) volumes(ctx context.Context, cluster string) (map[string]string, error) {
+	all, err := account.EtcdVolumes(ctx, f.Machines, cluster)
+	out := map[string]string{}
+	for _, v := range all {
+		for _, a := range v.Attachments {
+			if a.State == ec2types.VolumeAttachmentStateAttached {
+				out[aws.ToString(a.InstanceId)] = account.Tag(v.Tags, role.TagEtcdMember)
+			}
+		}
+	}
+	return out, err
+}
+
+// assign sets the members of etcd machines from their volumes, which take precedence over the instances' tags.
+func assign(f record.Fleet, holders map[string]string) {
+	for _, g := range f.Groups {
+		if g.Role != role.Etcd {
+			continue
+		}
+		for i, m := range g.Members {
+			if name, ok := holders[m.InstanceID]; ok {
+				g.Members[i].EtcdMember = name
+			}
+		}
+	}
+}
+
+// roles parses the roles in a tag. An unknown role is kept, so that pkg/dns/record reports it.
+func roles(tag string) []role.Role {
+	var out []role.Role
+	for name := range strings.SplitSeq(tag, "+") {
+		out = append(out, role.Role(strings.TrimSpace(name)))
+	}
+	return out
+}
+
+func group(g astypes.AutoScalingGroup, r role.Role, machines map[string]machine) record.Group {
+	out := record.Group{
+		Name: aws.ToString(g.AutoScalingGroupName), Cluster: account.GroupTag(g, role.TagCluster), Role: r,
+		Desired: int(aws.ToInt32(g.DesiredCapacity)),
+	}
+	if r == role.Etcd {
+		out.EtcdMembers = account.EtcdMembers(g)
+	}
+	for _, i := range g.Instances {
+		m := machines[aws.ToString(i.InstanceId)] // an instance that EC2 does not list is not running
+		member := record.Member{
+			InstanceID: aws.ToString(i.InstanceId), Lifecycle: record.Lifecycle(i.LifecycleState),
+			Healthy: account.Healthy(i), Running: m.running,
+			Private: m.private, Private6: m.private6, Public: m.public,
+		}
+		if r == role.Etcd {
+			member.EtcdMember = m.etcdMember
+		}
+		out.Members = append(out.Members, member)
+	}
+	return out
+}
+
+// tagged returns an error if groups have machines in service but EC2 lists none of them: then the instances lack the
+// tag, and every record would become empty.
+func tagged(groups []astypes.AutoScalingGroup, machines map[string]machine, cluster string) error {
+	example := ""
+	for _, g := range groups {
+		for _, i := range g.Instances {
+			if _, ok := machines[aws.ToString(i.InstanceId)]; ok {
+				return nil
+			}
+			if i.LifecycleState == astypes.LifecycleStateInService {
+				example = fmt.Sprintf("%s of group %s", aws.ToString(i.InstanceId), aws.ToString(g.AutoScalingGroupName))
+			}
+		}
+	}
+	if example == "" {
+		return nil
+	}
+	return fmt.Errorf("reading the machines of %s: EC2 shows none with the tag %s=%s, not even %s (set PropagateAtLaunch on the groups' tag, and tag the machines that run)",
+		cluster, role.TagCluster, cluster, example)
+}
+
+// explain adds the next step to an error of AWS; needed are the permissions of the call.
+func explain(err error, needed string) error {
+	if awserr.KindOf(err) == awserr.Throttled {
+		return fmt.Errorf("%w: %w", err, reconcile.ErrThrottled)
+	}
+	return awserr.Explain(err, needed+" for this role")
+}

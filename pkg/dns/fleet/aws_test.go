@@ -1,0 +1,182 @@
+package fleet_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// region is a fake account and its readers over the wire.
+func region(t *testing.T, o awsfake.Options) (*awsfake.Account, *fleet.AWS, *autoscaling.Client) {
+	t.Helper()
+	a := awsfake.New(o)
+	server := httptest.NewServer(a.Handler())
+	t.Cleanup(server.Close)
+	keys := credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", "")
+	client := awshttp.Client(nil)
+	groups := autoscaling.New(autoscaling.Options{Region: "eu-central-1", BaseEndpoint: &server.URL, Credentials: keys, HTTPClient: client, RetryMaxAttempts: 1})
+	machines := ec2.New(ec2.Options{Region: "eu-central-1", BaseEndpoint: &server.URL, Credentials: keys, HTTPClient: client, RetryMaxAttempts: 1})
+	return a, &fleet.AWS{Scaling: groups, Machines: machines}, groups
+}
+
+func group(t *testing.T, a *awsfake.Account, name, of string, n int, more map[string]string) {
+	t.Helper()
+	tags := map[string]string{role.TagCluster: "demo", role.TagRole: of}
+	for k, v := range more {
+		tags[k] = v
+	}
+	err := a.AutoScaling().Create(awsfake.Group{Name: name, Max: n, Desired: n, Tags: tags, Zones: []string{"eu-central-1a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+}
+
+func TestAWSReadsEveryPage(t *testing.T) {
+	a, f, _ := region(t, awsfake.Options{EC2: awsfake.EC2Options{IPv6: true, Public: true}})
+	for i := range 120 { // two pages of groups
+		group(t, a, fmt.Sprintf("minions-%03d", i), "minions", 9, nil) // two of machines
+	}
+	group(t, a, "other", "masters", 1, map[string]string{role.TagCluster: "other"})
+	got, err := f.Read(t.Context(), "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Groups) != 120 {
+		t.Fatalf("%d groups", len(got.Groups))
+	}
+	for _, g := range got.Groups {
+		if g.Role != role.Minions || g.Desired != 9 || len(g.Members) != 9 || g.Cluster != "demo" {
+			t.Fatalf("%+v", g)
+		}
+		for _, m := range g.Members {
+			if m.Lifecycle != record.InService || !m.Healthy || !m.Running || !m.Private.Is4() || !m.Private6.Is6() || !m.Public.Is4() {
+				t.Fatalf("%+v", m)
+			}
+		}
+	}
+	calls := a.Calls()
+	if calls["autoscaling:DescribeAutoScalingGroups"] != 2 || calls["ec2:DescribeInstances"] != 2 || calls["ec2:DescribeVolumes"] != 0 {
+		t.Errorf("%v", calls)
+	}
+	f.Allowed = []string{"minions-007"}
+	if got, err = f.Read(t.Context(), "demo"); err != nil || len(got.Groups) != 1 {
+		t.Errorf("allowed one: %d groups, %v", len(got.Groups), err)
+	}
+}
+
+// An etcd machine is the member whose volume it holds, whatever its own tag says.
+func TestAWSEtcdMembersFollowTheirVolumes(t *testing.T) {
+	a, f, _ := region(t, awsfake.Options{})
+	group(t, a, "control", "masters+etcd", 2, map[string]string{role.TagEtcdMembers: "a, b", role.TagEtcdMember: "z"})
+	machines := a.AutoScaling().Instances("control")
+	v := a.EC2().CreateVolume("eu-central-1a", 20, map[string]string{role.TagCluster: "demo", role.TagEtcdMember: "a"})
+	if _, err := a.EC2().AttachVolume(v.ID, machines[1].ID, "/dev/sdf"); err != nil {
+		t.Fatal(err)
+	}
+	a.EC2().CreateVolume("eu-central-1a", 20, map[string]string{role.TagCluster: "demo", role.TagEtcdMember: "b"}) // held by none
+	got, err := f.Read(t.Context(), "demo")
+	if err != nil || len(got.Groups) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	masters, etcd := got.Groups[0], got.Groups[1]
+	if masters.Role != role.Masters || masters.Members[1].EtcdMember != "" || len(masters.EtcdMembers) != 0 {
+		t.Errorf("%+v", masters)
+	}
+	i := slices.IndexFunc(etcd.Members, func(m record.Member) bool { return m.InstanceID == machines[1].ID })
+	if etcd.Role != role.Etcd || !slices.Equal(etcd.EtcdMembers, []string{"a", "b"}) || etcd.Members[i].EtcdMember != "a" || etcd.Members[1-i].EtcdMember != "z" {
+		t.Errorf("%+v", etcd)
+	}
+}
+
+// Part of a reading is none: each call that fails gives an error and no group.
+func TestAWSGivesNoPart(t *testing.T) {
+	for _, action := range []string{"DescribeAutoScalingGroups", "DescribeInstances", "DescribeVolumes"} {
+		for _, n := range []int{0, 1} { // which page
+			if n == 1 && action == "DescribeVolumes" {
+				continue // there is one page
+			}
+			s := &awsfake.Script{}
+			a, f, _ := region(t, awsfake.Options{Faults: s})
+			for i := range 101 {
+				group(t, a, fmt.Sprintf("g%03d", i), "etcd", 10, nil)
+			}
+			s.Add(action, append(make([]awsfake.Fault, n), awsfake.Fault{Refuse: awsfake.Throttled()})...)
+			got, err := f.Read(t.Context(), "demo")
+			if !errors.Is(err, reconcile.ErrThrottled) || len(got.Groups) != 0 {
+				t.Errorf("%s, page %d: %d groups, %v", action, n+1, len(got.Groups), err)
+			}
+		}
+	}
+}
+
+func TestAWSSaysWhatIsMissing(t *testing.T) {
+	a, f, _ := region(t, awsfake.Options{})
+	err := a.AutoScaling().Create(awsfake.Group{Name: "g", Max: 1, Desired: 1, Zones: []string{"eu-central-1a"},
+		Tags:         map[string]string{role.TagCluster: "demo", role.TagRole: "masters"},
+		Unpropagated: map[string]bool{role.TagCluster: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+	if _, err := f.Read(t.Context(), "demo"); err == nil || !strings.Contains(err.Error(), "PropagateAtLaunch") {
+		t.Errorf("%v", err)
+	}
+	a.SetPolicy("AKIDEXAMPLE", awsfake.Policy{})
+	if _, err := f.Read(t.Context(), "demo"); err == nil || !strings.Contains(err.Error(), "allow autoscaling:DescribeAutoScalingGroups") {
+		t.Errorf("%v", err)
+	}
+	if got, err := f.Read(t.Context(), "nobody"); err == nil {
+		t.Errorf("without rights: %+v", got)
+	}
+}
+
+// A machine that waits to be terminated goes on; completing it again is no error.
+func TestHooksComplete(t *testing.T) {
+	a, _, groups := region(t, awsfake.Options{})
+	group(t, a, "g", "masters", 1, nil)
+	for name, transition := range map[string]string{"leave-dns": "autoscaling:EC2_INSTANCE_TERMINATING", "join": "autoscaling:EC2_INSTANCE_LAUNCHING"} {
+		if err := a.AutoScaling().PutHook("g", awsfake.Hook{Name: name, Transition: transition, Heartbeat: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := a.AutoScaling().Instances("g")[0].ID
+	_, err := groups.TerminateInstanceInAutoScalingGroup(t.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: &id, ShouldDecrementDesiredCapacity: aws.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+	if i := a.AutoScaling().Instances("g"); len(i) != 1 || i[0].State != "Terminating:Wait" {
+		t.Fatalf("%+v", i)
+	}
+	h := &fleet.Hooks{API: groups}
+	for range 2 {
+		if err := h.Complete(t.Context(), "g", id); err != nil {
+			t.Fatal(err)
+		}
+		a.Tick()
+	}
+	if i := a.AutoScaling().Instances("g"); len(i) != 0 {
+		t.Errorf("%+v", i)
+	}
+	if err := h.Complete(t.Context(), "none", id); err == nil {
+		t.Error("a group that is not there")
+	}
+}

@@ -1,0 +1,67 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/smithy-go"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+)
+
+// terminating is the transition of termination hooks, which hold a machine until it has left DNS.
+const terminating = "autoscaling:EC2_INSTANCE_TERMINATING"
+
+// hookActions are the permissions that Complete needs.
+const hookActions = "autoscaling:DescribeLifecycleHooks and autoscaling:CompleteLifecycleAction"
+
+// HooksAPI is the part of AutoScaling's client that Hooks uses.
+type HooksAPI interface {
+	DescribeLifecycleHooks(ctx context.Context, in *autoscaling.DescribeLifecycleHooksInput, opts ...func(*autoscaling.Options)) (*autoscaling.DescribeLifecycleHooksOutput, error)
+	CompleteLifecycleAction(ctx context.Context, in *autoscaling.CompleteLifecycleActionInput, opts ...func(*autoscaling.Options)) (*autoscaling.CompleteLifecycleActionOutput, error)
+}
+
+// Hooks completes the termination hooks of AutoScaling groups.
+type Hooks struct {
+	API HooksAPI
+	// Name is the hook to complete; empty means every termination hook of the group.
+	Name string
+}
+
+var _ reconcile.Hooks = (*Hooks)(nil)
+
+// Complete completes the hooks of a machine by its instance id; the token of an event, which may be lost, is not needed.
+func (h *Hooks) Complete(ctx context.Context, group, instanceID string) error {
+	names := []string{h.Name}
+	if h.Name == "" {
+		out, err := h.API.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
+		if err != nil {
+			return fmt.Errorf("reading the hooks of group %s: %w", group, explain(err, hookActions))
+		}
+		names = names[:0]
+		for _, hook := range out.LifecycleHooks {
+			if aws.ToString(hook.LifecycleTransition) == terminating {
+				names = append(names, aws.ToString(hook.LifecycleHookName))
+			}
+		}
+	}
+	for _, name := range names {
+		_, err := h.API.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
+			AutoScalingGroupName: &group, LifecycleHookName: &name, InstanceId: &instanceID, LifecycleActionResult: aws.String("CONTINUE"),
+		})
+		if err != nil && !isCompleted(err) {
+			return fmt.Errorf("completing hook %s of machine %s in group %s: %w", name, instanceID, group, explain(err, hookActions))
+		}
+	}
+	return nil
+}
+
+// isCompleted reports whether the error is about a machine that is no longer waiting, or gone.
+func isCompleted(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "No active Lifecycle Action found")
+}

@@ -1,0 +1,263 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+)
+
+// Waiting between tries: the first wait, doubled each time up to the last, and spread by half.
+const (
+	firstWait = 200 * time.Millisecond
+	lastWait  = 8 * time.Second
+	maxPaced  = 4
+)
+
+var errBudget = errors.New("this call has used up its budget of DNS requests; the next one goes on")
+
+// call is one call of Sync.
+type call struct {
+	*Syncer
+	cluster   string
+	deadline  time.Time // zero: none
+	log       *slog.Logger
+	report    Report
+	paced     int    // how often it has let changes gather
+	uncertain string // the generation of a write whose outcome is not known
+}
+
+// view is one reading: the records first, the fleet after, and what follows from the two.
+type view struct {
+	have  []record.Set
+	fleet record.Fleet
+	want  []record.Set
+	// at is the generation that was read. known is false when there is a record that cannot be read:
+	// then nothing can be said about when an address left.
+	at    generation
+	known bool
+	burst int // of a write that follows on this reading
+}
+
+// reconcile reads and writes until the records are as they should be, and returns the view in which
+// they are.
+func (r *call) reconcile(ctx context.Context) (view, error) {
+	for {
+		v, err := r.gatherChanges(ctx)
+		if err != nil {
+			return v, err
+		}
+		if v.at.String() == r.uncertain {
+			r.report.Changed = true // it had been committed after all
+		}
+		v, err = r.write(ctx, v)
+		switch {
+		case err == nil:
+			return v, nil
+		case errors.Is(err, ErrConflict):
+			r.report.Conflicts++
+			if r.report.Conflicts > MaxConflicts {
+				return v, err
+			}
+		case errors.Is(err, ErrUnknownOutcome):
+			r.report.Unknown++
+			r.uncertain = v.at.String()
+		default:
+			return v, err
+		}
+		r.log.DebugContext(ctx, "reading again", "cause", err)
+		if err := r.wait(ctx, r.report.Conflicts+r.report.Unknown, err); err != nil {
+			return v, err
+		}
+	}
+}
+
+// gatherChanges returns the view to write from. Shortly after a write, further changes are likely: it waits for them,
+// and then reads again. A view without changes is returned at once.
+func (r *call) gatherChanges(ctx context.Context) (view, error) {
+	for {
+		v, err := r.read(ctx)
+		if err != nil {
+			return v, err
+		}
+		d := r.pace(v.at)
+		if d <= 0 || record.Diff(v.have, v.want, "").Empty() {
+			return v, nil
+		}
+		r.paced++
+		if err := r.c.Clock.Sleep(ctx, d); err != nil {
+			return v, err
+		}
+	}
+}
+
+// read reads the records and then the fleet. The order makes a write of this view safe: the fleet is at least as new as
+// the generation that the write will replace.
+func (r *call) read(ctx context.Context) (view, error) {
+	have, err := retry(ctx, r, func() ([]record.Set, error) {
+		if err := r.spendBudget(&r.report.Calls.ZoneReads); err != nil {
+			return nil, err
+		}
+		return r.c.Zone.Read(ctx, r.cluster)
+	})
+	if err != nil {
+		return view{}, fmt.Errorf("reading the records: %w", err)
+	}
+	v := r.parse(ctx, have)
+	fleet, err := retry(ctx, r, func() (record.Fleet, error) {
+		r.report.Calls.FleetReads++
+		return r.c.Fleet.Read(ctx, r.cluster)
+	})
+	if err != nil {
+		return view{}, fmt.Errorf("reading the groups (nothing is changed from a partial reading): %w", err)
+	}
+	v.fleet = fleet
+	desired, problems := record.Desired(fleet, r.c.Policy, r.c.Zone.Limits())
+	want, more := record.Guard(desired, v.have, fleet, r.c.Policy)
+	v.want = want
+	v.burst = v.at.burstAt(r.c.Clock.Now(), r.c.Pace, changedAddresses(r.managed(v.have), r.managed(want)))
+	r.report.Problems = append(problems, more...)
+	if err := r.report.Problems.Err(); err != nil {
+		return view{}, fmt.Errorf("computing the records (nothing was changed): %w", err)
+	}
+	return v, nil
+}
+
+// parse takes the generation out of the sets that were read.
+func (r *call) parse(ctx context.Context, have []record.Set) view {
+	v := view{have: have, known: true}
+	if text, ok := record.Generation(v.have, r.cluster); ok {
+		var err error
+		if v.at, err = parseGeneration(text); err != nil {
+			v.at, v.known = unreadableGeneration(r.c.Clock.Now()), false
+			r.log.WarnContext(ctx, "hooks wait until the next change has replaced the generation record", "error", err)
+		}
+	}
+	return v
+}
+
+// pace is how long to wait before a change is written; 0 is no wait. A call waits at most maxPaced
+// times, nor past half of the time that is left. The spread lets one of two that wait go first, so
+// that the other sees its write.
+func (r *call) pace(at generation) time.Duration {
+	pace := at.pace(r.c.Pace)
+	d := at.committed.Add(pace).Sub(r.c.Clock.Now())
+	if r.c.Pace < 0 || at.committed.IsZero() || at.String() == r.uncertain || d <= 0 || d > 2*pace || r.paced >= maxPaced {
+		return 0
+	}
+	d += time.Duration(r.jitter() * float64(r.c.Pace) / 2)
+	if !r.deadline.IsZero() && d > r.deadline.Sub(r.c.Clock.Now())/2 {
+		return 0
+	}
+	return d
+}
+
+// change is the next batch on the way from have to want, and the generation that it commits; an empty
+// one is that the records are as they should be.
+func (r *call) change(v view) (record.Change, generation, error) {
+	v.at.burst = v.burst
+	next := v.at.next(r.c.Clock.Now(), strconv.FormatUint(r.c.Random(), 36), nil)
+	whole := record.Diff(v.have, v.want, next.String())
+	if whole.Empty() {
+		return whole, v.at, nil
+	}
+	part, _, err := whole.Fit(r.c.Zone.Limits())
+	if err != nil {
+		return whole, v.at, err
+	}
+	next = next.next(r.c.Clock.Now(), next.nonce, removedAddresses(r.managed(v.have), r.managed(part.Apply(v.have))))
+	part, _, err = record.Diff(v.have, v.want, next.String()).Fit(r.c.Zone.Limits())
+	return part, next, err
+}
+
+// write commits the view's change, if there is one, in as few batches as the service takes. The view
+// that it returns holds the generation that was sent last, and the records as committed.
+func (r *call) write(ctx context.Context, v view) (view, error) {
+	addresses := changedAddresses(r.managed(v.have), r.managed(v.want))
+	for {
+		change, err := retry(ctx, r, func() (record.Change, error) {
+			change, next, err := r.change(v) // at every try, for the present time
+			if err != nil || change.Empty() {
+				return change, err
+			}
+			if err := r.spendBudget(&r.report.Calls.ZoneWrites); err != nil {
+				return change, err
+			}
+			r.report.Unannounced = addresses
+			v.at, v.known = next, true
+			return change, r.c.Zone.CompareAndSwap(ctx, r.cluster, change.Remove, change.Create)
+		})
+		if err != nil {
+			return v, fmt.Errorf("writing the records: %w", err)
+		}
+		if change.Empty() {
+			return v, nil
+		}
+		r.report.Changed = true
+		v.have = change.Apply(v.have)
+		r.log.InfoContext(ctx, "records changed", "removed", len(change.Remove), "created", len(change.Create))
+	}
+}
+
+// managed are the sets that are kept here; a zone may hold others'.
+func (r *call) managed(sets []record.Set) []record.Set {
+	var out []record.Set
+	for _, s := range sets {
+		if record.Managed(s, r.cluster, r.c.Policy) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// summarize fills the report from the view in which the records are right.
+func (r *call) summarize(v view, sweep bool) {
+	r.report.Values = values(v.want)
+	if !r.report.Changed || !sweep {
+		r.report.Unannounced = 0
+	}
+	if !v.at.committed.IsZero() {
+		r.report.AgeSeconds = max(0, r.c.Clock.Now().Sub(v.at.committed).Seconds())
+	}
+}
+
+// spendBudget counts one request to the zone, and returns an error if the budget is used up.
+func (r *call) spendBudget(count *int) error {
+	if r.report.Calls.ZoneReads+r.report.Calls.ZoneWrites >= r.c.Budget {
+		return errBudget
+	}
+	*count++
+	return nil
+}
+
+// retry does it again, with longer and longer waits, for as long as the service asks to slow down.
+func retry[T any](ctx context.Context, r *call, do func() (T, error)) (T, error) {
+	for n := 1; ; n++ {
+		v, err := do()
+		if !errors.Is(err, ErrThrottled) {
+			return v, err
+		}
+		r.report.Throttled++
+		if err := r.wait(ctx, n, err); err != nil {
+			return v, err
+		}
+	}
+}
+
+// wait sleeps before the n-th repetition (from 1), unless the deadline would pass: then it returns the
+// cause at once, so that the caller can still tell about it.
+func (r *call) wait(ctx context.Context, n int, cause error) error {
+	d := min(lastWait, firstWait<<min(n-1, 10))
+	d = time.Duration(float64(d) * (0.5 + r.jitter()/2))
+	if !r.deadline.IsZero() && r.c.Clock.Now().Add(d).After(r.deadline) {
+		return fmt.Errorf("no time is left to try again: %w", cause)
+	}
+	return r.c.Clock.Sleep(ctx, d)
+}
+
+// jitter is a number in [0, 1).
+func (r *call) jitter() float64 { return float64(r.c.Random()>>11) / (1 << 53) }

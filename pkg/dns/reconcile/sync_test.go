@@ -1,0 +1,258 @@
+package reconcile_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// bench is one cluster without a scheduler: time passes only where Sync sleeps.
+type bench struct {
+	zone   *zone
+	fleet  record.Fleet
+	now    time.Time
+	reads  int
+	writes int
+	slept  time.Duration
+	// swapErrs and fleetErr are what the calls answer; a nil entry lets the write through.
+	swapErrs  []error
+	committed bool // a write that answers an error is committed all the same
+	fleetErr  error
+	completed []string
+	observed  int
+	asleep    func() // what happens while somebody sleeps
+}
+
+func (b *bench) Now() time.Time { return b.now }
+
+func (b *bench) Sleep(ctx context.Context, d time.Duration) error {
+	b.now, b.slept = b.now.Add(d), b.slept+d
+	if b.asleep != nil {
+		b.asleep()
+	}
+	return ctx.Err()
+}
+
+func (b *bench) Limits() record.Limits { return route53Limits }
+
+func (b *bench) Complete(_ context.Context, _, id string) error {
+	b.completed = append(b.completed, id)
+	return nil
+}
+
+func (b *bench) Observe(context.Context, reconcile.Report, error) { b.observed++ }
+
+type benchZone struct{ *bench }
+
+func (b benchZone) Read(context.Context, string) ([]record.Set, error) {
+	b.reads++
+	return b.zone.list(), nil
+}
+
+func (b benchZone) CompareAndSwap(_ context.Context, _ string, remove, create []record.Set) error {
+	b.writes++
+	if len(b.swapErrs) > 0 {
+		err := b.swapErrs[0]
+		b.swapErrs = b.swapErrs[1:]
+		if err != nil {
+			if b.committed {
+				return errors.Join(err, b.zone.swap(remove, create))
+			}
+			return err
+		}
+	}
+	return b.zone.swap(remove, create)
+}
+
+type benchFleet struct{ *bench }
+
+func (b benchFleet) Read(context.Context, string) (record.Fleet, error) { return b.fleet, b.fleetErr }
+
+func machine(id string, n byte, state record.Lifecycle) record.Member {
+	return record.Member{InstanceID: id, Lifecycle: state, Healthy: true, Running: true, Private: netip.AddrFrom4([4]byte{10, 0, 0, n})}
+}
+
+func newBench(members ...record.Member) *bench {
+	return &bench{zone: newZone(), now: epoch, fleet: record.Fleet{Cluster: cluster, Groups: []record.Group{
+		{Name: "demo-masters", Cluster: cluster, Role: role.Masters, Desired: len(members), Members: members}}}}
+}
+
+func (b *bench) sync(ctx context.Context, t *testing.T, events ...reconcile.Event) (reconcile.Report, error) {
+	t.Helper()
+	n := uint64(0)
+	s, err := reconcile.New(reconcile.Config{Zone: benchZone{b}, Fleet: benchFleet{b}, Hooks: b, Clock: b, Metrics: b, Propagation: testSettle,
+		Random: func() uint64 { n += 1 << 60; return n + uint64(b.writes) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Sync(ctx, cluster, events...)
+}
+
+func (b *bench) masters() []string { return b.zone.sets[setKey{"masters.demo.k8s.", "A"}].Values }
+
+func TestSyncMeetsTrouble(t *testing.T) {
+	wrapped := func(err error) error { return fmt.Errorf("changing the records: %w", err) }
+	refused := errors.New("AccessDenied")
+	for name, c := range map[string]struct {
+		errs          []error
+		committed     bool
+		fail          error // what the error is; nil: none
+		reads, writes int
+		changed       bool
+	}{
+		"nothing":                         {reads: 1, writes: 1, changed: true},
+		"one conflict":                    {errs: []error{wrapped(reconcile.ErrConflict)}, reads: 2, writes: 2, changed: true},
+		"only conflicts":                  {errs: slices.Repeat([]error{reconcile.ErrConflict}, 9), fail: reconcile.ErrConflict, reads: 6, writes: 6},
+		"throttled twice":                 {errs: slices.Repeat([]error{wrapped(reconcile.ErrThrottled)}, 2), reads: 1, writes: 3, changed: true},
+		"always throttled":                {errs: slices.Repeat([]error{reconcile.ErrThrottled}, 99), fail: reconcile.ErrThrottled, reads: 1, writes: 12},
+		"lost request":                    {errs: []error{wrapped(reconcile.ErrUnknownOutcome)}, reads: 2, writes: 2, changed: true},
+		"lost reply of a committed write": {errs: []error{wrapped(reconcile.ErrUnknownOutcome)}, committed: true, reads: 2, writes: 1, changed: true},
+		"not allowed":                     {errs: []error{refused}, fail: refused, reads: 1, writes: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(machine("i-1", 1, record.InService))
+			b.swapErrs, b.committed = c.errs, c.committed
+			ctx, cancel := context.WithDeadline(t.Context(), epoch.Add(40*time.Second))
+			defer cancel()
+			r, err := b.sync(ctx, t)
+			if !errors.Is(err, c.fail) {
+				t.Fatalf("error %v, want %v", err, c.fail)
+			}
+			if b.reads != c.reads || b.writes != c.writes || r.Calls.ZoneReads != c.reads || r.Calls.ZoneWrites != c.writes {
+				t.Errorf("%d reads and %d writes (reported: %+v), want %d and %d", b.reads, b.writes, r.Calls, c.reads, c.writes)
+			}
+			if r.Changed != c.changed || c.changed != slices.Equal(b.masters(), []string{"10.0.0.1"}) {
+				t.Errorf("changed is %v, masters are %v", r.Changed, b.masters())
+			}
+			if left := epoch.Add(40 * time.Second).Sub(b.now); left < reconcile.DefaultMargin {
+				t.Errorf("only %s of the deadline are left", left)
+			}
+			if b.observed != 1 {
+				t.Errorf("the metrics took %d reports", b.observed)
+			}
+		})
+	}
+}
+
+func TestSyncChangesNothingWithoutTheWholeFleet(t *testing.T) {
+	b := newBench(machine("i-1", 1, record.InService))
+	b.fleetErr = errors.New("page 2 of 3 did not arrive")
+	if _, err := b.sync(t.Context(), t); err == nil || !strings.Contains(err.Error(), "page 2 of 3") || !strings.Contains(err.Error(), cluster) {
+		t.Errorf("error %v names neither the cause nor the cluster", err)
+	}
+	if b.writes != 0 {
+		t.Errorf("%d writes", b.writes)
+	}
+}
+
+func TestSyncKeepsToItsBudget(t *testing.T) {
+	b := newBench(machine("i-1", 1, record.InService))
+	b.swapErrs = slices.Repeat([]error{reconcile.ErrThrottled}, 1000)
+	if _, err := b.sync(t.Context(), t); err == nil || b.reads+b.writes != reconcile.DefaultBudget {
+		t.Errorf("%d requests, error %v", b.reads+b.writes, err)
+	}
+}
+
+// TestSyncDrains follows one of two masters out: removed at once, its hook completed after the TTL and
+// the settling time and not before, and the call asked for at that time.
+func TestSyncDrains(t *testing.T) {
+	b := newBench(machine("i-1", 1, record.InService), machine("i-2", 2, record.InService))
+	if _, err := b.sync(t.Context(), t); err != nil {
+		t.Fatal(err)
+	}
+	b.now = b.now.Add(time.Hour)
+	b.fleet.Groups[0].Members[1].Lifecycle = record.TerminatingWait
+	r, err := b.sync(t.Context(), t, reconcile.Event{})
+	if err != nil || !slices.Equal(b.masters(), []string{"10.0.0.1"}) {
+		t.Fatalf("masters are %v, error %v", b.masters(), err)
+	}
+	if want := b.now.Add(record.DefaultTTL + testSettle); !r.CallAgainAt.Equal(want) || len(b.completed) != 0 || r.Unannounced != 0 {
+		t.Errorf("again at %s, want %s; completed %v, unannounced %d", r.CallAgainAt, want, b.completed, r.Unannounced)
+	}
+	b.now = r.CallAgainAt.Add(-time.Second)
+	if r, err = b.sync(t.Context(), t); err != nil || len(b.completed) != 0 || r.Hooks[0].State != reconcile.HookWaiting {
+		t.Errorf("a second early: completed %v, hooks %+v, error %v", b.completed, r.Hooks, err)
+	}
+	b.now = r.CallAgainAt
+	if r, err = b.sync(t.Context(), t); err != nil || !slices.Equal(b.completed, []string{"i-2"}) || !r.CallAgainAt.IsZero() {
+		t.Errorf("when due: completed %v, again %s, error %v", b.completed, r.CallAgainAt, err)
+	}
+	if r.Changed || r.Calls != (reconcile.Calls{ZoneReads: 1, FleetReads: 1, Hooks: 1}) || r.AgeSeconds < 60 {
+		t.Errorf("an idle call does too much, or does not know the age: %+v", r)
+	}
+}
+
+// TestSyncRightAfterAWrite: a call with nothing to change reads once and waits for nobody; one with a
+// change waits for more, and writes what it reads after that.
+func TestSyncRightAfterAWrite(t *testing.T) {
+	b := newBench(machine("i-1", 1, record.InService))
+	if _, err := b.sync(t.Context(), t); err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.sync(t.Context(), t)
+	if err != nil || r.Calls != (reconcile.Calls{ZoneReads: 1, FleetReads: 1}) || b.slept != 0 {
+		t.Errorf("an idle call right after a write: %+v, asleep for %s, error %v", r.Calls, b.slept, err)
+	}
+	members := &b.fleet.Groups[0].Members
+	*members = append(*members, machine("i-2", 2, record.InService))
+	b.asleep = func() { *members = append(*members, machine("i-3", 3, record.InService)) }
+	r, err = b.sync(t.Context(), t)
+	if err != nil || r.Calls != (reconcile.Calls{ZoneReads: 2, ZoneWrites: 1, FleetReads: 2}) || b.slept < record.DefaultTTL {
+		t.Errorf("a change right after a write: %+v, asleep for %s, error %v", r.Calls, b.slept, err)
+	}
+	if got := b.masters(); !slices.Equal(got, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}) {
+		t.Errorf("masters are %v: changes did not gather", got)
+	}
+}
+
+func TestReportIsJSON(t *testing.T) {
+	b := newBench(machine("i-1", 1, record.InService))
+	r, err := b.sync(t.Context(), t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back map[string]any
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	values, _ := back["values"].(map[string]any)
+	if back["changed"] != true || values["masters.demo.k8s. A"] != 1.0 || back["unannounced"] == 0.0 || back["again"] != nil {
+		t.Errorf("the report is %s", data)
+	}
+}
+
+func TestSyncReplacesAnUnreadableGeneration(t *testing.T) {
+	b := newBench(machine("i-1", 1, record.InService), machine("i-2", 2, record.TerminatingWait))
+	if _, err := b.sync(t.Context(), t); err != nil || len(b.completed) != 1 {
+		t.Fatalf("completed %v, error %v", b.completed, err)
+	}
+	key := setKey{"_hardtack.demo.k8s.", "TXT"}
+	set := b.zone.sets[key]
+	for i, v := range set.Values {
+		if strings.HasPrefix(v, "generation=") {
+			set.Values[i] = "generation=by-hand"
+		}
+	}
+	r, err := b.sync(t.Context(), t)
+	if err != nil || len(b.completed) != 1 || r.Hooks[0].State != reconcile.HookWaiting {
+		t.Fatalf("with an unreadable generation: completed %v, hooks %+v, error %v", b.completed, r.Hooks, err)
+	}
+	b.fleet.Groups[0].Members[0].Private = netip.MustParseAddr("10.0.0.7")
+	if r, err = b.sync(t.Context(), t); err != nil || !r.Changed || len(b.completed) != 1 || r.CallAgainAt.IsZero() {
+		t.Errorf("after the next change: completed %v, again %s, error %v", b.completed, r.CallAgainAt, err)
+	}
+}

@@ -1,0 +1,70 @@
+// Package record computes the DNS records that a cluster should have from its members.
+//
+// Its rule: pure functions. The same fleet, policy and published sets result in the same desired sets in the same
+// order, whatever order they were read in; no DNS server and no clock is involved.
+package record
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// Set is one resource record set.
+type Set struct {
+	// Name is fully qualified, in lower case, with the final dot: "masters.demo.k8s.".
+	Name string `json:"name"`
+	// Type is "A", "AAAA", "SRV" or "TXT".
+	Type string `json:"type"`
+	// TTL is in whole seconds.
+	TTL time.Duration `json:"ttl"`
+	// Values are in presentation format (TXT without quotes), sorted, each once.
+	Values []string `json:"values"`
+}
+
+// Lifecycle is an instance's state as AutoScaling spells it: "InService", "Pending:Wait" …
+type Lifecycle string
+
+// The states in which a member can be published; in every other state, known or not, it is not.
+const (
+	PendingWait        Lifecycle = "Pending:Wait"
+	PendingProceed     Lifecycle = "Pending:Proceed"
+	InService          Lifecycle = "InService"
+	TerminatingWait    Lifecycle = "Terminating:Wait"
+	TerminatingProceed Lifecycle = "Terminating:Proceed"
+)
+
+// Member is one machine of a group.
+type Member struct {
+	InstanceID string    `json:"instance_id"`
+	Lifecycle  Lifecycle `json:"lifecycle"`
+	// Healthy is the group's health check, Running the state of the EC2 instance.
+	Healthy bool `json:"healthy"`
+	Running bool `json:"running"`
+	// Private and Public are the machine's addresses of either family; the zero Addr is none.
+	Private  netip.Addr `json:"private,omitzero"`
+	Private6 netip.Addr `json:"private6,omitzero"`
+	Public   netip.Addr `json:"public,omitzero"`
+	// EtcdMember is the name of the etcd member that the machine's volume or tag says it is ("a"), or empty.
+	EtcdMember string `json:"etcd_member,omitempty"`
+}
+
+// Group is one AutoScaling group, or its equivalent outside AWS.
+type Group struct {
+	Name    string    `json:"name"`
+	Cluster string    `json:"cluster"`
+	Role    role.Role `json:"role"`
+	// Desired is the group's desired capacity; with 0 its record may become empty.
+	Desired int      `json:"desired"`
+	Members []Member `json:"members"`
+	// EtcdMembers names all members of an etcd cluster ("a", "b", "c"), from the groups' tags; SRV
+	// records are only published when every one has an address.
+	EtcdMembers []string `json:"etcd_members,omitempty"`
+}
+
+// Fleet is a complete reading of a cluster's groups, never a partial one.
+type Fleet struct {
+	Cluster string  `json:"cluster"`
+	Groups  []Group `json:"groups"`
+}

@@ -1,0 +1,176 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+const (
+	// shardMean is how many values a shard is meant to have: with the spread of a hash on top, its A
+	// records still fit one answer of 1232 bytes (74 of them), and a change of one value rewrites few.
+	shardMean = 50
+	// maxShards bounds the search for a number of shards that fits a very small limit.
+	maxShards = 1 << 12
+)
+
+// addAddresses adds the record of a name: one set if it fits the limit, else shards, a subset that fits one UDP answer,
+// and a TXT with the total count. The etcd record and the API's names are never sharded.
+func (b *builder) addAddresses(label string, members []Member, pick addressPicker) {
+	limit := b.maxValues(A)
+	fits := func(ms []Member) bool {
+		a, aaaa := countTypes(ms, pick)
+		return limit == 0 || a <= limit && aaaa <= b.maxValues(AAAA)
+	}
+	members = withAddress(members, pick)
+	if fits(members) {
+		b.addAddressSets(label, members, pick)
+		return
+	}
+	if label == string(role.Etcd) {
+		b.found.Add(problem.Problem{Rule: "too-many-values", Field: "role " + label,
+			Text: fmt.Sprintf("%d members are more than the %d values that the DNS service takes in a set", len(members), limit),
+			Hint: "an etcd cluster has at most 7 members: correct the Role tag of the groups that are not etcd's"})
+		return
+	}
+	values := []string{countPrefix + strconv.Itoa(len(members))}
+	if r := role.Role(label); slices.Contains(role.All(), r) {
+		shards := b.split(members, fits)
+		if shards == nil {
+			b.found.Add(problem.Problem{Rule: "too-many-values", Field: "role " + label,
+				Text: fmt.Sprintf("%d members fit no %d shards of %d values", len(members), maxShards, limit),
+				Hint: "raise the DNS service's limit of values in a set (BIND: max-records-per-type)"})
+			return
+		}
+		for i, s := range shards {
+			b.addAddressSets(r.Shard(i), s, pick)
+		}
+		values = append(values, shardsPrefix+strconv.Itoa(len(shards)))
+	}
+	subset := b.policy.Subset
+	if limit > 0 {
+		subset = min(subset, limit, max(1, b.maxValues(AAAA)))
+	}
+	b.addAddressSets(label, topScored(members, subset), pick)
+	b.add(label, TXT, values)
+}
+
+// maxValues is how many values a set of the type may have, so that replacing a full one (all values removed, all
+// created) still fits one batch together with the control record; 0 is no limit.
+func (b *builder) maxValues(kind string) int {
+	limit := b.limits.SetValues
+	lower := func(n int) {
+		if limit == 0 || n < limit {
+			limit = max(1, n)
+		}
+	}
+	if b.limits.BatchValues > 0 {
+		lower(b.limits.BatchValues * 9 / 20)
+	}
+	longest := len("255.255.255.255")
+	if kind == AAAA {
+		longest = len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")
+	}
+	if b.limits.BatchCharacters > 0 {
+		lower(b.limits.BatchCharacters * 9 / 20 / longest)
+	}
+	return limit
+}
+
+func withAddress(members []Member, pick addressPicker) []Member {
+	var out []Member
+	for _, m := range members {
+		for _, a := range pick(m) {
+			if a.IsValid() {
+				out = append(out, m)
+				break
+			}
+		}
+	}
+	return out
+}
+
+func countTypes(members []Member, pick addressPicker) (a, aaaa int) {
+	for _, m := range members {
+		for _, addr := range pick(m) {
+			switch {
+			case addr.Is4():
+				a++
+			case addr.IsValid():
+				aaaa++
+			}
+		}
+	}
+	return a, aaaa
+}
+
+// split distributes the members over a power of two of shards that all fit. The number of shards depends on the number
+// of members only (and, for limits near the mean, on the hashes), so it rarely changes; while it stays the same, a
+// machine that comes or goes changes one value of one shard. When it grows, values only move to the new shards.
+func (b *builder) split(members []Member, fits func([]Member) bool) [][]Member {
+	mean := min(shardMean, max(1, b.maxValues(A)/2), max(1, b.maxValues(AAAA)/2))
+	n := 1
+	for n*mean < len(members) {
+		n *= 2
+	}
+	for ; n <= maxShards; n *= 2 {
+		shards := make([][]Member, n)
+		for _, m := range members {
+			i := shardOf(m.InstanceID, n)
+			shards[i] = append(shards[i], m)
+		}
+		if !slices.ContainsFunc(shards, func(s []Member) bool { return !fits(s) }) {
+			return shards
+		}
+	}
+	return nil
+}
+
+// shardOf is rendezvous hashing: the shard whose score for the id is highest.
+func shardOf(id string, n int) int {
+	h, best, at := hash(id), uint64(0), 0
+	for i := range n {
+		if score := mix(h ^ mix(uint64(i)+1)); score > best {
+			best, at = score, i
+		}
+	}
+	return at
+}
+
+// topScored returns the n members of highest score: a machine that comes or goes changes at most one.
+func topScored(members []Member, n int) []Member {
+	if len(members) <= n {
+		return members
+	}
+	sorted := slices.Clone(members)
+	slices.SortStableFunc(sorted, func(a, b Member) int {
+		x, y := mix(hash(a.InstanceID)), mix(hash(b.InstanceID))
+		switch {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	return sorted[:n]
+}
+
+// hash is FNV-1a. Published records depend on it: another function would move every value.
+func hash(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// mix spreads the bits of x (the finalizer of SplitMix64).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,49 @@
+package zone
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/aws-sdk-go-v2/service/route53/types"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+)
+
+// ForeignNames lists the names in a hosted zone that have records which Hardtack does not manage for the cluster,
+// sorted. The zone's own SOA and NS do not count.
+func ForeignNames(ctx context.Context, api RecordsAPI, id, cluster string, p record.Policy) ([]string, error) {
+	z, err := NewRoute53(api, id, p)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	in := &route53.ListResourceRecordSetsInput{HostedZoneId: &z.id}
+	for {
+		page, err := api.ListResourceRecordSets(ctx, in, noRetries)
+		if err != nil {
+			return nil, fmt.Errorf("listing zone %s: %w", z.id, z.explain(err))
+		}
+		for _, s := range page.ResourceRecordSets {
+			name := unescapeOctal(aws.ToString(s.Name))
+			if "."+name == p.Domain("") && (s.Type == types.RRTypeSoa || s.Type == types.RRTypeNs) {
+				continue
+			}
+			// What stands in the place of a record of the cluster is not the cluster's either.
+			_, ours, err := z.set(name, s, cluster)
+			if (err != nil || !ours) && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+		if !page.IsTruncated {
+			slices.Sort(out)
+			return out, nil
+		}
+		if aws.ToString(page.NextRecordName) == "" {
+			return nil, fmt.Errorf("listing zone %s: the list ends in its middle", z.id)
+		}
+		in.StartRecordName, in.StartRecordType, in.StartRecordIdentifier = page.NextRecordName, page.NextRecordType, page.NextRecordIdentifier
+	}
+}

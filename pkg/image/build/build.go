@@ -1,0 +1,249 @@
+// Package build compiles components from Go modules, in the versions that a lock names. The assets have an archive for
+// each component with its go.mod and go.sum.
+//
+// Its rule: builds are reproducible: the result depends on the lock, the archive and the tools, and on nothing else of
+// this machine. Results are cached by everything that they depend on.
+package build
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/cache"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+)
+
+// kindPause is the lock.Program.Kind of the pause image; "" is a Go program.
+const kindPause = "pause"
+
+// Builder compiles components. It is safe for concurrent use; one build runs at a time, since the compiler uses every
+// core itself.
+type Builder struct {
+	// Assets has the module archives (images.FS).
+	Assets fs.FS
+	// Cache stores the results.
+	Cache *cache.Cache
+	// Arch is a GOARCH.
+	Arch string
+	// Started, if not nil, is called at the start of each compilation; the function that it returns, at the end.
+	Started func(what string) (done func(error))
+	// Log may be nil.
+	Log *slog.Logger
+
+	building sync.Mutex
+}
+
+// Build compiles every program of the component, or takes it from the cache, and returns the component's paths in the
+// image. A cancelled build leaves nothing behind.
+func (b *Builder) Build(ctx context.Context, c lock.Component) ([]rootfs.Entry, error) {
+	b.building.Lock()
+	defer b.building.Unlock()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	j, err := b.job(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.tools.supports(j.source); err != nil {
+		return nil, err
+	}
+	var entries []rootfs.Entry
+	for _, p := range c.Modules.Programs {
+		built, err := b.program(ctx, j.forProgram(p))
+		if err != nil {
+			return nil, err
+		}
+		placed, err := b.place(c, p, built)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, placed...)
+	}
+	slices.SortFunc(entries, func(a, b rootfs.Entry) int { return cmp.Compare(a.Path, b.Path) })
+	return entries, nil
+}
+
+func (b *Builder) log() *slog.Logger {
+	if b.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return b.Log
+}
+
+// job is a program to build, with everything that its bytes depend on.
+type job struct {
+	component lock.Component
+	program   lock.Program
+	source    source
+	arch      string
+	tools     toolchain
+}
+
+// job returns the component's job, without a program yet.
+func (b *Builder) job(ctx context.Context, c lock.Component) (job, error) {
+	source, err := readSource(b.Assets, c)
+	if err != nil {
+		return job{}, err
+	}
+	tools, err := findToolchain(ctx, b.Arch)
+	return job{component: c, source: source, arch: b.Arch, tools: tools}, err
+}
+
+// forProgram returns the job for one of the component's programs.
+func (j job) forProgram(p lock.Program) job {
+	j.program = p
+	return j
+}
+
+// Built reports whether the cache has every program of the component, so that Build would compile nothing.
+func (b *Builder) Built(ctx context.Context, c lock.Component) (bool, error) {
+	if c.Modules == nil {
+		return false, nil
+	}
+	j, err := b.job(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range c.Modules.Programs {
+		key, err := j.forProgram(p).key(ctx)
+		if err != nil {
+			return false, err
+		}
+		if known, ok := b.Cache.Lookup(key); !ok || !b.Cache.Intact(ctx, known.Blob) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// name returns the program's name for messages.
+func (j job) name() string { return strings.Join(j.program.Names, ", ") }
+
+// program returns the built program from the cache, after compiling it if necessary. Only one process builds a
+// program; others wait for it.
+func (b *Builder) program(ctx context.Context, j job) (cache.Blob, error) {
+	log := b.log()
+	c := b.Cache
+	key, err := j.key(ctx)
+	if err != nil {
+		return cache.Blob{}, fmt.Errorf("%s: %w", j.name(), err)
+	}
+	unlock, err := c.Lock(ctx, key)
+	if err != nil {
+		return cache.Blob{}, err
+	}
+	defer unlock()
+	if known, ok := c.Lookup(key); ok && c.Intact(ctx, known.Blob) {
+		log.Debug("program was built before", "program", j.name(), "digest", known.Digest)
+		return known.Blob, nil
+	}
+	began := time.Now()
+	log.Info("building from modules", "component", j.component.Name, "version", j.component.Version, "programs", j.name(), "arch", j.arch)
+	done := func(error) {}
+	if b.Started != nil {
+		done = b.Started(fmt.Sprintf("building %s %s", j.component.Name, j.component.Version))
+	}
+	built, err := b.compile(ctx, j)
+	done(err)
+	if err != nil {
+		return cache.Blob{}, fmt.Errorf("%s: %w", j.name(), err)
+	}
+	log.Info("built", "programs", j.name(), "bytes", built.Size, "took", time.Since(began).Round(time.Millisecond))
+	return built, c.Remember(key, cache.Record{Blob: built})
+}
+
+// compile builds the program in a temporary directory, which is always removed, and moves the result into the cache.
+func (b *Builder) compile(ctx context.Context, j job) (built cache.Blob, err error) {
+	parent := filepath.Join(b.Cache.Dir, "modules")
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return cache.Blob{}, fmt.Errorf("cache: %w", err)
+	}
+	dir, err := os.MkdirTemp(parent, "build-*")
+	if err != nil {
+		return cache.Blob{}, fmt.Errorf("cache: %w", err)
+	}
+	defer func() {
+		if e := os.RemoveAll(dir); e != nil {
+			b.log().Warn("removing a build directory", "dir", dir, "error", e)
+		}
+	}()
+	w := workspace{dir: filepath.Join(dir, "src"), out: filepath.Join(dir, "out"), tmp: filepath.Join(dir, "tmp")}
+	if err := errors.Join(j.source.extract(w.dir), os.Mkdir(w.tmp, 0o755)); err != nil {
+		return cache.Blob{}, err
+	}
+	if j.program.Kind == kindPause {
+		err = j.buildPause(ctx, w)
+	} else {
+		err = j.buildGo(ctx, w)
+	}
+	if err != nil {
+		return cache.Blob{}, err
+	}
+	s, err := cache.Sum(ctx, w.out, "")
+	if err != nil {
+		return cache.Blob{}, err
+	}
+	return s.Blob, b.Cache.Adopt(w.out, s.Blob)
+}
+
+// workspace is the directory of one build: the extracted module, the output file, and a directory for the
+// compiler's temporary files, so that a cancelled build removes them too.
+type workspace struct{ dir, out, tmp string }
+
+// buildGo runs the Go compiler. Its output is only in the error.
+func (j job) buildGo(ctx context.Context, w workspace) error {
+	args := []string{"build", "-o", w.out, "-ldflags", j.ldflags()}
+	if len(j.program.Tags) > 0 {
+		args = append(args, "-tags", strings.Join(j.program.Tags, ","))
+	}
+	err := run.Run(ctx, run.Command{
+		Name: j.tools.goCommand, Args: append(args, j.program.Package),
+		Dir: w.dir, Env: j.tools.environment(j.program, w),
+	})
+	return j.tools.explain(err)
+}
+
+// ldflags strips debug information, and the build id, which differs between identical builds.
+func (j job) ldflags() string {
+	flags := []string{"-s", "-w", "-buildid="}
+	for _, f := range j.program.LDFlags {
+		flags = append(flags, strings.ReplaceAll(f, "{{.Version}}", j.component.Version))
+	}
+	return strings.Join(flags, " ")
+}
+
+// place returns the program's entries in the image.
+func (b *Builder) place(c lock.Component, p lock.Program, built cache.Blob) ([]rootfs.Entry, error) {
+	var entries []rootfs.Entry
+	if p.Path != "" {
+		file := lock.File{Path: p.Path, Mode: lock.ProgramMode}
+		entries = append(entries, b.Cache.Entry(c.Name, file, built))
+	}
+	for _, name := range p.Names {
+		file, ok := c.File(name)
+		if !ok {
+			return nil, fmt.Errorf("program %s serves %q, which is none of the component's files", p.Package, name)
+		}
+		if p.Path == "" {
+			entries = append(entries, b.Cache.Entry(c.Name, file, built))
+			continue
+		}
+		entries = append(entries, rootfs.Entry{
+			Path: file.Path, Mode: fs.ModeSymlink | 0o777, Link: lock.RelativeLink(file.Path, p.Path), Component: c.Name,
+		})
+	}
+	return entries, nil
+}

@@ -1,0 +1,286 @@
+package build
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/cache"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+)
+
+// tiny is a module without dependencies: one program that says what it is called and its version.
+const tiny = `-- go.mod --
+module hardtack.invalid/tiny
+
+go 1.24
+
+require hardtack.invalid/nothing v1.2.3
+-- tiny/main.go --
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+var version string
+
+func main() { fmt.Println(filepath.Base(os.Args[0]), version) }
+`
+
+// tinyComponent is the lock's part for it.
+func tinyComponent() lock.Component {
+	return lock.Component{
+		Name: "tiny", Version: "v1.2.3",
+		Files: []lock.File{{Name: "one", Path: "/usr/bin/one", Mode: 0o755}, {Name: "two", Path: "/usr/bin/two", Mode: 0o755}},
+		Modules: &lock.Modules{
+			Source: "modules/tiny.txtar", Module: "hardtack.invalid/nothing",
+			Programs: []lock.Program{{
+				Package: "./tiny", Names: []string{"one", "two"}, Path: "/usr/lib/hardtack/bin/tiny",
+				LDFlags: []string{"-X=main.version={{.Version}}"},
+			}},
+		},
+	}
+}
+
+// counted counts the compilations of a builder.
+type counted struct{ started []string }
+
+func (c *counted) start(what string) func(error) {
+	c.started = append(c.started, what)
+	return func(error) {}
+}
+
+// newBuilder returns a builder with a new cache. Go's own caches are the user's.
+func newBuilder(t *testing.T, assets fs.FS) (*Builder, *counted) {
+	t.Helper()
+	progress := &counted{}
+	return &Builder{Assets: assets, Cache: newCache(t, t.TempDir()), Arch: runtime.GOARCH, Started: progress.start}, progress
+}
+
+func newCache(t *testing.T, dir string) *cache.Cache {
+	t.Helper()
+	c, err := cache.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func tinyAssets(archive string) fstest.MapFS {
+	return fstest.MapFS{"modules/tiny.txtar": {Data: []byte(archive)}}
+}
+
+// install writes the entries below dir, as a bake would.
+func install(t *testing.T, dir string, entries []rootfs.Entry) {
+	t.Helper()
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if e.Mode.Type() == fs.ModeSymlink {
+			if err := os.Symlink(e.Link, path); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.WriteFile(path, readAll(t, e), e.Mode.Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestBuildServesEveryName(t *testing.T) {
+	b, progress := newBuilder(t, tinyAssets(tiny))
+	entries, err := b.Build(t.Context(), tinyComponent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, strings.TrimSpace(e.Mode.String()+" "+e.Path+" "+e.Link))
+	}
+	want := []string{
+		"Lrwxrwxrwx /usr/bin/one ../lib/hardtack/bin/tiny",
+		"Lrwxrwxrwx /usr/bin/two ../lib/hardtack/bin/tiny",
+		"-rwxr-xr-x /usr/lib/hardtack/bin/tiny",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	// The entries planned from the lock alone equal those of the build.
+	for _, place := range tinyComponent().Placements(lock.FromModules) {
+		if !slices.ContainsFunc(entries, func(e rootfs.Entry) bool {
+			return e.Path == place.Path && e.Link == place.Link && e.Mode.Perm() == fs.FileMode(place.Mode) && e.Component == place.Component
+		}) {
+			t.Errorf("the lock places %+v, which was not built", place)
+		}
+	}
+	root := t.TempDir()
+	install(t, root, entries)
+	for _, name := range []string{"one", "two"} {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(root, "usr/bin", name)).Output()
+		if err != nil || string(out) != name+" v1.2.3\n" {
+			t.Errorf("%s says %q, %v", name, out, err)
+		}
+	}
+	if !slices.Equal(progress.started, []string{"building tiny v1.2.3"}) {
+		t.Errorf("progress: %q", progress.started)
+	}
+	if left, err := os.ReadDir(filepath.Join(b.Cache.Dir, "modules")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	again, err := b.Build(t.Context(), tinyComponent())
+	if err != nil || len(progress.started) != 1 {
+		t.Errorf("a second build compiled again: %q, %v", progress.started, err)
+	}
+	if again[2].Digest != entries[2].Digest {
+		t.Errorf("the cache gave %s for %s", again[2].Digest, entries[2].Digest)
+	}
+}
+
+func TestBuildErrors(t *testing.T) {
+	tests := map[string]struct {
+		archive string
+		change  func(*lock.Component)
+		want    []string
+	}{
+		"another version":    {archive: strings.Replace(tiny, "v1.2.3", "v1.2.4", 1), want: []string{"requires hardtack.invalid/nothing v1.2.4, but the lock says v1.2.3"}},
+		"replaced version":   {archive: strings.Replace(tiny, "v1.2.3\n", "v1.2.3\nreplace hardtack.invalid/nothing => hardtack.invalid/other v0.1.0\n", 1), want: []string{"v0.1.0, but the lock says v1.2.3"}},
+		"not required":       {archive: tiny, change: func(c *lock.Component) { c.Modules.Module = "hardtack.invalid/gone" }, want: []string{"does not require hardtack.invalid/gone"}},
+		"no go.mod":          {archive: "-- main.go --\n", want: []string{"modules/tiny.txtar has no go.mod"}},
+		"broken go.mod":      {archive: "-- go.mod --\nmodul x\n", want: []string{"modules/tiny.txtar: go.mod:1"}},
+		"no archive":         {archive: tiny, change: func(c *lock.Component) { c.Modules.Source = "modules/gone.txtar" }, want: []string{"gone.txtar"}},
+		"a path that climbs": {archive: tiny + "-- ../x --\n", want: []string{`"../x" leads out`}},
+		"newer Go":           {archive: strings.Replace(tiny, "go 1.24", "go 1.999", 1), want: []string{"needs Go 1.999 or newer", "go.dev/dl"}},
+		"does not compile":   {archive: tiny + "-- tiny/b.go --\npackage main\n\nfunc f() int { return nope }\n", want: []string{"one, two: go build", "tiny/b.go:3:23: undefined: nope"}},
+		"unknown file":       {archive: tiny, change: func(c *lock.Component) { c.Files = c.Files[:1] }, want: []string{`serves "two"`}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b, _ := newBuilder(t, tinyAssets(test.archive))
+			c := tinyComponent()
+			if test.change != nil {
+				test.change(&c)
+			}
+			_, err := b.Build(t.Context(), c)
+			if err == nil {
+				t.Fatal("it was built")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// A tool that is missing is named with the package that has it, before anything is compiled.
+func TestBuildMissingTools(t *testing.T) {
+	goCommand, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, cross := "arm64", "gcc-aarch64-linux-gnu"
+	if runtime.GOARCH == foreign {
+		foreign, cross = "amd64", "gcc-x86-64-linux-gnu"
+	}
+	tests := map[string]struct {
+		tools []string
+		arch  string
+		want  string
+	}{
+		"no go":             {nil, runtime.GOARCH, "install Go (https://go.dev/dl) or put it on PATH"},
+		"no gcc":            {[]string{goCommand}, runtime.GOARCH, "apt-get install gcc)"},
+		"no binutils":       {[]string{goCommand, gcc}, runtime.GOARCH, "apt-get install binutils)"},
+		"no cross compiler": {[]string{goCommand, gcc}, foreign, "apt-get install " + cross + ")"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			bin := t.TempDir()
+			for _, tool := range test.tools {
+				if err := os.Symlink(tool, filepath.Join(bin, filepath.Base(tool))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("PATH", bin)
+			b, progress := newBuilder(t, tinyAssets(tiny))
+			b.Arch = test.arch
+			c := tinyComponent()
+			c.Modules.Programs[0].CGO = true
+			_, err := b.Build(t.Context(), c)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error does not say %q: %v", test.want, err)
+			}
+			if len(progress.started) != 0 {
+				t.Errorf("it began to build: %q", progress.started)
+			}
+		})
+	}
+}
+
+// The bytes come from the source and the flags, not from the directory, the user's settings or the time.
+func TestBuildIsReproducible(t *testing.T) {
+	c := lockComponent(t, "kubernetes-1.36.lock.yaml", "cni-plugins")
+	c.Modules.Programs = slices.DeleteFunc(slices.Clone(c.Modules.Programs), func(p lock.Program) bool { return p.Names[0] != "loopback" })
+	digest := func(c lock.Component, dir string) string {
+		b, _ := newBuilder(t, images.FS)
+		b.Cache = newCache(t, filepath.Join(b.Cache.Dir, dir))
+		entries, err := b.Build(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entries[0].Digest
+	}
+	first := digest(c, "a")
+	t.Setenv("GOFLAGS", "-mod=mod -tags=other")
+	t.Setenv("GOAMD64", "v3")
+	t.Setenv("CGO_ENABLED", "1")
+	t.Setenv("GOWORK", "/nonexistent")
+	t.Setenv("LANG", "de_DE.UTF-8")
+	if second := digest(c, "another/and/longer"); second != first {
+		t.Errorf("two builds differ: %s and %s", first, second)
+	}
+	p := c.Modules.Programs[0]
+	p.LDFlags = []string{"-X=github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=other"}
+	c.Modules.Programs = []lock.Program{p}
+	if changed := digest(c, "c"); changed == first {
+		t.Error("another version stamp gave the same digest: the test cannot see a difference")
+	}
+}
+
+// lockComponent is a component of one of the repository's locks.
+func lockComponent(t *testing.T, file, name string) lock.Component {
+	t.Helper()
+	data, err := fs.ReadFile(images.FS, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, problems := lock.Parse(file, data)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	c, ok := l.Component(name)
+	if !ok {
+		t.Fatalf("%s has no component %s", file, name)
+	}
+	return c
+}

@@ -1,0 +1,108 @@
+package build
+
+import (
+	"go/format"
+	"io/fs"
+	"path"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+)
+
+// Every lock of the repository can be built: its archives are there, at the lock's versions, with the
+// packages that it names.
+func TestLocksMatchTheirModules(t *testing.T) {
+	locks, err := fs.Glob(images.FS, "*.lock.yaml")
+	if err != nil || len(locks) == 0 {
+		t.Fatalf("no lock: %v", err)
+	}
+	used := map[string]bool{}
+	for _, file := range locks {
+		data, err := fs.ReadFile(images.FS, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, problems := lock.Parse(file, data)
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range l.Components {
+			if c.Modules == nil {
+				t.Errorf("%s: %s has no modules", file, c.Name)
+				continue
+			}
+			used[c.Modules.Source] = true
+			s, err := readSource(images.FS, c)
+			if err != nil {
+				t.Errorf("%s: %s: %v", file, c.Name, err)
+				continue
+			}
+			for _, p := range c.Modules.Programs {
+				if !s.has(p.Package) {
+					t.Errorf("%s: %s: %s has no package %s and requires no module that has it", file, c.Name, s.name, p.Package)
+				}
+			}
+		}
+	}
+	archives, err := fs.Glob(images.FS, "modules/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range archives {
+		if !used[name] {
+			t.Errorf("%s is used by no lock", name)
+		}
+	}
+}
+
+// has reports whether the package is in the archive, or below a module that go.mod requires.
+func (s source) has(pkg string) bool {
+	for _, f := range s.archive.Files {
+		if strings.HasPrefix(pkg, "./") && path.Dir(f.Name) == path.Clean(pkg) && strings.HasSuffix(f.Name, ".go") {
+			return true
+		}
+	}
+	for _, r := range s.mod.Require {
+		if pkg == r.Mod.Path || strings.HasPrefix(pkg, r.Mod.Path+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestModulesAreFormatted(t *testing.T) {
+	archives, err := fs.Glob(images.FS, "modules/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archive: %v", err)
+	}
+	for _, name := range archives {
+		data, err := fs.ReadFile(images.FS, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive := txtar.Parse(data)
+		if len(archive.Comment) == 0 {
+			t.Errorf("%s does not say what it is", name)
+		}
+		files := map[string]bool{}
+		for _, f := range archive.Files {
+			files[f.Name] = true
+			if !strings.HasSuffix(f.Name, ".go") {
+				continue
+			}
+			formatted, err := format.Source(f.Data)
+			if err != nil {
+				t.Errorf("%s: %s: %v", name, f.Name, err)
+			} else if string(formatted) != string(f.Data) {
+				t.Errorf("%s: %s is not as gofmt writes it", name, f.Name)
+			}
+		}
+		if !files["go.mod"] || !files["go.sum"] {
+			t.Errorf("%s lacks go.mod or go.sum", name)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package build
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/units"
+)
+
+// Every program that is linked from several knows each of its names, says the lock's version under it,
+// and refuses any other. The real programs are used, so they must be in the user's cache: building them
+// takes minutes, which is `make image`'s work.
+func TestProgramsOfSeveralNames(t *testing.T) {
+	if os.Getenv("HARDTACK_E2E") == "" {
+		t.Skip("needs the built components: set HARDTACK_E2E=1")
+	}
+	tests := []struct {
+		component string
+		names     map[string][]string // the arguments that print the version
+	}{
+		{"kubernetes", map[string][]string{
+			"kube-apiserver": {"--version"}, "kube-controller-manager": {"--version"}, "kube-scheduler": {"--version"},
+			"kube-proxy": {"--version"}, "kubelet": {"--version"}, "kubectl": {"version", "--client"},
+		}},
+		{"etcd", map[string][]string{"etcd": {"--version"}, "etcdctl": {"version"}, "etcdutl": {"version"}}},
+		{"containerd", map[string][]string{"containerd": {"--version"}, "ctr": {"--version"}}},
+	}
+	for _, test := range tests {
+		t.Run(test.component, func(t *testing.T) {
+			c := lockComponent(t, "kubernetes-1.36.lock.yaml", test.component)
+			b := cachedBuilder(t, c)
+			entries, err := b.Build(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := t.TempDir()
+			install(t, root, entries)
+			for name, args := range test.names {
+				file, ok := c.File(name)
+				if !ok {
+					t.Fatalf("the lock has no %s", name)
+				}
+				path := filepath.Join(root, file.Path)
+				out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
+				if err != nil || !strings.Contains(string(out), strings.TrimPrefix(c.Version, "v")) {
+					t.Errorf("%s %v does not say %s: %v\n%s", name, args, c.Version, err, out)
+				}
+				help, err := exec.CommandContext(t.Context(), path, "--help").CombinedOutput()
+				// containerd, ctr and etcd's tools name themselves; so do Kubernetes' programs.
+				if err != nil || !bytes.Contains(help, []byte(name)) {
+					t.Errorf("%s --help does not name it: %v\n%.400s", name, err, help)
+				}
+			}
+			refusesOtherNames(t, filepath.Join(root, c.Modules.Programs[0].Path), c)
+		})
+	}
+}
+
+// refusesOtherNames runs the program under an unknown name.
+func refusesOtherNames(t *testing.T, program string, c lock.Component) {
+	t.Helper()
+	other := filepath.Join(t.TempDir(), "something-else")
+	if err := os.Symlink(program, other); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), other).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		t.Errorf("%s under another name: %v, want exit status 2", c.Name, err)
+	}
+	for _, name := range c.Modules.Programs[0].Names {
+		if !strings.Contains(string(out), name) {
+			t.Errorf("%s under another name does not say that it is also %s: %s", c.Name, name, out)
+		}
+	}
+}
+
+// cachedBuilder is a builder over the user's cache. The test is skipped where the component would have
+// to be compiled first.
+func cachedBuilder(t *testing.T, c lock.Component) *Builder {
+	t.Helper()
+	b := &Builder{Assets: images.FS, Cache: newCache(t, ""), Arch: runtime.GOARCH}
+	built, err := b.Built(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !built {
+		t.Skipf("%s is not built: run `hardtack lock verify --source modules` first", c.Name)
+	}
+	return b
+}
+
+// The flags that the units give are flags that the programs have: upstream removes some with every
+// minor version, and a unit would only say so on a machine that has booted.
+func TestUnitsGiveKnownFlags(t *testing.T) {
+	if os.Getenv("HARDTACK_E2E") == "" {
+		t.Skip("needs the built components: set HARDTACK_E2E=1")
+	}
+	tests := map[string]string{
+		"kube-apiserver": "kubernetes", "kube-controller-manager": "kubernetes", "kube-scheduler": "kubernetes",
+		"kube-proxy": "kubernetes", "kubelet": "kubernetes", "etcd": "etcd", "flanneld": "flannel",
+	}
+	flag := regexp.MustCompile(`\s--([a-z0-9-]+)`)
+	for name, owner := range tests {
+		t.Run(name, func(t *testing.T) {
+			unit, err := fs.ReadFile(units.FS, name+".service")
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The command goes on while its lines end in a backslash.
+			command := regexp.MustCompile(`(?m)^ExecStart=(?:.*\\\n)*.*$`).FindString(string(unit))
+			if !strings.Contains(command, "/usr/bin/"+name) {
+				t.Fatalf("%s.service does not start /usr/bin/%[1]s: %q", name, command)
+			}
+			c := lockComponent(t, "kubernetes-1.36.lock.yaml", owner)
+			b := cachedBuilder(t, c)
+			entries, err := b.Build(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := t.TempDir()
+			install(t, root, entries)
+			file, ok := c.File(name)
+			if !ok {
+				t.Fatalf("the lock has no %s", name)
+			}
+			help, err := exec.CommandContext(t.Context(), filepath.Join(root, file.Path), "--help").CombinedOutput()
+			if err != nil {
+				t.Fatalf("--help: %v\n%.400s", err, help)
+			}
+			given := flag.FindAllStringSubmatch(command, -1)
+			if len(given) == 0 && name != "etcd" { // etcd takes its settings from the environment
+				t.Errorf("no flag found in %q: this test would say nothing", command)
+			}
+			for _, match := range given {
+				known := regexp.MustCompile(`(?m)(^|\s)--?` + regexp.QuoteMeta(match[1]) + `(\s|$)`)
+				if !known.Match(help) {
+					t.Errorf("%s.service gives --%s, which %[1]s %s does not have", name, match[1], c.Version)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,124 @@
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/tools/txtar"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+)
+
+// recipe is increased whenever a change of this package gives other bytes for the same inputs.
+const recipe = 1
+
+// source is the main module of a build: the archive in the assets.
+type source struct {
+	name    string // path in the assets
+	digest  string // sha256 of the archive, in hex
+	archive *txtar.Archive
+	mod     *modfile.File
+}
+
+// readSource reads the component's archive, and checks that it compiles the version that the lock names.
+func readSource(assets fs.FS, c lock.Component) (source, error) {
+	if assets == nil {
+		return source{}, errors.New("there are no module archives to build from (Builder.Assets)")
+	}
+	name := c.Modules.Source
+	data, err := fs.ReadFile(assets, name)
+	if err != nil {
+		return source{}, fmt.Errorf("module archive: %w", err)
+	}
+	hash := sha256.Sum256(data)
+	s := source{name: name, digest: hex.EncodeToString(hash[:]), archive: txtar.Parse(data)}
+	for _, f := range s.archive.Files {
+		if f.Name == "go.mod" {
+			if s.mod, err = modfile.Parse(name+": go.mod", f.Data, nil); err != nil {
+				return source{}, err
+			}
+		}
+	}
+	if s.mod == nil {
+		return source{}, fmt.Errorf("module archive %s has no go.mod", name)
+	}
+	return s, s.check(c)
+}
+
+// check compares the version in go.mod with the lock's. The pause image has its own version, which only the downloaded
+// module has: buildPause checks it.
+func (s source) check(c lock.Component) error {
+	version := s.version(c.Modules.Module)
+	if version == "" {
+		return fmt.Errorf("module archive %s does not require %s: name another module in the lock, or `go get` it there", s.name, c.Modules.Module)
+	}
+	for _, p := range c.Modules.Programs {
+		if p.Kind != kindPause && version != c.Version {
+			return fmt.Errorf("module archive %s requires %s %s, but the lock says %s: `go get %[2]s@%[4]s` in the archive, or change the lock",
+				s.name, c.Modules.Module, version, c.Version)
+		}
+	}
+	return nil
+}
+
+// version returns the version of the module that is compiled, its replacement's if it has one, or "" if the module is
+// not required.
+func (s source) version(module string) string {
+	version := ""
+	for _, r := range s.mod.Require {
+		if r.Mod.Path == module {
+			version = r.Mod.Version
+		}
+	}
+	for _, r := range s.mod.Replace {
+		if r.Old.Path == module && (r.Old.Version == "" || r.Old.Version == version) {
+			version = r.New.Version
+		}
+	}
+	return version
+}
+
+// extract writes the archive's files below dir, which it creates.
+func (s source) extract(dir string) error {
+	for _, f := range s.archive.Files {
+		if !filepath.IsLocal(f.Name) {
+			return fmt.Errorf("module archive %s: %q leads out of the archive", s.name, f.Name)
+		}
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("unpacking %s: %w", s.name, err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			return fmt.Errorf("unpacking %s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// key returns the cache key of the job: a digest of everything that the result depends on.
+func (j job) key(ctx context.Context) (string, error) {
+	compilers, err := j.tools.compilers(ctx, j.program)
+	if err != nil {
+		return "", err
+	}
+	data, err := json.Marshal(struct {
+		Recipe                 int
+		Source, Version, Arch  string
+		Program                lock.Program
+		Go                     string
+		Compilers, Environment []string
+	}{recipe, j.source.digest, j.component.Version, j.arch, j.program, j.tools.version, compilers, j.tools.pinned(j.program)})
+	if err != nil {
+		return "", fmt.Errorf("naming the build: %w", err)
+	}
+	hash := sha256.Sum256(data)
+	return "build-" + hex.EncodeToString(hash[:]), nil
+}

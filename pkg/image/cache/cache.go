@@ -1,0 +1,265 @@
+// Package cache is a content-addressed store of files of components, downloaded or built.
+//
+// Its rule: a blob's name is the sha256 of its content, and an incomplete file never has such a name.
+//
+//	blobs/sha256/HEX      content by its sha256
+//	index/KEY.json        the sha256 of a key's content and of its members
+//	partial/…             files that are being written
+//	locks/…               locks of keys that a process is working on
+package cache
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+)
+
+// Cache is the store in one directory, which several processes may share.
+type Cache struct {
+	// Dir is the directory, absolute; Open creates it.
+	Dir string
+}
+
+// Open opens the cache in a directory, creating it; "" is hardtack in the user's cache directory.
+func Open(dir string) (*Cache, error) {
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("finding the user's cache directory (name one instead): %w", err)
+		}
+		dir = filepath.Join(user, "hardtack")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cache directory: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the cache directory: %w", err)
+	}
+	return &Cache{dir}, nil
+}
+
+// Blob identifies content: its sha256 in hex and its size in bytes.
+type Blob struct {
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"`
+}
+
+// Record is the index entry of one digest of a lock.
+type Record struct {
+	Blob
+	// Members maps paths inside an archive to their content, as far as they were extracted.
+	Members map[string]Blob `json:"members,omitempty"`
+}
+
+// Path returns the file of a blob.
+func (c *Cache) Path(b Blob) string { return filepath.Join(c.Dir, "blobs", "sha256", b.Digest) }
+
+// IndexPath returns the file of a key's index entry.
+func (c *Cache) IndexPath(key string) string { return filepath.Join(c.Dir, "index", key+".json") }
+
+// Open opens a blob. The caller must close it.
+func (c *Cache) Open(b Blob) (io.ReadCloser, error) { return os.Open(c.Path(b)) }
+
+// Entry returns the image's entry for a blob that is a file of a component.
+func (c *Cache) Entry(component string, f lock.File, b Blob) rootfs.Entry {
+	return rootfs.Entry{
+		Path: f.Path, Mode: fs.FileMode(f.Mode), Size: b.Size, Digest: b.Digest, Component: component,
+		Open: func() (io.ReadCloser, error) { return c.Open(b) },
+	}
+}
+
+// Lookup returns the index entry of key; ok is false if there is none or it is unreadable.
+func (c *Cache) Lookup(key string) (r Record, ok bool) {
+	data, err := os.ReadFile(c.IndexPath(key))
+	if err != nil || json.Unmarshal(data, &r) != nil {
+		return Record{}, false
+	}
+	return r, true
+}
+
+// Remember writes the index entry of key.
+func (c *Cache) Remember(key string, r Record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("cache index %s: %w", key, err)
+	}
+	return c.Write(c.IndexPath(key), append(data, '\n'))
+}
+
+// Write writes a small file of the cache atomically.
+func (c *Cache) Write(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	if _, err := file.Replace(path, data, 0o600); err != nil {
+		return fmt.Errorf("cache: writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// Intact reports whether the blob exists and its content has its digest. A corrupt blob is removed, so that it is
+// fetched again.
+func (c *Cache) Intact(ctx context.Context, b Blob) bool {
+	if b.Digest == "" {
+		return false
+	}
+	path := c.Path(b)
+	s, err := Sum(ctx, path, "")
+	if err == nil && s.Blob == b {
+		return true
+	}
+	if ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist) {
+		_ = os.Remove(path)
+	}
+	return false
+}
+
+// Adopt renames a file of the cache's file system to the blob's name.
+func (c *Cache) Adopt(path string, b Blob) error {
+	target := c.Path(b)
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	if err := os.Chmod(path, 0o444); err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	if err := os.Rename(path, target); err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	return nil
+}
+
+// Store copies r into the cache and returns its blob. After an error nothing of it remains.
+func (c *Cache) Store(ctx context.Context, r io.Reader) (b Blob, err error) {
+	dir := filepath.Join(c.Dir, "partial")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Blob{}, fmt.Errorf("cache: %w", err)
+	}
+	tmp, err := os.CreateTemp(dir, "extract-*")
+	if err != nil {
+		return Blob{}, fmt.Errorf("cache: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
+	}()
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(tmp, h), cancellable{ctx, r})
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return Blob{}, err
+	}
+	b = Blob{Digest: hex.EncodeToString(h.Sum(nil)), Size: n}
+	return b, c.Adopt(tmp.Name(), b)
+}
+
+// Sums are the sha256 and size of a file, and its digest by another algorithm.
+type Sums struct {
+	Blob
+	// ByLock is the digest as a lock writes it: "sha512:HEX".
+	ByLock string
+}
+
+// Sum reads the file once. algorithm is the one of the lock's digest; "" means sha256.
+func Sum(ctx context.Context, path, algorithm string) (Sums, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Sums{}, err
+	}
+	defer f.Close()
+	own, asked := sha256.New(), hash.Hash(nil)
+	w := io.Writer(own)
+	if algorithm == "sha512" {
+		asked = sha512.New()
+		w = io.MultiWriter(own, asked)
+	}
+	n, err := io.CopyBuffer(w, cancellable{ctx, f}, make([]byte, 256<<10))
+	if err != nil {
+		return Sums{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	s := Sums{Blob: Blob{Digest: hex.EncodeToString(own.Sum(nil)), Size: n}}
+	s.ByLock = "sha256:" + s.Digest
+	if asked != nil {
+		s.ByLock = algorithm + ":" + hex.EncodeToString(asked.Sum(nil))
+	}
+	return s, nil
+}
+
+// cancellable ends a copy when its context ends.
+type cancellable struct {
+	ctx context.Context //nolint:containedctx // a reader's Read has no context to be given
+	r   io.Reader
+}
+
+func (c cancellable) Read(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(p)
+}
+
+// Key turns a digest of the lock into a file name.
+func Key(digest string) string { return strings.ReplaceAll(digest, ":", "-") }
+
+// poll is the interval for retrying a lock that is taken; flock(2) itself cannot be cancelled by a context.
+const poll = 50 * time.Millisecond
+
+// Lock waits until no other process or goroutine has the lock of key. The returned function releases the lock and
+// removes its file.
+func (c *Cache) Lock(ctx context.Context, key string) (func(), error) {
+	dir := filepath.Join(c.Dir, "locks")
+	path := filepath.Join(dir, key)
+	for {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("cache: %w", err)
+		}
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("cache: %w", err)
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil && sameFile(f, path) {
+			return func() {
+				// Removed while locked: others that opened it before notice that it is no longer the file at path.
+				_ = os.Remove(path)
+				_ = f.Close()
+			}, nil
+		}
+		_ = f.Close()
+		if err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(poll):
+		}
+	}
+}
+
+func sameFile(f *os.File, path string) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(open, named)
+}

@@ -1,0 +1,235 @@
+// Package fetch fetches the files of a lock's components: upstream's releases, or builds of the same versions from Go
+// modules (pkg/image/build).
+//
+// Its rule: no file is used, reported or stored in the cache under its final name before it is verified against the lock.
+//
+// # The mirror
+//
+// A mirror is the base of an https:// or http:// address, or a directory. Either way the file at
+// https://HOST/PATH is at MIRROR/HOST/PATH, signatures and certificates included, and with a mirror
+// no other server is contacted. The same rule holds for oci:// downloads, whose addresses are those of the
+// registry protocol: MIRROR/HOST/v2/REPOSITORY/manifests/DIGEST and MIRROR/HOST/v2/REPOSITORY/blobs/DIGEST,
+// so that plain files are enough.
+//
+// # The cache
+//
+// The files of pkg/image/cache, by the lock's digests, and also:
+//
+//	partial/…             interrupted downloads, to be resumed
+//	signatures/HEX.*      signatures and certificates of blobs, once they have been verified
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/build"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/cache"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+)
+
+// Source is where components come from.
+type Source string
+
+// The sources. Auto uses Release, or Modules if the release is unavailable. A release that differs from the lock is
+// an error for all of them, and never replaced by a build.
+const (
+	Release Source = lock.FromRelease
+	Modules Source = lock.FromModules
+	Auto    Source = "auto"
+)
+
+// ParseSource returns the source of that name; "" is Auto.
+func ParseSource(name string) (Source, error) {
+	switch s := Source(name); s {
+	case "":
+		return Auto, nil
+	case Release, Modules, Auto:
+		return s, nil
+	}
+	return "", fmt.Errorf("source %q is not one of %s, %s, %s", name, Release, Modules, Auto)
+}
+
+// Options configure a Fetcher. Every zero value is usable, except that Modules needs Assets.
+type Options struct {
+	// Assets has the module archives of the lock (images.FS).
+	Assets fs.FS
+	// Cache is the cache's directory; "" is hardtack in the user's cache directory.
+	Cache string
+	// Mirror is an http(s) address or a directory; "" means upstream.
+	Mirror string
+	// Source is Auto if empty.
+	Source Source
+	// Arch is a GOARCH of lock.Architectures; "" means this program's.
+	Arch string
+	// Progress shows transfers and builds; nil shows nothing.
+	Progress Progress
+	// Log receives retries and their reasons; nil discards them.
+	Log *slog.Logger
+	// Trust has the root certificates for signatures; nil means the public Sigstore instance.
+	Trust *Trust
+	// Transport sends the requests; nil means the package's own, with timeouts.
+	Transport http.RoundTripper
+}
+
+// Result is one fetched component.
+type Result struct {
+	Component string `json:"component"`
+	Version   string `json:"version"`
+	// Source is the source that was used: Release or Modules.
+	Source Source `json:"source"`
+	// Origin is the host of the release, its mirror, or the module.
+	Origin string `json:"origin"`
+	// Fallback is the reason, in one line, why Auto did not use the release; else empty.
+	Fallback string `json:"fallback,omitempty"`
+	// Entries are the component's entries in the image.
+	Entries []rootfs.Entry `json:"entries"`
+}
+
+// parallel is the number of components fetched at once: enough to overlap the servers' latency, few enough to leave
+// each some bandwidth.
+const parallel = 4
+
+// builder builds a component from Go modules, and reports whether that was done before.
+type builder interface {
+	Build(ctx context.Context, c lock.Component) ([]rootfs.Entry, error)
+	Built(ctx context.Context, c lock.Component) (bool, error)
+}
+
+// Fetcher fetches components. It is safe for concurrent use.
+type Fetcher struct {
+	source  Source
+	arch    string
+	mirror  string
+	log     *slog.Logger
+	cache   *cache.Cache
+	client  *client
+	trust   *Trust
+	builder builder
+	// thorough is set by Verify.
+	thorough bool
+}
+
+// New validates the options and creates the cache's directory.
+func New(o Options) (*Fetcher, error) {
+	source, err := ParseSource(string(o.Source))
+	if err != nil {
+		return nil, err
+	}
+	if o.Arch == "" {
+		o.Arch = runtime.GOARCH
+	}
+	if !slices.Contains(lock.Architectures(), o.Arch) {
+		return nil, fmt.Errorf("architecture %q is not one of %s", o.Arch, strings.Join(lock.Architectures(), ", "))
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Progress == nil {
+		o.Progress = silent{}
+	}
+	if o.Trust == nil {
+		if o.Trust, err = PublicTrust(); err != nil {
+			return nil, err
+		}
+	}
+	store, err := cache.Open(o.Cache)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := mirrorTransport(o.Mirror, o.Transport)
+	if err != nil {
+		return nil, err
+	}
+	return &Fetcher{
+		source: source, arch: o.Arch, mirror: o.Mirror, log: o.Log, trust: o.Trust,
+		cache:  store,
+		client: newClient(transport, o.Mirror, o.Progress, o.Log),
+		builder: &build.Builder{Assets: o.Assets, Cache: store, Arch: o.Arch, Log: o.Log,
+			Started: func(what string) func(error) { return o.Progress.Start(what, 0).Done }},
+	}, nil
+}
+
+// All fetches every component of the lock in parallel, and returns them in the lock's order. The first error cancels
+// the others.
+func (f *Fetcher) All(ctx context.Context, l *lock.Lock) ([]Result, error) {
+	results := make([]Result, len(l.Components))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, c := range l.Components {
+		group.Go(func() error {
+			r, err := f.Get(ctx, c)
+			results[i] = r
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// Get fetches one component from the fetcher's source. Its files are then in the cache, verified.
+func (f *Fetcher) Get(ctx context.Context, c lock.Component) (Result, error) {
+	result := Result{Component: c.Name, Version: c.Version}
+	if f.source != Modules {
+		began := time.Now()
+		entries, err := f.release(ctx, c)
+		if err == nil {
+			result.Source, result.Origin, result.Entries = Release, f.origin(c), entries
+			f.log.Debug("component is here", "component", c.Name, "version", c.Version, "source", Release, "took", time.Since(began))
+			return result, nil
+		}
+		err = fmt.Errorf("fetching %s %s: %w", c.Name, c.Version, err)
+		var missing *UnavailableError
+		if !errors.As(err, &missing) || ctx.Err() != nil {
+			return Result{}, err
+		}
+		if f.source == Release {
+			if len(c.Release[f.arch]) == 0 && c.Modules != nil {
+				err = fmt.Errorf("%w (the source %s builds it from modules)", err, Auto)
+			}
+			return Result{}, err
+		}
+		if c.Modules == nil {
+			return Result{}, fmt.Errorf("%w; the lock has no modules for it to be built from", err)
+		}
+		result.Fallback = missing.line()
+		f.log.Warn("release unavailable, building from modules", "component", c.Name, "version", c.Version, "why", result.Fallback)
+	}
+	entries, err := f.modules(ctx, c)
+	if err != nil {
+		return Result{}, err
+	}
+	result.Source, result.Origin, result.Entries = Modules, c.Modules.Module, entries
+	return result, nil
+}
+
+// modules builds the component.
+func (f *Fetcher) modules(ctx context.Context, c lock.Component) ([]rootfs.Entry, error) {
+	if c.Modules == nil {
+		return nil, fmt.Errorf("building %s %s: the lock has no modules for it (use the source %s)", c.Name, c.Version, Release)
+	}
+	entries, err := f.builder.Build(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("building %s %s: %w", c.Name, c.Version, err)
+	}
+	return entries, nil
+}
+
+// Built reports whether the cache has every program of the component as built from modules, so that Get with the
+// source Modules would compile nothing.
+func (f *Fetcher) Built(ctx context.Context, c lock.Component) (bool, error) {
+	return f.builder.Built(ctx, c)
+}

@@ -1,0 +1,213 @@
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/cache"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+)
+
+// Verify fetches the component as Get does, but does not trust the cache's index: archives are checked again by the
+// lock's digest, and their members are extracted again.
+func (f *Fetcher) Verify(ctx context.Context, c lock.Component) (Result, error) {
+	thorough := *f
+	thorough.thorough = true
+	return thorough.Get(ctx, c)
+}
+
+// origin returns the host of the component's release, or the mirror.
+func (f *Fetcher) origin(c lock.Component) string {
+	if f.mirror != "" {
+		return f.mirror
+	}
+	return hostOf(c.Release[f.arch][0].URL)
+}
+
+// release fetches the files of the component's release.
+func (f *Fetcher) release(ctx context.Context, c lock.Component) ([]rootfs.Entry, error) {
+	downloads := c.Release[f.arch]
+	if len(downloads) == 0 {
+		return nil, &UnavailableError{"release", fmt.Errorf("the lock has no %s release of it", f.arch)}
+	}
+	files := map[string]cache.Blob{}
+	for _, d := range downloads {
+		var err error
+		if strings.HasPrefix(d.URL, ociScheme) {
+			files[d.As], err = f.image(ctx, d)
+		} else {
+			err = f.download(ctx, d, files)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	entries := make([]rootfs.Entry, 0, len(c.Files))
+	for _, file := range c.Files {
+		b, ok := files[file.Name]
+		if !ok {
+			return nil, &UnavailableError{"release", fmt.Errorf("the lock's %s release has no %s", f.arch, file.Name)}
+		}
+		entries = append(entries, f.cache.Entry(c.Name, file, b))
+	}
+	return entries, nil
+}
+
+// download fetches one download and adds its files to files, holding the lock of the download.
+func (f *Fetcher) download(ctx context.Context, d lock.Download, files map[string]cache.Blob) error {
+	name := cache.Key(d.Digest)
+	unlock, err := f.cache.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	known, ok := f.cache.Lookup(name)
+	if ok && f.extracted(ctx, d, known, files) {
+		return nil
+	}
+	if !ok || !f.cached(ctx, d, known.Blob) {
+		if known.Blob, err = f.transfer(ctx, d, name); err != nil {
+			return err
+		}
+	}
+	if err := f.signature(ctx, d, known.Blob); err != nil {
+		return err
+	}
+	if d.As != "" {
+		files[d.As] = known.Blob
+		return f.cache.Remember(name, known)
+	}
+	members, err := extract(ctx, f.cache, d, known.Blob)
+	if err != nil {
+		return err
+	}
+	if known.Members == nil {
+		known.Members = map[string]cache.Blob{}
+	}
+	for file, member := range d.Members {
+		files[file], known.Members[member] = members[file], members[file]
+	}
+	return f.cache.Remember(name, known)
+}
+
+// extracted adds the members of an archive that was verified and extracted before; it returns false if any is
+// missing. The archive itself need not be read again.
+func (f *Fetcher) extracted(ctx context.Context, d lock.Download, known cache.Record, files map[string]cache.Blob) bool {
+	if f.thorough || len(d.Members) == 0 || d.Signature != nil {
+		return false
+	}
+	for _, file := range slices.Sorted(maps.Keys(d.Members)) {
+		b := known.Members[d.Members[file]]
+		if !f.cache.Intact(ctx, b) {
+			return false
+		}
+		files[file] = b
+	}
+	return true
+}
+
+// cached reports whether the cache has the download and it matches the lock.
+func (f *Fetcher) cached(ctx context.Context, d lock.Download, b cache.Blob) bool {
+	if !f.cache.Intact(ctx, b) || d.Size > 0 && b.Size != d.Size {
+		return false
+	}
+	if d.Digest == "sha256:"+b.Digest {
+		return true
+	}
+	// The index is only a hint: with another algorithm than sha256, the content is read once more.
+	algorithm, _, _ := strings.Cut(d.Digest, ":")
+	s, err := cache.Sum(ctx, f.cache.Path(b), algorithm)
+	return err == nil && s.ByLock == d.Digest
+}
+
+// transfer downloads the file into the cache. A file with the wrong digest is removed; if a part of it came from an
+// earlier run, that part may be the cause, and the file is fetched once more from the start.
+func (f *Fetcher) transfer(ctx context.Context, d lock.Download, name string) (cache.Blob, error) {
+	path := filepath.Join(f.cache.Dir, "partial", name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return cache.Blob{}, fmt.Errorf("cache: %w", err)
+	}
+	algorithm, _, _ := strings.Cut(d.Digest, ":")
+	for {
+		t := &transfer{client: f.client, url: d.URL, path: path, size: d.Size}
+		if err := t.run(ctx); err != nil {
+			return cache.Blob{}, f.explain(err)
+		}
+		s, err := cache.Sum(ctx, path, algorithm)
+		if err != nil {
+			return cache.Blob{}, err
+		}
+		if s.ByLock == d.Digest {
+			_ = os.Remove(t.statePath())
+			return s.Blob, f.cache.Adopt(path, s.Blob)
+		}
+		t.discard()
+		if !t.resumed {
+			return cache.Blob{}, f.explain(&RejectedError{URL: d.URL, What: "digest", Want: d.Digest, Got: s.ByLock,
+				Hint: "the lock's digest is from " + d.Published})
+		}
+		f.log.Warn("a resumed download has the wrong digest, fetching all of it again", "url", d.URL)
+	}
+}
+
+// explain adds the mirror, if there is one, to an error that names upstream's address.
+func (f *Fetcher) explain(err error) error {
+	if f.mirror == "" || err == nil {
+		return err
+	}
+	return fmt.Errorf("mirror %s: %w", f.mirror, err)
+}
+
+// maxSignature bounds signature and certificate files, in bytes; real ones have about 100 bytes and 4 KiB.
+const maxSignature = 64 << 10
+
+// signature verifies upstream's signature over the blob, cached or fetched. A blob whose signature is invalid is
+// removed.
+func (f *Fetcher) signature(ctx context.Context, d lock.Download, b cache.Blob) error {
+	s := d.Signature
+	if s == nil {
+		return nil
+	}
+	parts := map[string][]byte{}
+	for suffix, address := range map[string]string{".sig": s.URL, ".cert": s.Certificate} {
+		data, err := os.ReadFile(f.signaturePath(b, address, suffix))
+		if err != nil {
+			if data, err = f.client.small(ctx, address, maxSignature); err != nil {
+				return f.explain(fmt.Errorf("signature of %s: %w", d.URL, err))
+			}
+		}
+		parts[suffix] = data
+	}
+	err := f.trust.verify(*s, b.Digest, parts[".sig"], parts[".cert"])
+	for suffix, address := range map[string]string{".sig": s.URL, ".cert": s.Certificate} {
+		path := f.signaturePath(b, address, suffix)
+		if err != nil {
+			_ = os.Remove(path)
+			continue
+		}
+		if err := f.cache.Write(path, parts[suffix]); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		_ = os.Remove(f.cache.Path(b))
+		_ = os.Remove(f.cache.IndexPath(cache.Key(d.Digest)))
+		return f.explain(fmt.Errorf("signature of %s: %w", d.URL, err))
+	}
+	return nil
+}
+
+// signaturePath returns the cache path of a signature, which depends on the blob and on the address: a lock that
+// names another signature gets that one.
+func (f *Fetcher) signaturePath(b cache.Blob, address, suffix string) string {
+	sum := sha256.Sum256([]byte(address))
+	return filepath.Join(f.cache.Dir, "signatures", b.Digest+"-"+hex.EncodeToString(sum[:4])+suffix)
+}

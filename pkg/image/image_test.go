@@ -1,0 +1,100 @@
+package image_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/units"
+)
+
+func load(t *testing.T, name string) *lock.Lock {
+	t.Helper()
+	l, err := bake.LoadLock(images.FS, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestCompose(t *testing.T) {
+	file, mirror := baketest.SmallRelease(t, load(t, bake.DefaultLock))
+	plan := image.Plan{
+		Plan: bake.Plan{Assets: images.FS, Units: units.FS, Lock: load(t, file), Architecture: "amd64",
+			Extra: []rootfs.Entry{rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("agent"))}},
+		Fetch: fetch.Options{Mirror: mirror, Cache: filepath.Join(mirror, "cache"), Source: fetch.Release},
+	}
+	job, err := plan.Compose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{rootfs.AgentPath, "/usr/bin/kubelet", "/etc/systemd/system/multi-user.target.wants/etcd.service"} {
+		if !job.Tree.Has(path) {
+			t.Errorf("the tree has no %s", path)
+		}
+	}
+	if len(job.Image.Sources) != len(plan.Lock.Components) || job.Architecture != "amd64" {
+		t.Errorf("%d sources of %d components, for %s", len(job.Image.Sources), len(plan.Lock.Components), job.Architecture)
+	}
+
+	plan.Fetch.Source = "elsewhere"
+	if _, err := plan.Compose(t.Context()); !errors.As(err, new(*image.OptionsError)) {
+		t.Errorf("a source that is none: %v", err)
+	}
+}
+
+func TestContents(t *testing.T) {
+	plain := fstest.MapFS{"etc/containerd/config.toml": {}}
+	var locks []*lock.Lock
+	for _, name := range bake.LockNames(images.FS) {
+		locks = append(locks, load(t, name))
+	}
+	c, err := image.NewContents(locks, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{
+		rootfs.AgentPath: true, "/usr/bin/kubelet": true, "/usr/bin": true, "/etc/containerd/config.toml": true, "/etc/containerd": true, "/etc/nothing": false,
+	} {
+		if c.Has(path) != want {
+			t.Errorf("%s: %v, want %v", path, !want, want)
+		}
+	}
+	// What one lock alone places is not in every image.
+	c, err = image.NewContents(append(locks, &lock.Lock{}), plain)
+	if err != nil || c.Has("/usr/bin/kubelet") || !c.Has(rootfs.AgentPath) {
+		t.Errorf("with an empty lock: %v, %v", c.Has("/usr/bin/kubelet"), err)
+	}
+}
+
+func TestChanged(t *testing.T) {
+	agent := rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("agent"))
+	other := rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("another"))
+	baked := bake.Manifest{}
+	baked.Lock.Name = bake.DefaultLock
+	baked.Tree.Files = []bake.File{{Path: agent.Path, Digest: agent.Digest}}
+	for name, tt := range map[string]struct {
+		now  image.Now
+		want []string
+	}{
+		"another lock": {image.Now{}, []string{"lock, units, files or packages"}},
+		"the agent":    {image.Now{Agent: &agent}, []string{"lock, units, files or packages"}},
+		"an agent":     {image.Now{Agent: &other, Hello: &other}, []string{"lock, units, files or packages", "agent", "hello"}},
+	} {
+		tt.now.Assets, tt.now.Units = images.FS, units.FS
+		got, err := image.Changed(baked, tt.now)
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
+	}
+}

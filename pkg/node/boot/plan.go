@@ -1,0 +1,157 @@
+package boot
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// The actions of a Change.
+const (
+	actionWrite     = "write"
+	actionAppend    = "append"
+	actionUnchanged = "unchanged"
+	actionRemove    = "remove"
+)
+
+// keepOwner leaves a new file to the user that runs the reader. On a machine that is root, and a run
+// by anyone else cannot give a file away.
+const keepOwner = -1
+
+// step is one file to write.
+type step struct {
+	path     string // on the machine, without the root directory
+	content  []byte
+	mode     fs.FileMode // the twelve bits of chmod(2)
+	uid, gid int
+	action   string
+}
+
+func (s step) change() Change {
+	return Change{Path: s.path, Action: s.action, Mode: fmt.Sprintf("%04o", s.mode), Size: len(s.content),
+		Owner: fmt.Sprintf("%d:%d", max(s.uid, 0), max(s.gid, 0))}
+}
+
+// plan computes every file before the first is written, with every error in one. Role files come
+// last: everything that a role needs exists before the role does.
+func (a *agent) plan(files []userdata.File) ([]step, error) {
+	var steps, roles []step
+	var errs []error
+	for _, f := range files {
+		s, err := a.step(f)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if _, ok := f.Role(); ok {
+			roles = append(roles, s)
+		} else {
+			steps = append(steps, s)
+		}
+	}
+	return append(steps, roles...), errors.Join(errs...)
+}
+
+// step compares a file with the existing one.
+func (a *agent) step(f userdata.File) (step, error) {
+	s := step{path: f.Path, content: f.Content, mode: f.Mode, action: actionWrite}
+	var err error
+	if s.uid, err = a.lookupID("/etc/passwd", f.User); err != nil {
+		return step{}, fmt.Errorf("owner of %s: %w", f.Path, err)
+	}
+	if s.gid, err = a.lookupID("/etc/group", f.Group); err != nil {
+		return step{}, fmt.Errorf("group of %s: %w", f.Path, err)
+	}
+	info, err := os.Lstat(a.path(f.Path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, nil
+	case err != nil:
+		return step{}, err
+	case info.IsDir():
+		return step{}, fmt.Errorf("%s is to be a file and is a directory", f.Path)
+	}
+	var have []byte
+	if info.Mode().IsRegular() || f.Append {
+		if have, err = os.ReadFile(a.path(f.Path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return step{}, err
+		}
+	}
+	if f.Append {
+		s.content, s.action = have, actionAppend
+		// Content that the file already has is not appended again: the second boot of an instance, and one
+		// after a crash half-way, end as the first.
+		if !bytes.Contains(have, f.Content) {
+			s.content = slices.Concat(have, f.Content)
+		}
+	}
+	if info.Mode().IsRegular() && bytes.Equal(have, s.content) && s.sameAs(info) {
+		s.action = actionUnchanged
+	}
+	return s, nil
+}
+
+// sameAs compares mode and owner.
+func (s step) sameAs(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return false
+	}
+	return fs.FileMode(stat.Mode&0o7777) == s.mode && (s.uid == keepOwner || int(stat.Uid) == s.uid) && (s.gid == keepOwner || int(stat.Gid) == s.gid)
+}
+
+// lookupID finds the number of a name in the machine's own passwd or group file, whose first and third
+// fields are name and number. "" is root's.
+func (a *agent) lookupID(file, name string) (int, error) {
+	if name == "" || name == "root" {
+		if os.Geteuid() != 0 {
+			return keepOwner, nil
+		}
+		return 0, nil
+	}
+	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
+		return int(id), nil
+	}
+	f, err := os.Open(a.path(file))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if fields := strings.Split(lines.Text(), ":"); len(fields) > 2 && fields[0] == name {
+			return strconv.Atoi(fields[2])
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return 0, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return 0, fmt.Errorf("%q is not in %s: this early only the users of the image exist", name, file)
+}
+
+// roleFiles returns the roles that have a file on the machine and are not in except.
+func (a *agent) roleFiles(except role.Set) ([]role.Role, error) {
+	var out []role.Role
+	for _, r := range role.All() {
+		if except.Has(r) {
+			continue
+		}
+		_, err := os.Lstat(a.path(r.File()))
+		if err == nil {
+			out = append(out, r)
+		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return nil, fmt.Errorf("looking for role files: %w", err)
+		}
+	}
+	return out, nil
+}

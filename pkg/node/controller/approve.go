@@ -1,0 +1,129 @@
+package controller
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// The identity of kubelets, as the API server's Node authorizer defines it.
+const (
+	userPrefix = "system:node:"
+	nodesGroup = "system:nodes"
+)
+
+// The usages of a kubelet's server certificate, kubernetes.io/kubelet-serving.
+const serverAuth = "server auth"
+
+var servingUsages = []string{"digital signature", "key encipherment", serverAuth}
+
+// nodeOf returns the name of the node that made the request.
+func nodeOf(r Request) (string, bool) {
+	name, ok := strings.CutPrefix(r.User, userPrefix)
+	return name, ok && name != "" && slices.Contains(r.Groups, nodesGroup)
+}
+
+// approve decides requests for serving certificates: a kubelet gets one for the names and addresses of its own machine
+// only. A refused request stays pending, so that an operator may still approve it.
+func (c *Controller) approve(ctx context.Context, nodes []Node, requests []Request, known cloud) error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, r := range requests {
+		err := judge(r, nodes, known)
+		if err == nil {
+			c.Log.Info("approving a node's server certificate", "request", r.Name, "user", r.User)
+			errs = append(errs, c.Requests.Approve(ctx, r.Name, "the names and addresses are those of the node's own machine"))
+			continue
+		}
+		seen[r.Name] = true
+		if !c.refused[r.Name] {
+			c.Log.Warn("leaving a node's request for a server certificate undecided", "request", r.Name, "user", r.User, "why", err)
+		}
+	}
+	c.refused = seen
+	return errors.Join(errs...)
+}
+
+// judge returns why a request must not be approved, or nil.
+func judge(r Request, nodes []Node, known cloud) error {
+	name, ok := nodeOf(r)
+	if !ok {
+		return fmt.Errorf("%s is not a node", r.User)
+	}
+	asked, err := parseRequest(r.PEM)
+	if err != nil {
+		return err
+	}
+	if asked.Subject.CommonName != r.User || !slices.Equal(asked.Subject.Organization, []string{nodesGroup}) {
+		return fmt.Errorf("the subject %s is not the requesting node's", asked.Subject)
+	}
+	if !slices.Contains(r.Usages, serverAuth) {
+		return fmt.Errorf("the usage %q is missing", serverAuth)
+	}
+	for _, u := range r.Usages {
+		if !slices.Contains(servingUsages, u) {
+			return fmt.Errorf("the usage %q is not a server certificate's", u)
+		}
+	}
+	names, addresses, err := machineNames(name, nodes, known)
+	if err != nil {
+		return err
+	}
+	return within(asked, names, addresses)
+}
+
+func parseRequest(text []byte) (*x509.CertificateRequest, error) {
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
+		return nil, errors.New("the request is not PEM with one certificate request")
+	}
+	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return asked, asked.CheckSignature()
+}
+
+// machineNames returns the names and addresses of a node's machine: the cloud's, or the node's own status if there is no
+// cloud.
+func machineNames(name string, nodes []Node, known cloud) ([]string, []netip.Addr, error) {
+	i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil, nil, fmt.Errorf("node %s does not exist (yet)", name)
+	}
+	if known.none {
+		return append([]string{name}, nodes[i].Names...), nodes[i].Addresses, nil
+	}
+	machine, ok := known.find(name)
+	if !ok || machine.Gone {
+		return nil, nil, fmt.Errorf("no running instance has the private DNS name or the id %s", name)
+	}
+	return []string{name, machine.Name}, machine.Addresses, nil
+}
+
+// within reports names or addresses of a request that are not in those lists.
+func within(asked *x509.CertificateRequest, names []string, addresses []netip.Addr) error {
+	if len(asked.EmailAddresses)+len(asked.URIs) > 0 {
+		return errors.New("the request has e-mail addresses or URIs")
+	}
+	if len(asked.DNSNames)+len(asked.IPAddresses) == 0 {
+		return errors.New("the request has no names and no addresses")
+	}
+	for _, n := range asked.DNSNames {
+		if !slices.Contains(names, n) {
+			return fmt.Errorf("the name %s is not one of the machine's: %v", n, names)
+		}
+	}
+	for _, ip := range asked.IPAddresses {
+		a, ok := netip.AddrFromSlice(ip)
+		if !ok || !slices.Contains(addresses, a.Unmap()) {
+			return fmt.Errorf("the address %s is not one of the machine's: %v", ip, addresses)
+		}
+	}
+	return nil
+}

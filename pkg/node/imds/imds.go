@@ -1,0 +1,267 @@
+// Package imds is a client of EC2's instance metadata service, version 2.
+//
+// Its rule: temporary errors are retried until the caller's context or its number of tries ends, and definite answers are returned at once. A
+// machine asks while its network is still coming up, so that "connection refused", "no route", timeouts, 5xx,
+// incomplete bodies and invalid tokens are temporary; "not found" and "forbidden" are answers.
+package imds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// DefaultEndpoint is where every EC2 instance reaches its metadata; http://[fd00:ec2::254] is the same
+// by IPv6.
+const DefaultEndpoint = "http://169.254.169.254"
+
+// The defaults of Options.
+const (
+	// DefaultAttempt is how long one request may take. The service answers in a few milliseconds; a
+	// loaded one takes seconds, and a packet lost while the network comes up must not cost more.
+	DefaultAttempt = 5 * time.Second
+	// DefaultMinWait and DefaultMaxWait bound the wait between two attempts. It begins short, since a
+	// boot waits for it, and two a second are far from what the service throttles.
+	DefaultMinWait = 50 * time.Millisecond
+	DefaultMaxWait = 500 * time.Millisecond
+	// DefaultMaxBody bounds an answer, in bytes; EC2's user data is 16 KiB at most.
+	DefaultMaxBody = 1 << 20
+)
+
+// tokenLife is how long a token is asked for, in seconds: longer than any boot waits.
+const tokenLife = 600
+
+// ErrNotFound means that the service has no such value. For user data: the instance was started without any.
+var ErrNotFound = errors.New("not found")
+
+// Options of a Client. Zero values mean the defaults above; a nil Log discards.
+type Options struct {
+	// Endpoint is a URL without a path.
+	Endpoint         string
+	Attempt          time.Duration
+	MinWait, MaxWait time.Duration
+	MaxBody          int64
+	// Tries is the maximum number of attempts of a request; 0 is no limit but the context.
+	Tries uint
+	// Dial makes connections; nil is the network, with 2 s for each.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Log  *slog.Logger
+}
+
+// Client is a client of one metadata service. It is safe for concurrent use.
+type Client struct {
+	options Options
+	http    *http.Client
+
+	mu    sync.Mutex
+	token string
+}
+
+// New checks the options and returns a client. It sends no request.
+func New(o Options) (*Client, error) {
+	setDefault(&o.Endpoint, DefaultEndpoint)
+	setDefault(&o.Attempt, DefaultAttempt)
+	setDefault(&o.MinWait, DefaultMinWait)
+	setDefault(&o.MaxWait, DefaultMaxWait)
+	setDefault(&o.MaxBody, DefaultMaxBody)
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: min(o.Attempt, 2*time.Second)}).DialContext
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	u, err := url.Parse(o.Endpoint)
+	if err != nil || u.Scheme != "http" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("metadata endpoint %q: not of the form http://address[:port]", o.Endpoint)
+	}
+	o.Endpoint = "http://" + u.Host
+	return &Client{options: o, http: &http.Client{
+		Transport: &http.Transport{
+			// The token's answer may travel one hop only, so neither a proxy nor a redirect can be right.
+			Proxy:       nil,
+			DialContext: o.Dial,
+			// User data that is gzip must arrive as it is.
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: 64 << 10,
+			// Shorter than any service's: what it would close is not used again.
+			IdleConnTimeout: 15 * time.Second,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// UserData returns the user data of the instance as it was given, and ErrNotFound where there is none.
+func (c *Client) UserData(ctx context.Context) ([]byte, error) { return c.Get(ctx, "user-data") }
+
+// InstanceID returns the id of the instance: "i-" and 17 hex digits.
+func (c *Client) InstanceID(ctx context.Context) (string, error) {
+	body, err := c.Get(ctx, "meta-data/instance-id")
+	if err != nil {
+		return "", err
+	}
+	id := strings.TrimSpace(string(body))
+	if id == "" {
+		return "", fmt.Errorf("reading the instance id from %s: empty answer", c.options.Endpoint)
+	}
+	return id, nil
+}
+
+// Identity is the part of the instance's identity document that Hardtack uses.
+type Identity struct {
+	InstanceID       string `json:"instanceId"`
+	AvailabilityZone string `json:"availabilityZone"`
+	Region           string `json:"region"`
+	InstanceType     string `json:"instanceType"`
+}
+
+// Identity returns the instance's identity document.
+func (c *Client) Identity(ctx context.Context) (i Identity, err error) {
+	body, err := c.Get(ctx, "dynamic/instance-identity/document")
+	if err != nil {
+		return i, err
+	}
+	if err := json.Unmarshal(body, &i); err != nil {
+		return i, fmt.Errorf("reading the identity document from %s: %w", c.options.Endpoint, err)
+	}
+	return i, nil
+}
+
+// Get returns the value at /latest/<path>. It tries until it has an answer or ctx ends; the error then is the last
+// attempt's.
+func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = c.options.MinWait, c.options.MaxWait
+	var last error
+	tries := 0
+	body, err := backoff.Retry(ctx, func() ([]byte, error) {
+		tries++
+		body, err := c.attempt(ctx, path)
+		if err != nil && (last == nil || ctx.Err() == nil) {
+			last = err // what the end of ctx cuts short says less than what came before it
+		}
+		return body, err
+	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(0), backoff.WithMaxTries(c.options.Tries),
+		backoff.WithNotify(func(err error, next time.Duration) {
+			c.options.Log.DebugContext(ctx, "asking again", "path", path, "try", tries, "wait", next, "error", err)
+		}))
+	if err == nil {
+		return body, nil
+	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
+		return nil, fmt.Errorf("asking %s for %s, %d tries: %w; the last one: %w", c.options.Endpoint, path, tries, err, last)
+	}
+	return nil, fmt.Errorf("asking %s for %s: %w", c.options.Endpoint, path, err)
+}
+
+// attempt gets a token when there is none, and then the path.
+func (c *Client) attempt(ctx context.Context, path string) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token == "" {
+		token, err := c.do(ctx, http.MethodPut, "/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds", strconv.Itoa(tokenLife))
+		if err != nil {
+			return nil, tokenError(err)
+		}
+		c.token = strings.TrimSpace(string(token))
+		if c.token == "" {
+			return nil, errors.New("an empty token")
+		}
+	}
+	body, err := c.do(ctx, http.MethodGet, "/latest/"+path, "X-aws-ec2-metadata-token", c.token)
+	var status statusError
+	switch {
+	case !errors.As(err, &status):
+		return body, err // done, or a fault of the network
+	case status == http.StatusUnauthorized:
+		c.token = ""
+		return nil, err
+	case status == http.StatusNotFound:
+		return nil, backoff.Permanent(ErrNotFound)
+	case isTemporary(status):
+		return nil, err
+	case status == http.StatusForbidden:
+		return nil, backoff.Permanent(fmt.Errorf("%w: is the metadata service of the instance turned off?", err))
+	}
+	return nil, backoff.Permanent(err)
+}
+
+// tokenError explains an error of the request for a token.
+func tokenError(err error) error {
+	err = fmt.Errorf("getting a token: %w", err)
+	var status statusError
+	switch {
+	case !errors.As(err, &status) || isTemporary(status):
+		return err
+	case status == http.StatusForbidden:
+		err = fmt.Errorf("%w: the metadata service of the instance is turned off (HttpEndpoint)", err)
+	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
+		err = fmt.Errorf("%w: what answers there is not version 2 of the metadata service", err)
+	}
+	return backoff.Permanent(err)
+}
+
+// isTemporary reports whether a status is worth another attempt.
+func isTemporary(status statusError) bool {
+	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout ||
+		status == http.StatusUnauthorized
+}
+
+// statusError is an answer other than 200.
+type statusError int
+
+func (s statusError) Error() string {
+	return fmt.Sprintf("status %d %s", int(s), http.StatusText(int(s)))
+}
+
+// do makes one request and returns its whole body.
+func (c *Client) do(ctx context.Context, method, path, header, value string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Attempt)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, c.options.Endpoint+path, nil)
+	if err != nil {
+		return nil, backoff.Permanent(err)
+	}
+	req.Header.Set(header, value)
+	res, err := c.http.Do(req)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // the caller says what was asked for
+		}
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }() // read to its end, or given up
+	if res.StatusCode != http.StatusOK {
+		return nil, statusError(res.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, c.options.MaxBody+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err) // half a body is an unexpected EOF
+	}
+	if int64(len(body)) > c.options.MaxBody {
+		return nil, backoff.Permanent(fmt.Errorf("answer over the bound of %d bytes", c.options.MaxBody))
+	}
+	return body, nil
+}

@@ -1,0 +1,136 @@
+// Package kube is a small client of a cluster's API server.
+//
+// Its rule: objects are sent as they are, so that it knows only the Kubernetes types that the agent decides about; every
+// request states the desired result, and may be repeated.
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// Manager is our field manager in server-side apply.
+const Manager = "hardtack"
+
+// Client-side rate limits; the server has its own. They are high enough that a few dozen objects at the first start are
+// not slowed down by client-go's default of 5 requests a second.
+const (
+	perSecond = 50
+	burst     = 100
+)
+
+// Client is a client of one API server as one user. It is safe for concurrent use.
+type Client struct {
+	http    *http.Client
+	host    string
+	objects dynamic.Interface
+
+	mu    sync.Mutex
+	kinds map[schema.GroupVersionKind]metav1.APIResource
+}
+
+// New returns a client for the configuration.
+func New(config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = perSecond, burst
+	config.UserAgent = "hardtack-agent"
+	c, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("preparing to talk to %s: %w", config.Host, err)
+	}
+	objects, err := dynamic.NewForConfigAndClient(config, c)
+	if err != nil {
+		return nil, fmt.Errorf("preparing to talk to %s: %w", config.Host, err)
+	}
+	return &Client{http: c, host: config.Host, objects: objects, kinds: map[schema.GroupVersionKind]metav1.APIResource{}}, nil
+}
+
+// Apply creates or updates an object by server-side apply: we own the fields that it names, other fields stay as they
+// are. Concurrent calls for the same object all succeed.
+func (c *Client) Apply(ctx context.Context, object map[string]any) error {
+	u, err := from(object)
+	if err != nil {
+		return err
+	}
+	name := u.GetKind() + " " + u.GetName()
+	resource, err := c.resource(ctx, u.GroupVersionKind(), u.GetNamespace())
+	if err != nil {
+		return fmt.Errorf("applying %s: %w", name, err)
+	}
+	if _, err := resource.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: Manager, Force: true}); err != nil {
+		return fmt.Errorf("applying %s: %w", name, err)
+	}
+	return nil
+}
+
+// from converts an object from a YAML or JSON decoder; client-go needs the number types of its own decoder.
+func from(object map[string]any) (*unstructured.Unstructured, error) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding an object: %w", err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(data); err != nil {
+		return nil, fmt.Errorf("an object is none: %w", err)
+	}
+	if u.GetName() == "" {
+		return nil, fmt.Errorf("a %s has no metadata.name", u.GetKind())
+	}
+	return u, nil
+}
+
+// resource returns the API path of a kind, and caches it.
+func (c *Client) resource(ctx context.Context, kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.kinds[kind]
+	if !ok {
+		if err := c.discover(ctx, kind.GroupVersion()); err != nil {
+			return nil, err
+		}
+		if known, ok = c.kinds[kind]; !ok {
+			return nil, fmt.Errorf("the API server has no %s", kind)
+		}
+	}
+	resource := c.objects.Resource(kind.GroupVersion().WithResource(known.Name))
+	if !known.Namespaced {
+		return resource, nil
+	}
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	return resource.Namespace(namespace), nil
+}
+
+// discover lists the kinds of one API group and version. client-go's discovery client would list all groups, and
+// imports protocol buffers and OpenAPI.
+func (c *Client) discover(ctx context.Context, gv schema.GroupVersion) error {
+	path := "/apis/" + gv.String()
+	if gv.Group == "" {
+		path = "/api/" + gv.Version
+	}
+	data, err := c.get(ctx, path)
+	if err != nil {
+		return fmt.Errorf("asking for the kinds of %s: %w", gv, err)
+	}
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(data, &list); err != nil {
+		return fmt.Errorf("asking for the kinds of %s: %w", gv, err)
+	}
+	for _, r := range list.APIResources {
+		// Subresources such as "deployments/scale" have a kind, but are no objects.
+		if !isSub(r.Name) {
+			c.kinds[gv.WithKind(r.Kind)] = r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+// Package machine has the two documents about a machine's cluster: the machine file /etc/hardtack/machine.yaml with the
+// configuration of one machine, and the object public/cluster-info.yaml of the cluster's store with the facts that all
+// its machines must agree on.
+//
+// Its rule: both are plain values without secrets, written by pkg/spec and read by the agent. Neither has values that a
+// machine can find out itself (its address, its instance). A machine file only has values that differ from those of the
+// role file, the image and the instance: every field may be left out.
+package machine
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Path is where the file is on a machine.
+const Path = "/etc/hardtack/machine.yaml"
+
+// The identity of the format.
+const (
+	APIVersion = "hardtack.dev/v1"
+	Kind       = "Machine"
+)
+
+// Config is the configuration of one machine: as its machine file has it, where the zero value of a field means that it
+// is not set, or completed by pkg/node/config. Parse checks it.
+type Config struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+	// Cluster is the cluster's name, a DNS label: CLUSTER_NAME of the role files and the tag KubernetesCluster.
+	Cluster string `yaml:"cluster,omitempty"`
+	// Group is the name of the AutoScaling group that the machine was launched in. Empty: the instance knows it.
+	Group string `yaml:"group,omitempty"`
+	// ConfigHash is over everything that the user data says; a node carries it as an annotation. By default it is the
+	// SHA-256 of the user data.
+	ConfigHash string `yaml:"configHash,omitempty"`
+	// Store is where the cluster's secrets are: "ssm:/hardtack/<cluster>" or "dir:/path".
+	Store string `yaml:"store,omitempty"`
+	// CAFile is the path of the cluster's public CA on the machine; empty: it is read from the store.
+	CAFile  string  `yaml:"caFile,omitempty"`
+	API     API     `yaml:"api,omitempty"`
+	Etcd    Etcd    `yaml:"etcd,omitempty"`
+	Network Network `yaml:"network,omitempty"`
+	Node    Node    `yaml:"node,omitempty"`
+	// LaunchHook is the lifecycle hook that the machine completes when its roles work; NoHook is none, and so is the empty
+	// text of a Config that is complete.
+	LaunchHook string `yaml:"launchHook,omitempty"`
+}
+
+// The defaults that no file of the image has: the hook's name where a machine has a group, and how a document says that
+// there is none.
+const (
+	DefaultLaunchHook = "hardtack-ready"
+	NoHook            = "none"
+)
+
+// The cluster's DNS as the image's kubelet.yaml has it: there it is a default, and anything else the operator's.
+const (
+	ImageDNSAddress = "10.96.0.10"
+	ImageDNSDomain  = "cluster.local"
+)
+
+// CAPath is where user data may put the cluster's public CA.
+const CAPath = "/etc/hardtack/ca.crt"
+
+// DefaultStore is where a cluster keeps its secrets in AWS.
+func DefaultStore(cluster string) string { return "ssm:/hardtack/" + cluster }
+
+// API is how clients reach the API servers.
+type API struct {
+	// Port is the TCP port of every API server.
+	Port int `yaml:"port,omitempty"`
+	// Names are further DNS names and IP addresses of the API server; may be empty.
+	Names []string `yaml:"names,omitempty"`
+}
+
+// Etcd is the membership of etcd. Both fields are empty if etcd is a single member on the same machine as its API
+// server.
+type Etcd struct {
+	// Members are the names of all members; etcd-<member>.<cluster>.k8s is each one's address.
+	Members []string `yaml:"members,omitempty"`
+	// Member is the name of this machine's member; empty if it has no role etcd or the members have no names.
+	Member string `yaml:"member,omitempty"`
+}
+
+// Network is the cluster's addresses.
+type Network struct {
+	// ServiceCIDR's first address is the API's Service, PodCIDR holds all nodes' ranges.
+	ServiceCIDR string `yaml:"serviceCIDR,omitempty"`
+	PodCIDR     string `yaml:"podCIDR,omitempty"`
+	// DNSAddress is the address of the Service kube-dns, DNSDomain the domain that pods search in ("cluster.local").
+	DNSAddress string `yaml:"dnsAddress,omitempty"`
+	DNSDomain  string `yaml:"dnsDomain,omitempty"`
+	// MTU of the pods' network in bytes; 0 is the interface's less VXLAN's 50.
+	MTU int `yaml:"mtu,omitempty"`
+}
+
+// Node is how a minion registers. The zero value is the default of every field.
+type Node struct {
+	// Naming is "ip-name" (the instance's private DNS name; the default where there is a metadata service),
+	// "instance-id" or "hostname" (the default elsewhere).
+	Naming string `yaml:"naming,omitempty"`
+	// Labels are given to the node at its registration; those that NodeRestriction forbids are refused.
+	Labels map[string]string `yaml:"labels,omitempty"`
+	// Taints are "key=value:Effect".
+	Taints []string `yaml:"taints,omitempty"`
+	// MaxPods of this node; 0 is 110 or what the node's share of PodCIDR holds.
+	MaxPods int `yaml:"maxPods,omitempty"`
+}
+
+// HashPrefix begins the hash of a configuration; the SHA-256 of the user data in hex follows.
+const HashPrefix = "sha256:"
+
+// Hash is the ConfigHash of machines with that user data.
+func Hash(userData []byte) string { return fmt.Sprintf("%s%x", HashPrefix, sha256.Sum256(userData)) }
+
+// Marshal writes the file.
+func (c Config) Marshal() ([]byte, error) { return yaml.Marshal(c) }

@@ -1,0 +1,142 @@
+package ready
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// Asker requests a URL from every address of its host, and returns the body of a response with status 200. Errors have
+// a reason. It is safe for concurrent use.
+type Asker interface {
+	Get(ctx context.Context, target *url.URL) ([]byte, error)
+	// Patch merges JSON into an object (RFC 7386).
+	Patch(ctx context.Context, target *url.URL, body string) error
+}
+
+// Annotation is the annotation of a node with the machine file's ConfigHash.
+const Annotation = "hardtack.dev/config-hash"
+
+// Machine is the input of the checks of a machine.
+type Machine struct {
+	Config machine.Config
+	Roles  role.Set
+	// Node returns the node's name. It is called when the name is needed, since hardtack-node decides it during the boot.
+	Node func() (string, error)
+	// Asker sends no client certificate, AsNode the kubelet's.
+	Asker, AsNode Asker
+}
+
+// Checks returns the checks for a machine with these roles.
+func (m Machine) Checks() []Check {
+	var out []Check
+	for _, c := range m.Roles.Checks() {
+		out = append(out, Check{c.Name, c.Unit, m.probe(c)})
+	}
+	return out
+}
+
+// probe returns the function that runs a check; nil if the unit only has to be active.
+func (m Machine) probe(c role.Check) func(context.Context) error {
+	switch c.Probe {
+	case role.UnitActive:
+		return nil
+	case role.APIReady:
+		return m.get("https://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(m.Config.API.Port))+"/readyz", ofName(c.Unit))
+	case role.NodeReady:
+		return m.node
+	}
+	return m.get(string(c.Probe), ofName(c.Unit))
+}
+
+// Units lists the units of the roles, each before the units that need it.
+func (m Machine) Units() []string {
+	var out []string
+	for _, u := range m.Roles.Units() {
+		out = append(out, u.Name)
+	}
+	return out
+}
+
+// get returns a check that a URL responds. A daemon that responds with an error, or not at all, fails with reason r. An
+// untrusted certificate or a wrong clock keeps its own reason.
+func (m Machine) get(text string, r reason.Reason) func(context.Context) error {
+	return func(ctx context.Context) error {
+		target, err := url.Parse(text)
+		if err != nil {
+			return err
+		}
+		_, err = m.Asker.Get(ctx, target)
+		if of := reason.Of(err); err != nil && (of == reason.Unreachable || of == reason.NotReady) {
+			return &reason.Error{Reason: r, Err: fmt.Errorf("%s: %w", text, err)}
+		}
+		return err
+	}
+}
+
+// nodeObject is the part of a Node (v1) that the check needs.
+type nodeObject struct {
+	Metadata struct {
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Status struct {
+		Conditions []condition `json:"conditions"`
+	} `json:"status"`
+}
+
+type condition struct{ Type, Status, Reason, Message string }
+
+// node checks that the API has this machine's Node with the condition Ready, and annotates it with the configuration's
+// hash.
+func (m Machine) node(ctx context.Context) error {
+	name, err := m.Node()
+	if err != nil {
+		return reason.With(reason.NotRegistered, err)
+	}
+	host := net.JoinHostPort(role.Masters.Host(m.Config.Cluster), strconv.Itoa(m.Config.API.Port))
+	target := &url.URL{Scheme: "https", Host: host, Path: "/api/v1/nodes/" + name}
+	text, err := m.AsNode.Get(ctx, target)
+	if err != nil {
+		if reason.Of(err) == reason.NotReady || reason.Of(err) == reason.File {
+			return &reason.Error{Reason: reason.NotRegistered, Err: fmt.Errorf("asking for node %s: %w", name, err)}
+		}
+		return fmt.Errorf("asking for node %s: %w", name, err)
+	}
+	var n nodeObject
+	if err := json.Unmarshal(text, &n); err != nil {
+		return fmt.Errorf("reading node %s: %w", name, err)
+	}
+	if err := n.ready(name); err != nil {
+		return err
+	}
+	if n.Metadata.Annotations[Annotation] == m.Config.ConfigHash {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{Annotation: m.Config.ConfigHash}}})
+	if err != nil {
+		return err
+	}
+	return m.AsNode.Patch(ctx, target, string(body))
+}
+
+// ready checks the condition Ready.
+func (n nodeObject) ready(name string) error {
+	for _, c := range n.Status.Conditions {
+		if c.Type != "Ready" {
+			continue
+		}
+		if c.Status == "True" {
+			return nil
+		}
+		return reason.With(reason.NodeNotReady, fmt.Errorf("node %s: %s: %s", name, c.Reason, c.Message))
+	}
+	return reason.With(reason.NodeNotReady, errors.New("node "+name+" has no condition Ready yet"))
+}

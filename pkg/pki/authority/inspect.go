@@ -1,0 +1,171 @@
+package authority
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+)
+
+// Getter reads objects, the half of Store that inspecting needs.
+type Getter interface {
+	Get(ctx context.Context, object string) ([]byte, error)
+}
+
+// Item describes an object of the store, without its secret.
+type Item struct {
+	Object string `json:"object"`
+	// Kind is "cluster info", "authority", "private key", "public key", "encryption key" or "bootstrap token".
+	Kind string `json:"kind"`
+	// Subject is set for authorities and the cluster info; the times for authorities, and Expires for bootstrap tokens too.
+	Subject string     `json:"subject,omitempty"`
+	Begins  *time.Time `json:"begins,omitempty"`
+	Expires *time.Time `json:"expires,omitempty"`
+	// Fingerprint is the SHA-256 of a certificate, or of the public half of a key; empty for other secrets.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// Problem says what is wrong; empty if nothing is. Missing means that Create would create the object.
+	Problem string `json:"problem,omitempty"`
+	Missing bool   `json:"missing,omitempty"`
+}
+
+// Inspect reads every object of a cluster, and checks each on its own and against related ones. It returns an error
+// only if the store does not answer.
+func Inspect(ctx context.Context, store Getter, now time.Time) ([]Item, error) {
+	var items []Item
+	content := map[string][]byte{}
+	for _, object := range objects() {
+		data, err := store.Get(ctx, object.name)
+		if errors.Is(err, pki.ErrUnreachable) {
+			return nil, err
+		}
+		item := Item{Object: object.name, Kind: object.kind}
+		switch {
+		case err == nil:
+			content[object.name] = data
+			if err := describe(&item, data, now); err != nil {
+				item.Problem = err.Error()
+			}
+		case errors.Is(err, pki.ErrNotFound) && object.name == pki.BootstrapToken:
+			continue // created by the first master
+		case errors.Is(err, pki.ErrNotFound):
+			item.Missing, item.Problem = true, "missing"
+		default:
+			item.Problem = err.Error()
+		}
+		items = append(items, item)
+	}
+	for i := range items {
+		if items[i].Problem == "" {
+			items[i].Problem = belongs(items[i].Object, content)
+		}
+	}
+	return items, nil
+}
+
+// The kinds of objects.
+const (
+	kindInfo       = "cluster info"
+	kindAuthority  = "authority"
+	kindPrivate    = "private key"
+	kindPublic     = "public key"
+	kindEncryption = "encryption key"
+	kindToken      = "bootstrap token"
+)
+
+type object struct{ name, kind string }
+
+func objects() []object {
+	all := []object{{pki.PublicInfo, kindInfo}}
+	for _, name := range pki.Authorities() {
+		all = append(all, object{name + pki.Crt, kindAuthority}, object{name + pki.Key, kindPrivate})
+	}
+	return append(all,
+		object{pki.PublicKubernetes, kindAuthority},
+		object{pki.ServiceAccount + pki.Key, kindPrivate},
+		object{pki.ServiceAccount + pki.Pub, kindPublic},
+		object{pki.EncryptionKey, kindEncryption},
+		object{pki.BootstrapToken, kindToken})
+}
+
+func describe(item *Item, data []byte, now time.Time) error {
+	switch item.Kind {
+	case kindInfo:
+		info, err := machine.ParseInfo(item.Object, data)
+		if err != nil {
+			return err
+		}
+		var facts []string
+		for _, f := range info.Facts() {
+			facts = append(facts, f.Field+"="+f.Value)
+		}
+		item.Subject = strings.Join(facts, ", ")
+		return nil
+	case kindAuthority:
+		cert, err := pki.ParseAuthorityCertificate(data)
+		if err != nil {
+			return err
+		}
+		item.Subject, item.Fingerprint = cert.Subject.String(), pki.Fingerprint(cert)
+		item.Begins, item.Expires = &cert.NotBefore, &cert.NotAfter
+		return pki.Check(cert, now)
+	case kindPrivate:
+		key, err := pki.ParseKey(data)
+		if err != nil {
+			return err
+		}
+		der, err := x509.MarshalPKIXPublicKey(key.Public())
+		item.Fingerprint = sum(der)
+		return err
+	case kindPublic:
+		der, err := pki.ParsePublic(data)
+		item.Fingerprint = sum(der)
+		return err
+	case kindEncryption:
+		_, err := pki.ParseEncryptionKey(data)
+		return err
+	}
+	token, err := pki.ParseToken(data)
+	if err != nil {
+		return err
+	}
+	item.Subject, item.Expires = token.String(), &token.Expires
+	if token.Expired(now) {
+		return errors.New("expired: a running master replaces it")
+	}
+	return nil
+}
+
+func sum(der []byte) string {
+	s := sha256.Sum256(der)
+	return hex.EncodeToString(s[:])
+}
+
+// belongs returns why an object does not match its counterpart, or "".
+func belongs(name string, content map[string][]byte) string {
+	for _, a := range pki.Authorities() {
+		if name == a+pki.Crt && content[a+pki.Key] != nil {
+			if _, err := pki.ParseAuthority(content[name], content[a+pki.Key]); err != nil {
+				return err.Error()
+			}
+		}
+	}
+	original := content[pki.KubernetesCA+pki.Crt]
+	if name == pki.PublicKubernetes && original != nil && string(original) != string(content[name]) {
+		return fmt.Sprintf("it is not a copy of %s", pki.KubernetesCA+pki.Crt)
+	}
+	key, err := pki.ParseKey(content[pki.ServiceAccount+pki.Key])
+	if name != pki.ServiceAccount+pki.Pub || err != nil {
+		return ""
+	}
+	if public, err := pki.EncodePublic(key); err != nil || string(public) != string(content[name]) {
+		return "it is not the public half of " + pki.ServiceAccount + pki.Key
+	}
+	return ""
+}

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+)
+
+// Dir is a store in a directory of the local file system: for the lab, for bare metal, and for tests. It is protected
+// by the modes of its files: 0600, and 0644 below public/.
+type Dir struct{ root string }
+
+var _ Store = (*Dir)(nil)
+
+// publicDir is readable by everyone.
+const publicDir = "public"
+
+// NewDir returns the store in a directory, which the first Create or Put makes.
+func NewDir(root string) *Dir { return &Dir{root: root} }
+
+// String returns the location.
+func (d *Dir) String() string { return KindDir + ":" + d.root }
+
+func (d *Dir) file(object string) string { return filepath.Join(d.root, filepath.FromSlash(object)) }
+
+// Get reads the object's file.
+func (d *Dir) Get(_ context.Context, object string) ([]byte, error) {
+	if err := checkObject(object); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(d.file(object))
+	if err == nil {
+		return data, nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		// A missing or empty root is a file system that is not mounted (systemd creates a mount point before it mounts), or a
+		// wrong path.
+		entries, rootErr := os.ReadDir(d.root)
+		switch {
+		case errors.Is(rootErr, fs.ErrNotExist):
+			return nil, fmt.Errorf("reading %s from %s: %w: there is no such directory", object, d, pki.ErrUnreachable)
+		case rootErr == nil && len(entries) == 0:
+			return nil, fmt.Errorf("reading %s from %s: %w: the directory is empty: is what it is for mounted?", object, d, pki.ErrUnreachable)
+		}
+	}
+	return nil, d.explain("reading", object, err)
+}
+
+// Create writes a temporary file and links it to the object's path: a link never replaces a file.
+func (d *Dir) Create(_ context.Context, object string, content []byte) error {
+	return d.write("creating", object, content, func(temp, file string) error {
+		return os.Link(temp, file)
+	})
+}
+
+// Put writes a temporary file and renames it to the object's path.
+func (d *Dir) Put(_ context.Context, object string, content []byte) error {
+	return d.write("writing", object, content, os.Rename)
+}
+
+// write writes a temporary file, lets place move it to its path, and syncs both to disk.
+func (d *Dir) write(doing, object string, content []byte, place func(temp, file string) error) error {
+	if err := checkObject(object); err != nil {
+		return err
+	}
+	file := d.file(object)
+	if err := d.makeDirs(object); err != nil {
+		return d.explain(doing, object, err)
+	}
+	temp, err := stage(filepath.Dir(file), content, modeOf(object))
+	if err != nil {
+		return d.explain(doing, object, err)
+	}
+	defer os.Remove(temp)
+	if err := place(temp, file); err != nil {
+		return d.explain(doing, object, err)
+	}
+	if err := syncDir(filepath.Dir(file)); err != nil {
+		return d.explain(doing, object, err)
+	}
+	return nil
+}
+
+// makeDirs makes the parent directories of an object: world-readable for public objects, private for others.
+func (d *Dir) makeDirs(object string) error {
+	if err := os.MkdirAll(d.root, 0o755); err != nil {
+		return err
+	}
+	dir := d.root
+	for part := range strings.SplitSeq(path.Dir(object), "/") {
+		dir = filepath.Join(dir, part)
+		mode := fs.FileMode(0o700)
+		if public(object) {
+			mode = 0o755
+		}
+		if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func public(object string) bool { return strings.HasPrefix(object, publicDir+"/") }
+
+func modeOf(object string) fs.FileMode {
+	if public(object) {
+		return 0o644
+	}
+	return 0o600
+}
+
+// stage writes a complete file under a temporary name.
+func stage(dir string, content []byte, mode fs.FileMode) (name string, err error) {
+	f, err := os.CreateTemp(dir, ".hardtack-*") // 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return f.Name(), nil
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// explain maps an error of a file to one of the store's errors.
+func (d *Dir) explain(doing, object string, err error) error {
+	var kind error
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		kind = pki.ErrNotFound
+	case errors.Is(err, fs.ErrExist):
+		kind = pki.ErrExists
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		kind = pki.ErrForbidden
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.ESTALE), errors.Is(err, syscall.ETIMEDOUT):
+		kind = pki.ErrUnreachable // from a network file system
+	default:
+		return fmt.Errorf("%s %s in %s: %w", doing, object, d, err)
+	}
+	return fmt.Errorf("%s %s in %s: %w (%w)", doing, object, d, kind, err)
+}

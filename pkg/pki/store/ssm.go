@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsconfig"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+)
+
+// Load returns the AWS configuration: region, credentials and number of attempts. Callers that report what they wait
+// for use few attempts, to report early; callers that create many objects are throttled (three writes a second) and
+// use more.
+type Load func(context.Context) (aws.Config, error)
+
+// Open returns the store at a location. It makes no request, and calls load only for a store in AWS.
+func Open(_ context.Context, at Location, load Load) (Store, error) {
+	switch at.Kind {
+	case KindDir:
+		return NewDir(at.Root), nil
+	case KindSSM:
+		return NewSSM(at.Root, load), nil
+	}
+	return nil, fmt.Errorf("store %q: neither %s nor %s", at, KindDir, KindSSM)
+}
+
+// SSM is a store in Parameter Store: secrets are SecureStrings, public objects Strings. IAM decides who may read what;
+// see Policy.
+type SSM struct {
+	root string
+	load Load
+
+	mu     sync.Mutex
+	client *ssm.Client
+	skew   time.Duration
+}
+
+var _ Store = (*SSM)(nil)
+
+// NewSSM returns the store below a path. load is called at the first use, and again until it succeeds: a machine's
+// metadata service may answer late.
+func NewSSM(root string, load Load) *SSM {
+	return &SSM{root: root, load: load}
+}
+
+// String returns the location.
+func (s *SSM) String() string { return KindSSM + ":" + s.root }
+
+func (s *SSM) name(object string) *string { return aws.String(s.root + "/" + object) }
+
+// Skew returns how far the service's clock was ahead of this machine's at the last answer; 0 before the first. The SDK
+// signs with the service's time if they differ, so that a wrong clock causes no error here.
+func (s *SSM) Skew() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.skew
+}
+
+// connect returns the client.
+func (s *SSM) connect(ctx context.Context) (*ssm.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		return s.client, nil
+	}
+	conf, err := s.load(ctx)
+	if err != nil {
+		return nil, outOfReach(err, fmt.Errorf("%w: %w", pki.ErrUnreachable, err))
+	}
+	if conf.Region == "" {
+		return nil, fmt.Errorf("%w: no region: neither AWS_REGION nor a profile nor the metadata service says one", pki.ErrUnreachable)
+	}
+	s.client = ssm.NewFromConfig(conf)
+	return s.client, nil
+}
+
+// Get reads the parameter.
+func (s *SSM) Get(ctx context.Context, object string) ([]byte, error) {
+	client, err := s.begin(ctx, "reading", object)
+	if err != nil {
+		return nil, err
+	}
+	out, err := client.GetParameter(ctx, &ssm.GetParameterInput{Name: s.name(object), WithDecryption: aws.Bool(true)})
+	if err != nil {
+		return nil, s.explain("reading", object, err)
+	}
+	if skew, ok := awsmiddleware.GetAttemptSkew(out.ResultMetadata); ok {
+		s.mu.Lock()
+		s.skew = skew
+		s.mu.Unlock()
+	}
+	return []byte(aws.ToString(out.Parameter.Value)), nil
+}
+
+// Create puts the parameter with Overwrite=false.
+func (s *SSM) Create(ctx context.Context, object string, content []byte) error {
+	return s.put(ctx, "creating", object, content, false)
+}
+
+// Put puts the parameter with Overwrite=true.
+func (s *SSM) Put(ctx context.Context, object string, content []byte) error {
+	return s.put(ctx, "writing", object, content, true)
+}
+
+func (s *SSM) put(ctx context.Context, doing, object string, content []byte, overwrite bool) error {
+	client, err := s.begin(ctx, doing, object)
+	if err != nil {
+		return err
+	}
+	kind := types.ParameterTypeSecureString
+	if public(object) {
+		kind = types.ParameterTypeString
+	}
+	_, err = client.PutParameter(ctx, &ssm.PutParameterInput{
+		Name: s.name(object), Value: aws.String(string(content)), Type: kind, Overwrite: aws.Bool(overwrite),
+	})
+	if err != nil {
+		return s.explain(doing, object, err)
+	}
+	return nil
+}
+
+func (s *SSM) begin(ctx context.Context, doing, object string) (*ssm.Client, error) {
+	if err := checkObject(object); err != nil {
+		return nil, err
+	}
+	client, err := s.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s in %s: %w", doing, object, s, err)
+	}
+	return client, nil
+}
+
+// wrongCodes are the codes of requests that fail again when they are repeated.
+var wrongCodes = []string{"ValidationException", "ParameterLimitExceeded", "ParameterMaxVersionLimitExceeded", "TooManyUpdates"}
+
+// explain maps an error of the SDK to one of the store's errors. Unknown errors mean unreachable: problems of the
+// network, the credentials' service, throttling and faults of the service all may pass.
+func (s *SSM) explain(doing, object string, err error) error {
+	var missing *types.ParameterNotFound
+	var exists *types.ParameterAlreadyExists
+	code, what := "", awserr.KindOf(err)
+	if api := smithy.APIError(nil); errors.As(err, &api) {
+		// Drop the SDK's wrapping: its request id makes the text of each attempt differ, and callers that wait log each text
+		// once.
+		code, err = api.ErrorCode(), api
+	}
+	kind := pki.ErrUnreachable
+	switch {
+	case errors.As(err, &missing):
+		kind = pki.ErrNotFound
+	case errors.As(err, &exists):
+		kind = pki.ErrExists
+	case what == awserr.Denied, what == awserr.Unknown, errors.Is(err, awsconfig.ErrNoRole):
+		kind = pki.ErrForbidden
+	case what == awserr.Clock:
+		kind = pki.ErrClock // the SDK has retried with the service's time already
+	case slices.Contains(wrongCodes, code):
+		return fmt.Errorf("%s %s in %s: %w", doing, object, s, err)
+	}
+	return outOfReach(err, fmt.Errorf("%s %s in %s: %w (%w)", doing, object, s, kind, err))
+}
+
+// outOfReach adds the reason to the error if the store was not even called.
+func outOfReach(err, told error) error {
+	if errors.Is(err, awsconfig.ErrMetadata) {
+		return reason.With(reason.Metadata, told)
+	}
+	return told
+}

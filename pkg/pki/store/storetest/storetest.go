@@ -1,0 +1,194 @@
+// Package storetest is the conformance suite of stores.
+//
+// Its rule: a scenario tests what callers rely on, and not how a store does it.
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
+)
+
+// Subject gives access to one empty store.
+type Subject struct {
+	Store store.Store
+	// Again is the same store as another process opens it.
+	Again store.Store
+	// Stranger is the same store without permission; nil if the store under test has no permissions.
+	Stranger store.Store
+	// Gone is a store that cannot be reached.
+	Gone store.Store
+}
+
+// The objects of the scenarios: a secret, and a public one.
+const (
+	secret = pki.KubernetesCA + pki.Key
+	public = pki.PublicKubernetes
+)
+
+// Run runs the suite; fresh returns a new, empty store for each scenario.
+func Run(t *testing.T, fresh func(t *testing.T) Subject) {
+	t.Helper()
+	for _, sc := range []struct {
+		name string
+		run  func(*testing.T, Subject)
+	}{
+		{"what is not there is not found", notFound},
+		{"what is created is read, by another process too", created},
+		{"nothing is created twice", twice},
+		{"one of many at once creates", concurrent},
+		{"what is put is replaced whole", replaced},
+		{"every byte of a PEM file comes back", exact},
+		{"a path out of the store is refused", outside},
+		{"no permission", forbidden},
+		{"out of reach", unreachable},
+	} {
+		t.Run(sc.name, func(t *testing.T) { sc.run(t, fresh(t)) })
+	}
+}
+
+func is(t *testing.T, err, want error) {
+	t.Helper()
+	for _, one := range []error{pki.ErrNotFound, pki.ErrForbidden, pki.ErrExists, pki.ErrUnreachable} {
+		if got := errors.Is(err, one); got != (want != nil && errors.Is(want, one)) {
+			t.Errorf("%v: matches %q: %v", err, one, got)
+		}
+	}
+	if want == nil && err != nil {
+		t.Fatalf("unexpected: %v", err)
+	}
+}
+
+func get(t *testing.T, s store.Store, object, want string) {
+	t.Helper()
+	got, err := s.Get(t.Context(), object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is %q, want %q", object, got, want)
+	}
+}
+
+func notFound(t *testing.T, s Subject) {
+	// Put an object into the store first: the root of an empty one may not exist.
+	is(t, s.Store.Create(t.Context(), public, []byte("here")), nil)
+	_, err := s.Store.Get(t.Context(), secret)
+	is(t, err, pki.ErrNotFound)
+	if err == nil || !strings.Contains(err.Error(), secret) {
+		t.Errorf("the error does not name the object: %v", err)
+	}
+}
+
+func created(t *testing.T, s Subject) {
+	for _, object := range []string{secret, public, pki.BootstrapToken} {
+		is(t, s.Store.Create(t.Context(), object, []byte("content of "+object)), nil)
+		get(t, s.Store, object, "content of "+object)
+		get(t, s.Again, object, "content of "+object)
+	}
+}
+
+func twice(t *testing.T, s Subject) {
+	is(t, s.Store.Create(t.Context(), secret, []byte("first")), nil)
+	is(t, s.Again.Create(t.Context(), secret, []byte("second")), pki.ErrExists)
+	get(t, s.Store, secret, "first")
+}
+
+func concurrent(t *testing.T, s Subject) {
+	const callers = 8
+	var won atomic.Int32
+	winner := make(chan string, callers)
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			content := fmt.Sprintf("caller %d", i)
+			err := s.Store.Create(t.Context(), secret, []byte(content))
+			switch {
+			case err == nil:
+				won.Add(1)
+				winner <- content
+			case !errors.Is(err, pki.ErrExists):
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if won.Load() != 1 {
+		t.Fatalf("%d callers created it", won.Load())
+	}
+	get(t, s.Again, secret, <-winner)
+}
+
+// replaced reads during writes: a reader never sees a part, or nothing.
+func replaced(t *testing.T, s Subject) {
+	versions := [][]byte{bytes.Repeat([]byte("a"), 3000), bytes.Repeat([]byte("b"), 2000)}
+	is(t, s.Store.Put(t.Context(), pki.BootstrapToken, versions[0]), nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 10 {
+			if err := s.Store.Put(t.Context(), pki.BootstrapToken, versions[(i+1)%2]); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for reading := true; reading; {
+		select {
+		case <-done:
+			reading = false
+		default:
+		}
+		got, err := s.Again.Get(t.Context(), pki.BootstrapToken)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, versions[0]) && !bytes.Equal(got, versions[1]) {
+			t.Fatalf("read %d bytes that nobody wrote", len(got))
+		}
+	}
+	get(t, s.Again, pki.BootstrapToken, string(versions[0]))
+}
+
+func exact(t *testing.T, s Subject) {
+	const content = "-----BEGIN X-----\nAA==\n-----END X-----\n"
+	is(t, s.Store.Create(t.Context(), secret, []byte(content)), nil)
+	get(t, s.Again, secret, content)
+}
+
+func outside(t *testing.T, s Subject) {
+	for _, object := range []string{"", ".", "/etc/passwd", "../x", "masters/../../x", "masters//x", "masters/"} {
+		if _, err := s.Store.Get(t.Context(), object); err == nil || !strings.Contains(err.Error(), "not a path") {
+			t.Errorf("reading %q: %v", object, err)
+		}
+		if err := s.Store.Create(t.Context(), object, []byte("x")); err == nil || !strings.Contains(err.Error(), "not a path") {
+			t.Errorf("creating %q: %v", object, err)
+		}
+		if err := s.Store.Put(t.Context(), object, []byte("x")); err == nil || !strings.Contains(err.Error(), "not a path") {
+			t.Errorf("writing %q: %v", object, err)
+		}
+	}
+}
+
+func forbidden(t *testing.T, s Subject) {
+	if s.Stranger == nil {
+		t.Skip("this store refuses nobody who runs as root")
+	}
+	is(t, s.Store.Create(t.Context(), secret, []byte("secret")), nil)
+	_, err := s.Stranger.Get(t.Context(), secret)
+	is(t, err, pki.ErrForbidden)
+	is(t, s.Stranger.Put(t.Context(), secret, []byte("x")), pki.ErrForbidden)
+	is(t, s.Stranger.Create(t.Context(), pki.EncryptionKey, []byte("x")), pki.ErrForbidden)
+	get(t, s.Store, secret, "secret")
+}
+
+func unreachable(t *testing.T, s Subject) {
+	_, err := s.Gone.Get(t.Context(), secret)
+	is(t, err, pki.ErrUnreachable)
+}

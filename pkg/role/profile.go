@@ -1,0 +1,125 @@
+package role
+
+// Profile has the facts about a role. Every program that needs one of them reads it here.
+type Profile struct {
+	Role Role
+	// Order is the role's place on a machine with several roles: a daemon may wait for those of a role with a lower Order.
+	Order int
+	Ports []Port
+	// Reads and Writes are the objects of the cluster's store that a machine of the role may read and write, as paths
+	// below the store's root. A path that ends in "/" stands for everything below it.
+	Reads, Writes []string
+	// Reserve is the memory in MiB that the role's daemons use beside pods. It is Reserved if the kubelet's reservation on
+	// every node already includes it.
+	Reserve int
+	// Memory is the memory in MiB that a machine needs for the role, with room. A machine with several roles needs the sum.
+	Memory int
+	Units  []Unit
+	Checks []Check
+}
+
+// Reserved is the Reserve of a role whose daemons belong to every node.
+const Reserved = -1
+
+// The objects of the store that a profile lists by name; pkg/pki has the others.
+const (
+	// Public is the directory that every role reads.
+	Public = "public/"
+	// EtcdClientCA is the authority of etcd's clients: a certificate and a key.
+	EtcdClientCA = string(Etcd) + "/client-ca"
+	// BootstrapToken is the token with which a machine joins the cluster.
+	BootstrapToken = string(Minions) + "/bootstrap-token"
+	// Crt and Key are the suffixes of a certificate and its key.
+	Crt = ".crt"
+	Key = ".key"
+)
+
+// profiles has the roles in the order in which tables show them.
+//
+// Source of Reserve: an idle control plane of 1.36 had 307 (API server), 138 (controller manager) and 107 MB (scheduler)
+// resident, in which the program's text counts three times, and etcd 53; the rest is for the objects of a small cluster.
+var profiles = []Profile{
+	{
+		Role: Masters, Order: 2,
+		Ports: []Port{
+			{"tcp", DefaultAPIPort, "kube-apiserver", Set{Masters, Minions}},
+			{"tcp", 10257, "kube-controller-manager", nil},
+			{"tcp", 10259, "kube-scheduler", nil},
+		},
+		// The key of the authority of etcd's clients: an API server is a client and mints its certificate itself.
+		Reads:   []string{Public, string(Masters) + "/", EtcdClientCA + Crt, EtcdClientCA + Key, BootstrapToken},
+		Writes:  []string{BootstrapToken},
+		Reserve: 640, Memory: 1536,
+		Units: []Unit{
+			{Name: "hardtack-certs-masters.service", Reason: "certificates", First: true, Proof: "api"},
+			{Name: "kube-apiserver.service", Reason: "api", Proof: "api"},
+			{Name: "kube-controller-manager.service", Proof: "controllers"},
+			{Name: "kube-scheduler.service", Proof: "scheduler"},
+			{Name: "hardtack-addons.service", Reason: "addons", Proof: "addons"},
+			// It serves machines that join later, and each master runs it: this machine is ready without it.
+			{Name: "hardtack-controller.service", Proof: NoProof},
+		},
+		Checks: []Check{
+			{"api", "kube-apiserver.service", APIReady},
+			{"controllers", "kube-controller-manager.service", UnitActive},
+			{"scheduler", "kube-scheduler.service", UnitActive},
+			{"addons", "hardtack-addons.service", UnitActive},
+		},
+	},
+	{
+		Role: Minions, Order: 3,
+		Ports: []Port{
+			// API servers connect to the kubelet, and so do pods on any node that read nodes' metrics.
+			{"tcp", 10250, "kubelet", Set{Masters, Minions}},
+			{"tcp", kubeletHealthPort, "kubelet", nil},
+			{"tcp", 10256, "kube-proxy", Set{Masters, Minions}},
+			{"tcp", 10249, "kube-proxy", nil},
+			{"udp", 8472, "", Set{Minions}},
+			{"tcp", 10010, "containerd", nil},
+		},
+		Reads:   []string{Public, BootstrapToken},
+		Reserve: Reserved, Memory: 1536,
+		Units: []Unit{
+			// Every machine runs it, but only a node's other units wait for its file.
+			{Name: "hardtack-node.service", Proof: "node"},
+			{Name: "hardtack-bootstrap.service", Reason: "token", Proof: "node"},
+			{Name: "containerd.service", Proof: "node"},
+			// Without these images a pod can still get them from a registry.
+			{Name: "hardtack-images.service", Proof: NoProof},
+			{Name: "kubelet.service", Reason: "kubelet", Proof: "kubelet"},
+			{Name: "kube-proxy.service", Proof: "proxy"},
+			{Name: "flanneld.service", Proof: "network"},
+		},
+		Checks: []Check{
+			{"kubelet", "kubelet.service", HTTP(kubeletHealthPort, "/healthz")},
+			{"proxy", "kube-proxy.service", UnitActive},
+			{"network", "flanneld.service", UnitActive},
+			{"node", "kubelet.service", NodeReady},
+		},
+	},
+	{
+		Role: Etcd, Order: 1,
+		Ports: []Port{
+			{"tcp", EtcdClientPort, "etcd", Set{Masters}},
+			{"tcp", EtcdPeerPort, "etcd", Set{Etcd}},
+			{"tcp", etcdHealthPort, "etcd", nil},
+		},
+		Reads:   []string{Public, string(Etcd) + "/"},
+		Reserve: 128, Memory: 512,
+		Units: []Unit{
+			{Name: "hardtack-certs-etcd.service", Reason: "certificates", First: true, Proof: "etcd"},
+			{Name: "etcd.service", Reason: "etcd", Proof: "etcd"},
+		},
+		Checks: []Check{{"etcd", "etcd.service", HTTP(etcdHealthPort, "/readyz")}},
+	},
+}
+
+// Profile returns the profile of the role; an unknown role has the zero Profile.
+func (r Role) Profile() Profile {
+	for _, p := range profiles {
+		if p.Role == r {
+			return p
+		}
+	}
+	return Profile{}
+}

@@ -1,0 +1,15 @@
+package role
+
+// The tags of AutoScaling groups, machines and volumes. Their values are spelled as in role files.
+const (
+	// TagCluster is the name of the cluster, on groups (propagated to their machines) and on etcd's volumes.
+	TagCluster = "KubernetesCluster"
+	// TagRole is the roles of a group: "masters+etcd".
+	TagRole = "Role"
+	// TagEtcdMember is the name of an etcd member, on its volume, or on a machine whose volume moves with it.
+	TagEtcdMember = "EtcdMember"
+	// TagEtcdMembers is the names of all etcd members of the cluster, on its groups: "a b c" or "a,b,c".
+	TagEtcdMembers = "EtcdMembers"
+	// TagGroup is the name of the group of a machine. AutoScaling sets it.
+	TagGroup = "aws:autoscaling:groupName"
+)

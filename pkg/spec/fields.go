@@ -1,0 +1,71 @@
+package spec
+
+import (
+	_ "embed"
+	"encoding/json"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// fieldTextsFile is what each of Hardtack's own fields is, by its path in which [] is any index. TestFieldTexts makes it from
+// the fields' doc comments.
+//
+//go:embed fields.json
+var fieldTextsFile []byte
+
+var fieldTexts = sync.OnceValue(func() map[string]string {
+	texts := map[string]string{}
+	if err := json.Unmarshal(fieldTextsFile, &texts); err != nil {
+		return nil // a test reads it
+	}
+	return texts
+})
+
+// nearest is the value of the table for a path, or for the nearest path above it that has one.
+func nearest[T any](table map[string]T, path string) T {
+	for ; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] {
+		if value, ok := table[path]; ok {
+			return value
+		}
+	}
+	var none T
+	return none
+}
+
+// becomes is where the values of Hardtack's own fields end up; a path also stands for all paths below it.
+var becomes = map[string][]string{
+	"name":                      {"CLUSTER_NAME in " + path.Join(role.Dir, role.Prefix+"<role>"), "the tag " + role.TagCluster + " of groups", "the records " + role.Role("<role>").Host(clusterParameter)},
+	"version":                   {"nothing on machines: the image has the programs"},
+	"store":                     {storeVariable + " in the role files, where it is not the name's"},
+	"launchHook":                {"launchHook in " + machine.Path + ", where it is not the usual one", "the groups' hook for launches"},
+	"api.port":                  {"api.port in " + machine.Path, "API_PORT in " + role.Masters.File() + ", where it is not the image's"},
+	"api.names":                 {"api.names in " + machine.Path, "names in the API server's certificate"},
+	"network.serviceCIDR":       {"network.serviceCIDR in " + machine.Path, "--service-cluster-ip-range of kube-apiserver and kube-controller-manager", "an address in the API server's certificate"},
+	"network.podCIDR":           {"network.podCIDR in " + machine.Path, "--cluster-cidr of kube-controller-manager", "clusterCIDR of kube-proxy", "Network of flannel"},
+	"network.dnsAddress":        {"network.dnsAddress in " + machine.Path, "clusterDNS of the kubelet"},
+	"network.dnsDomain":         {"network.dnsDomain in " + machine.Path, "clusterDomain of the kubelet"},
+	"network.mtu":               {"network.mtu in " + machine.Path},
+	"groups[].name":             {"the AutoScaling group " + clusterParameter + "-<name>"},
+	"groups[].roles":            {"the role files " + path.Join(role.Dir, role.Prefix+"<role>"), "the tag " + role.TagRole + " of the group", "the records " + role.Role("<role>").Host(clusterParameter)},
+	"groups[].size":             {"the AutoScaling group's size"},
+	"groups[].members":          {"etcd.members of the cluster's own facts in its store", "the tags " + role.TagEtcdMembers + " and " + role.TagEtcdMember + " of the groups", "the records " + role.MemberHost(clusterParameter, "<member>"), "ETCD_NAME and ETCD_INITIAL_CLUSTER, which the machine's agent sets", memberVariable + " in " + role.Etcd.File() + ", outside a cloud"},
+	"groups[].cpus":             {"nothing on machines"},
+	"groups[].memory":           {"nothing on machines"},
+	"groups[].node.naming":      {"node.naming in " + machine.Path},
+	"groups[].node.labels":      {"node.labels in " + machine.Path},
+	"groups[].node.taints":      {"node.taints in " + machine.Path},
+	"groups[].node.maxPods":     {"node.maxPods in " + machine.Path},
+	"aws.channel":               {"the default of the stack's parameter ImageId"},
+	"aws.loadBalancer":          {"a load balancer, its listener and its targets, or nothing"},
+	"aws.key":                   {"KmsKeyId in every launch template"},
+	"groups[].aws.instanceType": {"InstanceType in the group's launch template"},
+	"groups[].aws.volume":       {"VolumeSize in the group's launch template"},
+	"groups[].aws.max":          {"the AutoScaling group's MaxSize"},
+	"fileAssets":                {"the file in the user data of the groups that it is for"},
+	"hooks":                     {"units in " + unitDir + ", by the user data of the groups that they are for"},
+	"additionalUserData":        {"MIME parts of the user data of the groups that they are for"},
+}
