@@ -14,6 +14,7 @@ package awsfake
 //	PriorRequestNotComplete, as a fault, and its text                 Guide, "Quotas"
 //	listing by reversed name, then type; 300 a page; pending shown    Reference, ListResourceRecordSets
 //	zones by reversed name, 100 a page, those after the name too      Reference, ListHostedZonesByName
+//	zones by identifier, 100 a page, from a marker on                 Reference, ListHostedZones
 //	one zone of a name in a VPC; a caller reference once              Reference, CreateHostedZone
 //	names in lower case, other characters as octal escapes            Guide, "DNS domain name format"
 //	the SOA and NS of a new zone, which cannot be taken away          Guide, "NS and SOA records"

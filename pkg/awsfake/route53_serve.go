@@ -14,7 +14,7 @@ func (r *Route53) serve(c *call) (any, error) {
 		return r.serveCreate(c)
 	case "GetHostedZone":
 		return r.serveGet(c)
-	case "ListHostedZonesByName":
+	case "ListHostedZones", "ListHostedZonesByName":
 		return r.serveZones(c)
 	case "ListResourceRecordSets":
 		return r.serveList(c)
@@ -108,27 +108,37 @@ type zonesAnswer struct {
 	HostedZones      []wireZone `xml:"HostedZones>HostedZone"`
 	DNSName          string     `xml:",omitempty"`
 	HostedZoneID     string     `xml:"HostedZoneId,omitempty"`
+	Marker           string     `xml:",omitempty"`
 	IsTruncated      bool
 	NextDNSName      string `xml:",omitempty"`
 	NextHostedZoneID string `xml:"NextHostedZoneId,omitempty"`
+	NextMarker       string `xml:",omitempty"`
 	MaxItems         int
 }
 
-// serveZones lists zones by name.
+// serveZones lists zones by name or, for ListHostedZones, which external-dns calls, by identifier.
 func (r *Route53) serveZones(c *call) (any, error) {
 	limit, err := c.limit(maxListedZones)
 	if err != nil {
 		return nil, err
 	}
-	a := zonesAnswer{MaxItems: limit, DNSName: c.Query.Get("dnsname"), HostedZoneID: c.Query.Get("hostedzoneid")}
-	before, err := beforeName(a.DNSName, a.HostedZoneID)
-	if err != nil {
+	a := zonesAnswer{MaxItems: limit, Marker: c.Query.Get("marker"), DNSName: c.Query.Get("dnsname"), HostedZoneID: c.Query.Get("hostedzoneid")}
+	zones := r.byName()
+	before := func(z *zone) bool { return z.ID < a.Marker }
+	if c.Action == "ListHostedZones" {
+		slices.SortFunc(zones, func(x, y *zone) int { return strings.Compare(x.ID, y.ID) })
+	} else if before, err = beforeName(a.DNSName, a.HostedZoneID); err != nil {
 		return nil, err
 	}
-	zones := slices.DeleteFunc(r.byName(), before)
+	zones = slices.DeleteFunc(zones, before)
 	if len(zones) > limit {
 		next := zones[limit]
-		a.IsTruncated, a.NextDNSName, a.NextHostedZoneID = true, next.Name, next.ID
+		a.IsTruncated = true
+		if c.Action == "ListHostedZones" {
+			a.NextMarker = next.ID
+		} else {
+			a.NextDNSName, a.NextHostedZoneID = next.Name, next.ID
+		}
 		zones = zones[:limit]
 	}
 	for _, z := range zones {

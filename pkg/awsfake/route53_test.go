@@ -51,6 +51,22 @@ func TestZones(t *testing.T) {
 	if want := []string{"a.k8s.", "demo.k8s."}; !slices.Equal(names, want) {
 		t.Errorf("zones by name from a.k8s are %v, want %v", names, want)
 	}
+
+	names = nil
+	pages := route53.NewListHostedZonesPaginator(c, &route53.ListHostedZonesInput{MaxItems: aws.Int32(3)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, z := range page.HostedZones {
+			names = append(names, *z.Name)
+		}
+	}
+	slices.Sort(names) // their identifiers are random
+	if want := []string{"a.k8s.", "demo.k8s.", "k8s.", "zz.example."}; !slices.Equal(names, want) {
+		t.Errorf("all zones are %v, want %v", names, want)
+	}
 }
 
 func TestZoneRefusals(t *testing.T) {

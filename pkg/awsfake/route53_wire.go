@@ -14,6 +14,7 @@ type restXML struct{ namespace string }
 
 // route53Routes are the actions by method and path below the version; {} is an identifier.
 var route53Routes = map[string]string{
+	"GET hostedzone":           "ListHostedZones",
 	"GET hostedzonesbyname":    "ListHostedZonesByName",
 	"POST hostedzone":          "CreateHostedZone",
 	"GET hostedzone/{}":        "GetHostedZone",
