@@ -295,7 +295,7 @@ func pkiKubeconfig(c *cli.Context) error {
 		return err
 	}
 	if life := c.Duration("life"); life <= 0 || life > pki.LeafLife {
-		return usagef("--life %v: must be longer than nothing and at most %v, since it cannot be taken back", life, pki.LeafLife)
+		return usagef("--life %v: must be more than 0 and at most %v: a certificate cannot be revoked", life, pki.LeafLife)
 	}
 	a, err := readAuthority(c.Context, s, pki.KubernetesCA)
 	if err != nil {
