@@ -19,7 +19,7 @@ import (
 
 // These tests run one after the other: each is a bake, and they look for what a bake leaves on this computer.
 
-// endWithin is how long what a bake started may live on after it.
+// endWithin is the time after which nothing that a bake started may still be running.
 const endWithin = 30 * time.Second
 
 // TestKilledBake ends a bake while a command runs inside the image.
@@ -27,7 +27,7 @@ func TestKilledBake(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
 			b := newBakery(t)
-			// A number of seconds that no other process on this computer sleeps for.
+			// The number of seconds identifies this sleep: no other process on this computer has the same.
 			mark := "9" + strconv.FormatInt(time.Now().UnixNano()%1e9, 10)
 			var out output
 			cmd := b.packerBuild("inside=sleep " + mark)
@@ -57,8 +57,8 @@ func TestKilledBake(t *testing.T) {
 	}
 }
 
-// leftFiles asserts what files a bake that was ended may leave. Nothing cleans up behind SIGKILL; but even then nothing
-// that could be taken for an image is there.
+// leftFiles asserts which files remain after a bake was ended. After SIGKILL nothing cleans up, but even then there
+// must be no file that could be mistaken for an image.
 func (b *bakery) leftFiles(t *testing.T, signal syscall.Signal) {
 	t.Helper()
 	files := b.files(t)
@@ -95,7 +95,7 @@ func awaitText(t *testing.T, cmd *exec.Cmd, out *output, text string) {
 	}
 }
 
-// TestWrongDigest bakes from a mirror that has another file than the lock says.
+// TestWrongDigest bakes from a mirror whose file differs from the lock.
 func TestWrongDigest(t *testing.T) {
 	b := newBakery(t)
 	kubelet := baketest.Host + "/kubernetes/kubelet"
@@ -127,8 +127,8 @@ func TestWrongDigest(t *testing.T) {
 	b.nothingLeft(t, "")
 }
 
-// TestFullDisk bakes to a file system that is too small, and to one that fills up meanwhile. The file system is in a mount
-// namespace that ends with the bake.
+// TestFullDisk bakes to a file system that is too small, and to one that becomes full during the bake. The file system
+// is in a mount namespace that ends with the bake.
 func TestFullDisk(t *testing.T) {
 	cases := []struct {
 		name, size, outside string

@@ -28,8 +28,8 @@ type bakery struct {
 	lockFile, mirror string
 }
 
-// newBakery prepares a bake of the default lock in which each component's file is a script of a line: the faults of a
-// bake do not depend on its content.
+// newBakery prepares a bake of the default lock. Each component is replaced by a one-line script, since the tested
+// faults do not depend on the content of components.
 func newBakery(t *testing.T) *bakery {
 	t.Helper()
 	packer := needPacker(t)
@@ -62,7 +62,7 @@ func needPacker(t *testing.T) string {
 	return packer
 }
 
-// work is the directory beside whose one entry, output, the bake works.
+// work is the parent of output. The bake keeps its working files beside output.
 func (b *bakery) work() string   { return filepath.Join(b.dir, "work") }
 func (b *bakery) output() string { return filepath.Join(b.work(), "out") }
 
@@ -109,8 +109,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// traces lists what a bake has on this computer while it runs: processes, mounts, and loop devices that name its
-// directory or, for processes inside the image, its mark.
+// traces lists what a running bake has on this computer: processes, mounts, and loop devices that name its directory
+// or, for processes inside the image, its mark.
 func (b *bakery) traces(t *testing.T, mark string) []string {
 	t.Helper()
 	var found []string
@@ -149,7 +149,7 @@ func (b *bakery) traces(t *testing.T, mark string) []string {
 	return found
 }
 
-// files lists the directory that the bake works and leaves its image in.
+// files lists the directory that the bake works in and writes its image to.
 func (b *bakery) files(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -169,7 +169,7 @@ func (b *bakery) files(t *testing.T) []string {
 	return found
 }
 
-// eventually asks until the answer is empty, and returns the last one after the time.
+// eventually polls until the answer is empty. It returns the last answer after the time limit.
 func eventually(within time.Duration, ask func() []string) []string {
 	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
 		answer := ask()

@@ -24,8 +24,8 @@ const (
 	quiet = 2 * time.Minute
 	// bound is longer than any boot, even one that prints forever.
 	bound = 15 * time.Minute
-	// decideWithin is when the probe reports at the latest, in seconds of the machine. Units without a cluster fail and
-	// are started again, and what is ordered after them waits: an emulated machine on a busy computer took 5 minutes.
+	// decideWithin is the latest time of the probe's report, in seconds of the machine. Units without a cluster fail
+	// and are restarted, and units ordered after them wait: an emulated machine on a busy computer took 5 minutes.
 	decideWithin = 8 * time.Minute
 )
 
@@ -39,14 +39,14 @@ type Booted struct {
 	Firmware time.Duration
 }
 
-// Asked is one boot: the machine, and its user data as a credential unless that is empty.
+// Asked is the input of one boot: the machine, and its user data as a credential (none if it is empty).
 type Asked struct {
 	Machine  qemu.Config
 	UserData string
 }
 
-// boot boots the baked image and returns the report of its systemd. A machine that does not get that far fails
-// the test with its console.
+// boot boots the baked image and returns the report of its systemd. If the machine sends no report, the test fails and
+// shows the console.
 func boot(t *testing.T, a Asked) *Booted {
 	t.Helper()
 	c := a.Machine
@@ -80,8 +80,8 @@ const (
 	repartUnit  = "systemd-repart.service"
 )
 
-// writable asserts that the root file system was mounted for writing before the partition table was written: while it is,
-// mount may not find the partition.
+// writable asserts that the root file system was mounted for writing before the partition table was written. While the
+// table is being written, mount may not find the partition.
 func (b *Booted) writable(t *testing.T) {
 	t.Helper()
 	remount, repart := b.Units[remountUnit], b.Units[repartUnit]
@@ -127,8 +127,8 @@ func loadUnits(t *testing.T) map[string]unit.Unit {
 	return byName
 }
 
-// noCycle asserts that systemd found no ordering cycle. It breaks one by deleting a start job, so that a unit
-// is missing from a boot that looks well.
+// noCycle asserts that systemd found no ordering cycle. systemd breaks a cycle by deleting a start job: the boot then
+// looks good, but a unit is missing.
 func (b *Booted) noCycle(t *testing.T) {
 	t.Helper()
 	for _, text := range []string{"ordering cycle", "deleted to break"} {
@@ -142,7 +142,7 @@ func (b *Booted) noCycle(t *testing.T) {
 	}
 }
 
-// cutOff asserts that the machine had no network, so that nothing it did was fetched.
+// cutOff asserts that the machine had no network, and so fetched nothing.
 func (b *Booted) cutOff(t *testing.T) {
 	t.Helper()
 	if !slices.Equal(b.Interfaces, []string{"lo"}) {

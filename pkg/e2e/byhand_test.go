@@ -38,13 +38,13 @@ func readmeBlock(t *testing.T, file, what string) string {
 // kernelTime is a line's time in seconds since the machine's kernel began.
 var kernelTime = regexp.MustCompile(`^\[ *([0-9]+)\.[0-9]+\] `)
 
-// listen is how long the machine is listened to once it has said what it waits for: four units look again after 2, 4, 8
-// and 16 seconds.
+// listen is how long the console is read after the machine has printed what it waits for. Four units try again after
+// 2, 4, 8 and 16 seconds.
 const listen = 40 * time.Second
 
-// TestByHand starts a machine as images/README.md says, with the user data of README.md. Outside a cloud a role
-// file does not say where the cluster's store is: the machine says in one line of its console what it waits for and which
-// line to write, and does not say it again.
+// TestByHand starts a machine by the commands of images/README.md, with the user data of README.md. Outside a cloud, a
+// role file does not say where the cluster's store is: the machine prints once on its console what it waits for and
+// which line to write.
 func TestByHand(t *testing.T) {
 	t.Parallel()
 	needMachines(t)

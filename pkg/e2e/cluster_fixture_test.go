@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -33,19 +34,22 @@ import (
 const (
 	clusterName = "e2e"
 	clusterNode = "ip-10-1-0-10"
-	// clusterStore is where the machine keeps its store: below /run, so that it goes with the machine's power.
+	// clusterStore is the directory of the store on the machine. It is below /run, so that it is gone when the machine
+	// is.
 	clusterStore = "/run/hardtack/store"
-	// clusterBound is longer than a cluster takes to start and to be tested, on two emulated processors that others share.
+	// clusterBound is a limit that no run should reach: starting and testing a cluster on two emulated processors of a
+	// busy computer takes less.
 	clusterBound = 50 * time.Minute
-	// shellPort is where the machine answers with a shell of root's. Only the gateway, which is this test, finds it.
+	// shellPort is the port of a root shell on the machine. Only the gateway, which is this test, can connect to it.
 	shellPort = 7
 )
 
 const (
 	shellSocket  = "[Socket]\nListenStream=%d\nAccept=yes\n"
 	shellService = "[Service]\nExecStart=/bin/bash -s\nStandardInput=socket\nEnvironment=LC_ALL=C SYSTEMD_COLORS=0 PATH=/usr/sbin:/usr/bin\n"
-	// The agent finds no store before this has run, and tries again. The machine has no metadata service that names it,
-	// and networkd may not set the name from DHCP: hostnamed allows only root where there is no polkit.
+	// The agent tries again until this has unpacked the store. It also sets the machine's name: no metadata service
+	// names the machine, and networkd may not set the name from DHCP, because hostnamed allows only root where there
+	// is no polkit.
 	storeService = `[Unit]
 DefaultDependencies=no
 After=systemd-tmpfiles-setup.service
@@ -60,9 +64,10 @@ type cluster struct {
 	network *vnet.Network
 	machine *qemu.Machine
 	addr    netip.Addr
-	// api is the address of the API server on this computer: a port, since not all of client-go accepts a dialer.
+	// api is the address of the API server on this computer. It is a forwarded port, since parts of client-go accept
+	// no dialer.
 	api net.Addr
-	// ca is the cluster's, with its key: the test is the operator.
+	// ca is the cluster's authority with its key: the test acts as the operator.
 	ca    pki.Authority
 	admin *rest.Config
 	kube  *kube.Client
@@ -98,22 +103,33 @@ func startCluster(ctx context.Context, t *testing.T) *cluster {
 	if c.api, err = network.Forward(ctx, "127.0.0.1:0", vnet.To(netip.AddrPortFrom(c.addr, 443))); err != nil {
 		t.Fatal(err)
 	}
-	port, err := network.Attach(vnet.Machine{Name: "i-e2e", Addr: c.addr})
+	userData, packedStore := c.userData(ctx, t)
+	c.powerOn(ctx, t, network, "i-e2e", 3072, map[string][]byte{
+		"hardtack.userdata":                         userData,
+		"hardtack.store":                            packedStore,
+		"systemd.extra-unit.hardtack-store.service": []byte(storeService),
+	}, "hardtack-store.service")
+	return c
+}
+
+// powerOn connects the machine to the network and starts it. It has a shell for the test, the credentials, and the units
+// wants, which its boot starts. If the test fails, the console is kept as build/NAME.console.
+func (c *cluster) powerOn(ctx context.Context, t *testing.T, network *vnet.Network, name string, memory int, credentials map[string][]byte, wants ...string) {
+	t.Helper()
+	port, err := network.Attach(vnet.Machine{Name: name, Addr: c.addr})
 	if err != nil {
 		t.Fatal(err)
 	}
-	userData, packedStore := c.userData(ctx, t)
+	wants = append(wants, "hardtack-shell.socket")
+	maps.Copy(credentials, map[string][]byte{
+		"systemd.extra-unit.hardtack-shell.socket":   fmt.Appendf(nil, shellSocket, shellPort),
+		"systemd.extra-unit.hardtack-shell@.service": []byte(shellService),
+		"systemd.unit-dropin.multi-user.target":      []byte("[Unit]\nWants=" + strings.Join(wants, " ") + "\n"),
+	})
 	c.machine, err = qemu.Start(ctx, qemu.Config{
-		Name: "hardtack-e2e-cluster", Memory: 3072, CPUs: 2, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}},
-		Network: qemu.Network{Kind: qemu.Stream, Socket: port.Socket(), MAC: vnet.MACOf(c.addr).String()},
-		Credentials: map[string][]byte{
-			"hardtack.userdata":                          userData,
-			"hardtack.store":                             packedStore,
-			"systemd.extra-unit.hardtack-store.service":  []byte(storeService),
-			"systemd.extra-unit.hardtack-shell.socket":   fmt.Appendf(nil, shellSocket, shellPort),
-			"systemd.extra-unit.hardtack-shell@.service": []byte(shellService),
-			"systemd.unit-dropin.multi-user.target":      []byte("[Unit]\nWants=hardtack-shell.socket hardtack-store.service\n"),
-		},
+		Name: "hardtack-e2e-" + name, Memory: memory, CPUs: 2, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}},
+		Network:     qemu.Network{Kind: qemu.Stream, Socket: port.Socket(), MAC: vnet.MACOf(c.addr).String()},
+		Credentials: credentials,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -123,17 +139,17 @@ func startCluster(ctx context.Context, t *testing.T) *cluster {
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Logf("the machine's console ends with:\n%s", c.machine.Console().Tail(consoleTail))
+			t.Logf("the console of %s, which is in build/%s.console, ends with:\n%s", name, name, c.machine.Console().Tail(consoleTail))
+			keep(t, name+".console", c.machine.Console().Bytes())
 		}
 	})
-	return c
 }
 
 // consoleTail is how many lines of the console a failure shows.
 const consoleTail = 60
 
-// userData is that of the one machine, from the operator's document. Beside it is the cluster's store, packed: a real one
-// is a service, and its keys travel nowhere.
+// userData makes the machine's user data from the operator's document, and packs the cluster's store. A real store is
+// a service, whose keys are never sent around.
 func (c *cluster) userData(ctx context.Context, t *testing.T) (data, packedStore []byte) {
 	t.Helper()
 	dir := t.TempDir()
@@ -169,7 +185,7 @@ func userDataOfAll(t *testing.T, document, ca []byte) []byte {
 	return data
 }
 
-// operator reads the cluster's authority, and makes the test its administrator.
+// operator reads the cluster's authority, and makes an administrator's client of the API server.
 func (c *cluster) operator(ctx context.Context, t *testing.T, secrets *store.Dir) {
 	t.Helper()
 	var pair [2][]byte
@@ -193,7 +209,7 @@ func (c *cluster) operator(ctx context.Context, t *testing.T, secrets *store.Dir
 	}
 }
 
-// as returns a client of the API server with that certificate, or anonymous without one.
+// as returns a client configuration with that certificate, or an anonymous one without it.
 func (c *cluster) as(certificate, key []byte) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + c.api.String(),
@@ -228,7 +244,7 @@ func (c *cluster) shell(ctx context.Context, t *testing.T, script string) string
 	defer func() { _ = conn.Close() }() // all of it has been read
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	var out bytes.Buffer
-	// The script is decoded first, so that no program in it eats the rest of it.
+	// The script is decoded completely before it runs, so that no program in it reads the rest of it as its input.
 	fmt.Fprintf(conn, "exec bash -c \"$(echo %s | base64 -d)\" 2>&1 </dev/null\n", base64.StdEncoding.EncodeToString([]byte(script)))
 	if _, err := io.Copy(&out, conn); err != nil {
 		t.Fatalf("running %q: %v", script, err)

@@ -32,7 +32,7 @@ type podList struct {
 	} `json:"items"`
 }
 
-// pods asks a Deployment through its Service by name, runs a command, reads logs and forwards a port.
+// pods requests a Deployment through its Service by name, runs a command, reads logs and forwards a port.
 func (c *cluster) pods(ctx context.Context, t *testing.T) {
 	t.Helper()
 	c.apply(ctx, t, "hello", nil)
@@ -75,7 +75,7 @@ func (c *cluster) pods(ctx context.Context, t *testing.T) {
 	})
 }
 
-// taint asserts that a pod which says nothing about it is not put on the control plane.
+// taint asserts that a pod without a toleration is not scheduled on the control plane.
 func (c *cluster) taint(ctx context.Context, t *testing.T) {
 	t.Helper()
 	c.await(ctx, t, "the scheduler's word about a pod without a toleration", func() (bool, string) {
@@ -177,7 +177,7 @@ func (c *cluster) forward(ctx context.Context, t *testing.T, pod string) {
 	}
 }
 
-// readAll reads an answer that is not larger than a test wants to see.
+// readAll reads an answer, up to a limit.
 func readAll(r io.Reader) (string, error) {
 	const most = 4 << 20
 	text, err := io.ReadAll(io.LimitReader(r, most+1))

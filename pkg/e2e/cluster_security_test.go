@@ -16,8 +16,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// documentedPorts are what listens on a machine that is all roles, as role.Ports has it, and the table of cmd/hardtack/README.md: protocol, the
-// address where it is not all of them, port, program.
+// documentedPorts are the ports that a machine with all roles listens on, by role.Ports and the table of
+// cmd/hardtack/README.md: protocol, address unless it is all, port, program.
 func documentedPorts() []string {
 	// systemd-resolved's stub and networkd's DHCP client.
 	list := []string{"tcp 127.0.0.53 53 systemd-resolve", "tcp 127.0.0.54 53 systemd-resolve", "udp 127.0.0.53 53 systemd-resolve",
@@ -38,7 +38,7 @@ func documentedPorts() []string {
 	return list
 }
 
-// keep leaves a file for people beside the other figures.
+// keep writes a file for people to build/, where the figures are.
 func keep(t *testing.T, name string, content []byte) {
 	t.Helper()
 	file := filepath.Join(root, "build", name)
@@ -67,7 +67,8 @@ func (c *cluster) anonymous(ctx context.Context, t *testing.T) {
 	kubelet.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return c.network.Dial(ctx, netip.AddrPortFrom(c.addr, 10250))
 	}
-	// Its certificate is of the cluster's authority, and has the node's name: else this fails otherwise.
+	// The kubelet's certificate is signed by the cluster's authority and names the node; otherwise the requests fail
+	// with another error.
 	for _, path := range []string{"/pods", "/metrics", "/healthz", "/logs/"} {
 		if code, body, err := c.get(ctx, kubelet, path); err != nil || code != http.StatusUnauthorized {
 			t.Errorf("anybody gets %d from the kubelet for %s: %s %v", code, path, firstLine(body), err)
@@ -149,8 +150,9 @@ func (c *cluster) ports(ctx context.Context, t *testing.T) {
 	}
 }
 
-// listener reads a line of ss: "tcp LISTEN 0 4096 127.0.0.1:10257 0.0.0.0:* users:(("kube-controller",pid=640,fd=3))". What
-// the kernel listens for has no users. What belongs to the test itself is left out.
+// listener parses a line of ss: "tcp LISTEN 0 4096 127.0.0.1:10257 0.0.0.0:*
+// users:(("kube-controller",pid=640,fd=3))". Sockets of the kernel have no users. Those of the test itself are left
+// out.
 func listener(line string) string {
 	fields := strings.Fields(line)
 	if len(fields) < 5 {
@@ -175,7 +177,7 @@ func listener(line string) string {
 	return strings.Join([]string{fields[0], address, port, program}, " ")
 }
 
-// exposure lists systemd's exposure level of the sandbox of each of our units.
+// exposure lists systemd's exposure level of the sandbox of each Hardtack unit.
 func (c *cluster) exposure(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var all []map[string]any

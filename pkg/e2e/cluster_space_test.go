@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// space makes a namespace with a Deployment that takes its words from a ConfigMap and a Secret, rolls another version of
-// it out, and deletes the namespace with all that is in it.
+// space creates a namespace with a Deployment that reads its text from a ConfigMap and a Secret, rolls out another
+// version of it, and deletes the namespace with everything in it.
 func (c *cluster) space(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, version := range []struct{ key, says string }{
@@ -27,7 +27,7 @@ func (c *cluster) space(ctx context.Context, t *testing.T) {
 	if code, body, err := c.do(ctx, c.admin, http.MethodDelete, path, "", ""); err != nil || code != http.StatusOK {
 		t.Fatalf("deleting the namespace: %d %s %v", code, body, err)
 	}
-	// Its finalizer goes once everything in it is gone, of every kind that the API has.
+	// Its finalizer is removed when every object in it is deleted, of every kind that the API has.
 	c.await(ctx, t, "the namespace to be gone", func() (bool, string) {
 		code, _, err := c.get(ctx, c.admin, path)
 		return code == http.StatusNotFound, fmt.Sprint(code, " ", err)

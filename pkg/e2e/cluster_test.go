@@ -19,8 +19,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
-// answerWithin is when a request is sent again, or counts as not answered: long for a server that works, and short for
-// one that has just gone.
+// answerWithin is the time limit of a request, and the interval of retries: long for a working server, short for one
+// that has just stopped.
 const answerWithin = time.Minute
 
 // TestCluster boots one machine with every role, and tests the functions of a cluster.
@@ -33,7 +33,7 @@ func TestCluster(t *testing.T) {
 	defer cancel()
 	c := startCluster(ctx, t)
 	c.comesUp(ctx, t)
-	// In this order, and one after the other: the machine has two emulated processors.
+	// Sequentially: the machine has two emulated processors.
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, *testing.T)
@@ -57,7 +57,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// comesUp waits until the node is ready, saying how far it has come.
+// comesUp waits until the node is ready, and logs the progress.
 func (c *cluster) comesUp(ctx context.Context, t *testing.T) {
 	t.Helper()
 	c.await(ctx, t, "the API server", func() (bool, string) {
@@ -97,7 +97,7 @@ func (c *cluster) await(ctx context.Context, t *testing.T, what string, done fun
 	}
 }
 
-// hopeful ends a wait for a machine that has no role: it gets none later.
+// hopeful ends the wait for a machine without a role, since it does not get one later.
 func (c *cluster) hopeful(t *testing.T, what string) {
 	t.Helper()
 	for line := range strings.Lines(c.machine.Console().String()) {
@@ -153,7 +153,7 @@ func (c *cluster) timeline(ctx context.Context, t *testing.T) {
 		}
 		return false, "is not there"
 	})
-	// Lines written while it waited have the same form.
+	// Lines that were written while the timeline waited have the same form.
 	text, err := json.MarshalIndent(found, "", " ")
 	if err != nil {
 		t.Fatal(err)
@@ -164,25 +164,26 @@ func (c *cluster) timeline(ctx context.Context, t *testing.T) {
 			t.Errorf("the timeline has no %s", name)
 		}
 	}
-	// Not the others: on a processor that is starved they lose their leases or their patience, and end by themselves.
+	// The other daemons are left out: on an overloaded processor they lose their leases, or time out, and exit by
+	// themselves.
 	const waiting = "kubelet.service 'hardtack-*.service'"
 	restarts := c.shell(ctx, t, "systemctl show --property=Id,NRestarts "+waiting+" | grep -v '^$' | paste - - | grep -v NRestarts=0")
 	if restarts != "" {
 		t.Errorf("units were started again, where they should have waited:\n%s", restarts)
 	}
-	// The daemons wait in a process before their own.
+	// A daemon's wait runs in a process before the daemon's own.
 	if gave := c.shell(ctx, t, "journalctl --boot --quiet --no-pager _PID=1 | grep -F 'Control process exited'"); gave != "" {
 		t.Errorf("what waits before a daemon starts has given up:\n%s", gave)
 	}
 }
 
-// dns waits for the cluster's own.
+// dns waits for the cluster's own DNS.
 func (c *cluster) dns(ctx context.Context, t *testing.T) {
 	t.Helper()
 	c.rolledOut(ctx, t, "kube-system", "coredns")
 }
 
-// rolledOut waits until every pod of a Deployment is of its present template, and available.
+// rolledOut waits until every pod of a Deployment has its current template and is available.
 func (c *cluster) rolledOut(ctx context.Context, t *testing.T, namespace, name string) {
 	t.Helper()
 	c.await(ctx, t, name, func() (bool, string) {
@@ -230,7 +231,7 @@ func (c *cluster) node(ctx context.Context, t *testing.T) {
 	}
 }
 
-// extended has pods serve a validating webhook and an aggregated API to the API server of their own machine.
+// extended has pods serve a validating webhook and an aggregated API to the API server of the same machine.
 func (c *cluster) extended(ctx context.Context, t *testing.T) {
 	t.Helper()
 	pair, err := c.ca.Issue(pki.Profile{Name: "hello-extend", Names: []string{"hello-extend.kube-system.svc"}, Usage: pki.Server, Life: time.Hour * 2}, time.Now())
@@ -256,10 +257,10 @@ func (c *cluster) extended(ctx context.Context, t *testing.T) {
 	}
 }
 
-// outside asserts that nothing was fetched from outside, and lists the attempts.
+// outside asserts that the machine fetched nothing from the internet, and lists the attempts.
 func (c *cluster) outside(_ context.Context, t *testing.T) {
 	t.Helper()
-	// EC2's time service, which is not outside: it is on the link, and this network has none.
+	// EC2's time service is allowed: it is on the link, and this network has none.
 	clock := netip.MustParseAddrPort("169.254.169.123:123")
 	for _, a := range c.network.Refused() {
 		if a.Dst == clock {

@@ -9,10 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"math/big"
 	"net"
 	"net/netip"
@@ -27,18 +24,16 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone/zonetest"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// The members and the resolver that they ask live on the loopback device of a network namespace. The
-// resolver has to be on port 53, and the members' addresses no loopback ones, which no record would list.
+// The members and their resolver are on the loopback device of a network namespace. The resolver needs port 53. The
+// members need other addresses than 127.0.0.0/8, which no record would contain.
 const (
 	etcdResolver = "127.0.0.1:53"
 	etcdService  = "_etcd-server-ssl._tcp.demo.k8s."
@@ -48,15 +43,16 @@ var etcdMembers = []string{"a", "b", "c"}
 
 func etcdAddress(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("10.77.0.%d", 11+i)) }
 
-// TestEtcdDiscovery publishes the members of an etcd cluster on a real BIND, first a part of them and then
-// all, and lets real etcd members find each other by --discovery-srv alone.
+// TestEtcdDiscovery publishes the members of an etcd cluster on a real BIND, first two of three and then all, and lets
+// real etcd members find each other by --discovery-srv alone.
 func TestEtcdDiscovery(t *testing.T) {
 	needMachines(t)
 	if os.Geteuid() != 0 {
 		t.Skip("makes network and mount namespaces: run as root")
 	}
 	dir := t.TempDir()
-	program := etcdProgram(t, dir) // outside the namespace, from where it could not be built
+	programs.Install(t, dir, programs.DefaultLock(t), "etcd") // here first: inside the namespace it could not be built
+	program := filepath.Join(dir, programs.Bin)
 	if !inNamespace(t) {
 		return
 	}
@@ -68,7 +64,7 @@ func TestEtcdDiscovery(t *testing.T) {
 
 	members.set(2)
 	publish(t, syncer)
-	// A member that starts too early gives up, instead of making a cluster of those that are there.
+	// A member that starts too early must exit, and not form a cluster of those that are published.
 	early := etcdCommand(t, dir, program, 0)
 	out, err := early.CombinedOutput()
 	if err == nil || !bytes.Contains(out, []byte("discovery")) {
@@ -81,7 +77,7 @@ func TestEtcdDiscovery(t *testing.T) {
 		logs[i] = startEtcd(t, etcdCommand(t, dir, program, i))
 	}
 	awaitEtcd(t, dir, program, logs)
-	// A lost machine does not reduce the initial cluster of new members.
+	// A lost machine must not change the initial cluster of new members.
 	members.set(2)
 	publish(t, syncer)
 	seen.ask(t)
@@ -110,7 +106,7 @@ func inNamespace(t *testing.T) bool {
 	return true
 }
 
-// etcdMachines is a fleet of one etcd group, of whose members the first n have machines.
+// etcdMachines is a fleet with one etcd group. Its first n members have machines.
 type etcdMachines struct{ n int }
 
 func (f *etcdMachines) set(n int) { f.n = n }
@@ -187,7 +183,7 @@ func (s *srvAnswers) ask(t *testing.T) {
 	}
 }
 
-// check asserts that the name was answered, and always with all members or none.
+// check asserts that the name was answered, each time with all members or with none.
 func (s *srvAnswers) check(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
@@ -197,49 +193,8 @@ func (s *srvAnswers) check(t *testing.T) {
 	}
 }
 
-// etcdProgram installs the lock's etcd, from the cache or built, and returns the directory of its names.
-func etcdProgram(t *testing.T, dir string) string {
-	t.Helper()
-	const file = "kubernetes-1.36.lock.yaml"
-	data, err := fs.ReadFile(images.FS, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, problems := lock.Parse(file, data)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	c, _ := lock.Component("etcd")
-	fetcher, err := fetch.New(fetch.Options{Assets: images.FS, Source: fetch.Modules})
-	if err != nil {
-		t.Fatal(err)
-	}
-	result, err := fetcher.Get(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range result.Entries {
-		if e.Mode.IsRegular() {
-			content, err := e.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			file, err := os.OpenFile(filepath.Join(dir, "etcd"), os.O_CREATE|os.O_WRONLY, 0o755)
-			if err == nil {
-				_, err = io.Copy(file, content)
-			}
-			if err := errors.Join(err, content.Close(), file.Close()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := os.Symlink("etcd", filepath.Join(dir, "etcdctl")); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// certificate writes one that every member may use, with the domain that etcd asks peers found by SRV for.
+// certificate writes a certificate that every member may use. It names the domain, which etcd requires of peers that
+// it found by SRV.
 func certificate(t *testing.T, dir string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -272,7 +227,7 @@ func certificate(t *testing.T, dir string) {
 	}
 }
 
-// etcdCommand is member i, which knows of the others only by DNS.
+// etcdCommand runs member i, which learns about the others only by DNS.
 func etcdCommand(t *testing.T, dir, program string, i int) *exec.Cmd {
 	t.Helper()
 	resolv := filepath.Join(dir, "resolv.conf")
@@ -309,7 +264,7 @@ func startEtcd(t *testing.T, cmd *exec.Cmd) *output {
 	return log
 }
 
-// awaitEtcd waits until every member is started and in the same cluster, and has the written value.
+// awaitEtcd waits until every member is started, in the same cluster, and returns the written value.
 func awaitEtcd(t *testing.T, dir, program string, logs []*output) {
 	t.Helper()
 	ctl := func(i int, args ...string) (string, error) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// figures are the times measured by the tests that ran, written when all have ended.
+// figures are the times that the tests measured. They are written when all tests have ended.
 var figures measured
 
 // measured collects figures. It is safe for use by several tests.

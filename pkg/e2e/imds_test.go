@@ -17,11 +17,11 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// lateBy is how long after the first attempt to reach it the metadata service appears.
+// lateBy is the delay after the first attempt to connect until the metadata service is there.
 const lateBy = 10 * time.Second
 
-// metadata stands in for EC2's instance metadata service, version 2, on a bad day: it appears late, and answers for
-// user data with one fault after the other before it gives it. Each fault is used once.
+// metadata stands in for EC2's instance metadata service, version 2, when it is slow and faulty: it starts late, and
+// answers the first requests for user data with faults, each of them once.
 type metadata struct {
 	userData   string
 	instanceID string
@@ -53,7 +53,7 @@ func (s *metadata) serve(t *testing.T, socket string) {
 	})
 }
 
-// lateListener hangs up on whoever comes before the service has appeared.
+// lateListener closes connections until the service is there.
 type lateListener struct {
 	net.Listener
 	service *metadata
@@ -125,11 +125,11 @@ func (s *metadata) answer(w http.ResponseWriter) {
 	}
 }
 
-// TestMetadataService boots a machine that says it is on EC2, whose metadata service is late and faulty.
+// TestMetadataService boots a machine that identifies as EC2, with a late and faulty metadata service.
 func TestMetadataService(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
-	// Without a cluster's name no unit looks for the cluster's store, which on EC2 it would wait for.
+	// Without a cluster's name no unit looks for the cluster's store, for which it would wait on EC2.
 	files := map[string]string{role.Masters.File(): "# no CLUSTER_NAME\n"}
 	service := &metadata{
 		userData: cloudConfig(files), instanceID: "i-0123456789abcdef0",
@@ -149,7 +149,7 @@ func TestMetadataService(t *testing.T) {
 	b := boot(t, Asked{Machine: qemu.Config{
 		DMI: qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: "m7i.large", Serial: "ec2f5c1a-0000-4000-8000-000000000001"},
 		Network: qemu.Network{
-			// The network of the address that every instance knows; the machine reaches nothing else.
+			// This network contains only the fixed metadata address; the machine reaches nothing else.
 			Kind: qemu.User, Subnet: netip.MustParsePrefix("169.254.169.0/24"), Isolated: true,
 			Forwards: []qemu.Forward{{
 				Guest:   netip.MustParseAddrPort("169.254.169.254:80"),

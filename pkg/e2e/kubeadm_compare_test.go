@@ -28,8 +28,9 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 )
 
-// compareCluster is one master and a minion at a time. What is not the demo's is for kubeadm: its machines ask for the
-// ConfigMap cluster-info before they are anybody, and the controller manager signs that ConfigMap with their token.
+// compareCluster has one master, and minions one at a time. It differs from the demo's document for kubeadm: its
+// machines read the ConfigMap cluster-info before they are authenticated, and the controller manager signs that
+// ConfigMap with their token.
 const compareCluster = `apiVersion: hardtack.dev/v1
 kind: Cluster
 name: demo
@@ -67,14 +68,14 @@ type compared struct {
 	token string
 	// image is a link to the disk of machines that are launched from now on.
 	image string
-	// disks and userData are by way of joining; nil user data are the group's own.
+	// disks and userData are indexed by the way of joining; nil user data are the group's own.
 	disks    map[string]string
 	userData map[string][]byte
 	nodes    *nodeWatch
 }
 
-// TestCompareKubeadm measures how long a machine takes from power-on to a Ready node, by Hardtack and by kubeadm: the
-// same lab and master, the same baked disk (for kubeadm with kubeadm in it), never two at once. No time decides it.
+// TestCompareKubeadm measures the time from power-on to a Ready node, with Hardtack and with kubeadm: the same lab,
+// master and baked disk (for kubeadm with kubeadm added), one machine at a time. It fails for no measured time.
 func TestCompareKubeadm(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("HARDTACK_COMPARE_KUBEADM"))
 	if err != nil || rounds < 1 {
@@ -145,7 +146,7 @@ func startComparison(t *testing.T) *compared {
 	return c
 }
 
-// boots chooses the disk of the machines that are launched from now on, as a new launch template would.
+// boots selects the disk of machines that are launched from now on, as a new launch template would.
 func (c *compared) boots(t *testing.T, by string) {
 	t.Helper()
 	next := c.image + ".next"
@@ -157,7 +158,7 @@ func (c *compared) boots(t *testing.T, by string) {
 	}
 }
 
-// lastWords shows the end of the youngest machine's journal: why it has not joined.
+// lastWords shows the end of the journal of the newest machine, which tells why it has not joined.
 func (c *compared) lastWords(t *testing.T) {
 	t.Helper()
 	s, err := c.Status(context.Background())
@@ -176,7 +177,8 @@ func (c *compared) lastWords(t *testing.T) {
 	t.Logf("%s (%s) %+v; its journal ends with (%v):\n%s", m.ID, m.Group, m.Reached, err, tail(string(journal), consoleTail))
 }
 
-// allowKubeadm prepares the cluster by kubeadm's own phases, as an administrator from outside, and makes the user data.
+// allowKubeadm prepares the cluster with kubeadm's own phases, as an administrator from outside, and makes the user
+// data.
 func (c *compared) allowKubeadm(t *testing.T) {
 	t.Helper()
 	kubeconfig, err := c.Kubeconfig(t.Context())
@@ -208,7 +210,7 @@ func newToken(t *testing.T) string {
 	return text[:6] + "." + text[6:]
 }
 
-// phases runs those of `kubeadm init` that concern machines that join.
+// phases runs the phases of `kubeadm init` that joining machines need.
 func (c *compared) phases(t *testing.T, kubeconfig []byte) {
 	t.Helper()
 	dir := t.TempDir()
@@ -232,7 +234,7 @@ func (c *compared) phases(t *testing.T, kubeconfig []byte) {
 	}
 }
 
-// announce rewrites cluster-info: kubeadm has written the forwarded address, which machines cannot reach.
+// announce replaces the server in cluster-info: kubeadm wrote the forwarded address, which machines cannot reach.
 func (c *compared) announce(t *testing.T, ca []byte) {
 	t.Helper()
 	cluster := map[string]any{"server": "https://masters.demo.k8s:443", "certificate-authority-data": ca}
@@ -281,7 +283,7 @@ func (c *compared) joinData(t *testing.T, ca []byte) []byte {
 	return bytes.ReplaceAll(text, []byte("HASH"), []byte("sha256:"+hex.EncodeToString(pin[:])))
 }
 
-// join powers a machine on, waits until its Node is Ready, and ends it again.
+// join powers a machine on, waits until its Node is Ready, and terminates it.
 func (c *compared) join(t *testing.T, by string, round int) join {
 	t.Helper()
 	c.boots(t, by)
@@ -350,7 +352,7 @@ func (c *compared) measure(t *testing.T, by string, m lab.MachineStatus) join {
 	return j
 }
 
-// leave ends a machine and waits until nothing is left of it that the next one could meet.
+// leave terminates a machine and waits until nothing is left of it that could affect the next one.
 func (c *compared) leave(t *testing.T, m lab.MachineStatus) {
 	t.Helper()
 	if err := c.Scale(t.Context(), "minions", 0); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
-// kubeadmFiles are what a user of kubeadm bakes beside the image's programs: path in the image, and source below
-// testdata/kubeadm. The program itself comes from the cache.
+// kubeadmFiles are the files that a user of kubeadm bakes besides the image's programs: path in the image, and source
+// below testdata/kubeadm. kubeadm itself comes from the cache.
 var kubeadmFiles = map[string]string{
 	"/usr/local/sbin/kubeadm-boot":                          "kubeadm-boot",
 	"/etc/systemd/system/kubelet.service":                   "kubelet.service",
@@ -24,8 +24,8 @@ var kubeadmFiles = map[string]string{
 	"/etc/systemd/system/kubeadm-join.service":              "kubeadm-join.service",
 }
 
-// kubeadmLinks are symbolic links, by what they lead to. The units of Hardtack's that make a machine a node are
-// masked; its reader of user data stays, and stands in for cloud-init.
+// kubeadmLinks are symbolic links by their targets. They mask the Hardtack units that make a machine a node.
+// Hardtack's reader of user data stays, in place of cloud-init.
 var kubeadmLinks = map[string]string{
 	"/etc/systemd/system/multi-user.target.wants/kubeadm-join.service": "/etc/systemd/system/kubeadm-join.service",
 	"/etc/systemd/system/hardtack-bootstrap.service":                   "/dev/null",
@@ -43,8 +43,8 @@ type rootDisk struct {
 	offset int64
 }
 
-// kubeadmDisk copies a baked disk and adds kubeadm and its units; all other files are the same. The copy is compressed
-// as the original is, so that reading either costs the same.
+// kubeadmDisk copies a baked disk and adds kubeadm and its units; all other files are the same. The copy has the same
+// compression, so that reading both takes equally long.
 func kubeadmDisk(ctx context.Context, baked, kubeadm, dir string) (string, error) {
 	raw := filepath.Join(dir, "disk.raw")
 	if _, err := run.Output(ctx, "qemu-img", "convert", "-O", "raw", baked, raw); err != nil {
@@ -108,7 +108,7 @@ func openRoot(ctx context.Context, raw string) (rootDisk, error) {
 // name is the file system as e2fsprogs take it.
 func (d rootDisk) name() string { return fmt.Sprintf("%s?offset=%d", d.file, d.offset) }
 
-// add writes files and links, by their paths, and reads all of them back: debugfs ends well whatever went wrong.
+// add writes files and links by their paths, and reads all of them back, since debugfs exits with 0 after errors.
 func (d rootDisk) add(ctx context.Context, files, links map[string]string, dir string) error {
 	var script bytes.Buffer
 	fmt.Fprintln(&script, "mkdir /etc/systemd/system/kubelet.service.d")
@@ -139,7 +139,7 @@ func (d rootDisk) add(ctx context.Context, files, links map[string]string, dir s
 	return errors.Join(append(errs, err)...)
 }
 
-// same compares a file of the disk with one of this computer: content, mode, and root's.
+// same compares the content, mode and owner (root) of a file of the disk with a file of this computer.
 func (d rootDisk) same(ctx context.Context, to, from string) error {
 	want, err := os.ReadFile(from)
 	if err != nil {
@@ -192,7 +192,7 @@ func TestKubeadmUnits(t *testing.T) {
 		}
 	}
 	for _, unit := range []string{"kubelet.service", "kubeadm-join.service"} {
-		// What they are ordered after is the image's; --man=no, since pages of the manual are not there either.
+		// The units that they are ordered after are the image's. --man=no, since the manual pages are missing too.
 		out, err := run.Output(t.Context(), analyze, "verify", "--man=no", "--recursive-errors=no", filepath.Join(dir, unit))
 		if err != nil || len(bytes.TrimSpace(out)) > 0 {
 			t.Errorf("systemd-analyze verify %s: %v: %s", unit, err, out)

@@ -26,7 +26,7 @@ type comparison struct {
 	// CPUs are this computer's; KVM is false where the machines' processors are emulated.
 	CPUs int  `json:"cpus"`
 	KVM  bool `json:"kvm"`
-	// UserData is the size that the metadata service serves, in bytes, by way of joining.
+	// UserData is the size of the user data that the metadata service serves, in bytes, for each way of joining.
 	UserData map[string]int `json:"user_data_bytes"`
 	Joins    []join         `json:"joins"`
 }
@@ -35,20 +35,20 @@ type comparison struct {
 type join struct {
 	By    string `json:"by"`
 	Round int    `json:"round"`
-	// Kernel is the kernel's first word; Files is when the user data's files were there.
+	// Kernel is the time of the kernel's first message; Files is when the files of the user data were written.
 	Kernel float64 `json:"kernel_s"`
 	Files  float64 `json:"files_s"`
-	// Joining is when the machine went about joining: its token was there, or kubeadm was started.
+	// Joining is when the machine began to join: its token was there, or kubeadm was started.
 	Joining float64 `json:"joining_s"`
-	// Kubelet is when the kubelet was started, which by kubeadm is after most of kubeadm's own work.
+	// Kubelet is when the kubelet was started. With kubeadm, that is after most of kubeadm's work.
 	Kubelet float64 `json:"kubelet_s"`
-	// Registered and Ready are when a watch of the API server told of the Node, and of its condition Ready.
+	// Registered and Ready are when a watch of the API server reported the Node, and its condition Ready.
 	Registered float64 `json:"registered_s"`
 	Ready      float64 `json:"ready_s"`
-	// CPU is what the machine's process had used of this computer's processors until Ready: where other work takes its
-	// share of the processors, times are long, and this is nearly the same.
+	// CPU is the processor time that the machine's process had used on this computer until Ready. On a busy computer
+	// times grow, but this hardly changes.
 	CPU float64 `json:"cpu_s"`
-	// Tasks are the processes and threads that the kernel had started a moment after that.
+	// Tasks is the number of processes and threads that the kernel had started shortly after that.
 	Tasks int `json:"tasks"`
 }
 
@@ -67,7 +67,7 @@ var rows = []struct {
 	{"tasks started", func(j join) float64 { return float64(j.Tasks) }},
 }
 
-// median of the joins of one way; the upper of two in the middle, so that it is one that was measured.
+// median is the median of one way's joins; of two middle values it is the upper, so that it is a measured one.
 func (c comparison) median(by string, of func(join) float64) float64 {
 	var all []float64
 	for _, j := range c.Joins {
@@ -109,7 +109,7 @@ func (c comparison) table(out io.Writer) error {
 	return w.Flush()
 }
 
-// write leaves the table and the JSON in a directory, each at once or not at all.
+// write writes the table and the JSON to a directory, each atomically.
 func (c comparison) write(dir string) error {
 	var text strings.Builder
 	if err := c.table(&text); err != nil {

@@ -27,8 +27,8 @@ const kubeadmPath = "/usr/bin/kubeadm"
 // kubeadmLock is the lock of the compared images: testdata has the additional modules of kubeadm.
 const kubeadmLock = "kubernetes-1.36.lock.yaml"
 
-// kubeadmComponent is kubeadm as the lock would have it: the version, the modules and the flags of the image's own
-// Kubernetes. Its main module is the image's with what kubeadm alone needs, and comes with it.
+// kubeadmComponent is kubeadm as a component of the lock, with the version, modules and flags of the image's
+// Kubernetes. Its main module is that of Kubernetes with the additions that kubeadm needs.
 func kubeadmComponent() (lock.Component, fs.FS, error) {
 	data, err := fs.ReadFile(images.FS, kubeadmLock)
 	if err != nil {
@@ -99,7 +99,7 @@ func moduleFiles(archive []byte) (mod, sum []byte) {
 	return mod, sum
 }
 
-// buildKubeadm compiles kubeadm as the image's programs are, into the cache where they are, and puts it into dir.
+// buildKubeadm compiles kubeadm into the cache, as the image's programs are compiled, and copies it to dir.
 func buildKubeadm(ctx context.Context, c lock.Component, assets fs.FS, dir string, log *slog.Logger) (string, error) {
 	fetcher, err := fetch.New(fetch.Options{Assets: assets, Source: fetch.Modules, Log: log})
 	if err != nil {
@@ -123,8 +123,8 @@ func buildKubeadm(ctx context.Context, c lock.Component, assets fs.FS, dir strin
 	return program, errors.Join(err, out.Close())
 }
 
-// TestKubeadmComponent keeps kubeadm's modules those of the image, without building it: of what testdata adds nothing
-// is in the image's own files, and all of it is there afterwards.
+// TestKubeadmComponent checks, without building it, that kubeadm has the image's modules: testdata adds no line that
+// the image's files have, and all its lines are in the result.
 func TestKubeadmComponent(t *testing.T) {
 	t.Parallel()
 	c, assets, err := kubeadmComponent()

@@ -27,7 +27,7 @@ type nodeSeen struct {
 	err error
 }
 
-// nodeWatch notes when nodes come and when they are Ready first. It is safe for concurrent use.
+// nodeWatch records when each node appears and when it first becomes Ready. It is safe for concurrent use.
 type nodeWatch struct {
 	mu   sync.Mutex
 	seen map[string]nodeSeen
@@ -78,7 +78,7 @@ func (w *nodeWatch) note(node *unstructured.Unstructured) {
 	w.seen[node.GetName()] = s
 }
 
-// expect names the process of the machine that will be the node of that name.
+// expect sets the process of the machine that will be the named node.
 func (w *nodeWatch) expect(name string, pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +94,7 @@ func processorTime(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The second field is the program's name in brackets, which may hold anything.
+	// The second field is the program's name in brackets, which may contain any character.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	var total time.Duration
 	for _, i := range []int{14, 15} {

@@ -29,7 +29,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
-// labCluster is the demo's by the seed's name, begun without a machine of the control plane: one minion, and nobody to join.
+// labCluster is the demo's cluster with the name of the seed. It starts with one minion and no master.
 const labCluster = `apiVersion: hardtack.dev/v1
 kind: Cluster
 name: cncfdemo
@@ -40,8 +40,8 @@ groups:
 
 func ready(s lab.Status) bool { return s.Ready }
 
-// TestLab has a minion wait for the first master there ever was, brings a cluster up around it, kills a minion and
-// watches it being replaced. Its parts build on each other.
+// TestLab starts a minion before the cluster's first master, then brings up the cluster, kills a minion and watches
+// its replacement. Its parts depend on each other.
 func TestLab(t *testing.T) {
 	needMachines(t)
 	r := newLab(t, "e2e", labCluster)
@@ -51,7 +51,7 @@ func TestLab(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A machine's last word about its boot comes after the word that it works.
+	// A machine prints the end of its boot's timeline after the line that it works.
 	s := r.until(t, "the cluster is ready, and every machine has told how it booted", func(s lab.Status) bool {
 		return s.Ready && !slices.ContainsFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Timeline == nil })
 	})
@@ -68,8 +68,8 @@ func TestLab(t *testing.T) {
 	})
 }
 
-// labWaits looks at a minion while there is no master: it has asked, and the answer was no "no", which it would have to
-// keep. That it also gives its reason, once nothing has moved for minutes, is TestLabFaults' to show.
+// labWaits checks a minion while there is no master: it has asked DNS, and the answer was not "no such name", which
+// resolvers would cache. TestLabFaults shows that it also prints its reason when nothing has changed for minutes.
 func labWaits(t *testing.T, r *running) {
 	var minion lab.MachineStatus
 	r.until(t, "the minion has looked for its token", func(s lab.Status) bool {
@@ -85,7 +85,7 @@ func labWaits(t *testing.T, r *running) {
 	}
 }
 
-// labReady checks every machine's report of its boot, and attempts to reach the outside.
+// labReady checks every machine's report of its boot, and its attempts to reach the internet.
 func labReady(t *testing.T, r *running, s lab.Status) {
 	for _, m := range s.Machines {
 		if m.Phase() != timeline.PhaseReady || m.Timeline == nil {
@@ -96,8 +96,8 @@ func labReady(t *testing.T, r *running, s lab.Status) {
 		}
 		t.Logf("%s %s: %v", m.Group, m.ID, m.Reached)
 	}
-	// The switch has no way out: what is asserted is that nobody looked for one, but for EC2's time server and, while
-	// there was no master, for the address that stands in the masters' record until then.
+	// The switch has no route out. This asserts that no machine tried one, except for EC2's time server and, while
+	// there was no master, the placeholder address in the masters' record.
 	known := []string{"169.254.169.123:123", "192.0.2.1:443"}
 	for _, o := range s.Outside {
 		if !slices.Contains(known, o.To.String()) {
@@ -143,7 +143,7 @@ func labSeed(t *testing.T, r *running, s lab.Status) {
 	}
 }
 
-// toldBy asserts that a machine has read just this user data, and has no machine file.
+// toldBy asserts that a machine has exactly this user data, and no machine file.
 func (r *running) toldBy(t *testing.T, id, userData string) {
 	t.Helper()
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(userData)))
@@ -184,9 +184,9 @@ func labNames(t *testing.T, r *running, s lab.Status) {
 	}
 }
 
-// labReplaces kills a minion. What replaces it is first a machine that is told another cluster's CA, which stays out,
-// and then one that joins with no hand. All the while what the master's resolver says of the minions is never empty and
-// never somebody who has not been one; in the end it is those that serve.
+// labReplaces kills a minion. Its first replacement gets another cluster's CA and must not join; the second must join
+// without help. Meanwhile the minions' record, as the master's resolver sees it, must never be empty and never list a
+// machine that was not a minion; in the end it lists the minions in service.
 func labReplaces(t *testing.T, r *running, s lab.Status) {
 	master, err := s.Find("masters")
 	if err != nil {
@@ -225,7 +225,8 @@ func labReplaces(t *testing.T, r *running, s lab.Status) {
 	if slices.Contains(serving(s, "minions"), stranger.Address.String()) || slices.ContainsFunc(s.Nodes, named(stranger)) {
 		t.Errorf("a machine that trusts another cluster has joined: nodes %+v", s.Nodes)
 	}
-	// The next has the seed's other two lines: the first is none that any kubelet knows, and the second is the machine's own.
+	// The next machine has the other two lines of the seed: the first is a flag that no kubelet knows any more, the
+	// second is the machine's own.
 	last := stranger.Address.Next()
 	setFault(t, r, lab.Fault{UserData: []byte(seedLines(last))})
 	abandon(t, r, stranger)
@@ -246,8 +247,8 @@ func labReplaces(t *testing.T, r *running, s lab.Status) {
 	})
 }
 
-// labOldLines looks at the minion that was told the seed's lines of 2016: it works by its name, and has said once, on its
-// console, which line is of no use any more.
+// labOldLines checks the minion with the seed's lines of 2016: it works under its name, and has printed once on its
+// console which line has no effect any more.
 func labOldLines(t *testing.T, r *running, s lab.Status, at netip.Addr) {
 	i := slices.IndexFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Address == at })
 	if i < 0 {
@@ -285,8 +286,8 @@ func kill(t *testing.T, r *running, id string) {
 	}
 }
 
-// abandon gives a launch up, as an operator does who has read what the machine says: a group does not look at the health
-// of a machine that it still launches, and would wait for it until its hook's time is over.
+// abandon abandons a launch, as an operator does who has read the machine's reason. A group does not check the health
+// of a machine in its launch, and would wait for it until the hook times out.
 func abandon(t *testing.T, r *running, m lab.MachineStatus) {
 	t.Helper()
 	at, err := r.AWS(t.Context())

@@ -2,7 +2,8 @@ package e2e
 
 import "testing"
 
-// TestLabDocuments keeps the documents of the labs valid, and their user data as large as said, without a machine.
+// TestLabDocuments checks, without a machine, that the labs' documents are valid and that their user data has the
+// stated size.
 func TestLabDocuments(t *testing.T) {
 	t.Parallel()
 	for name, document := range map[string]string{"cluster": labCluster, "etcd": etcdCluster, "compare": compareCluster, "faults": faultsCluster()} {

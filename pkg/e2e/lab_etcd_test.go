@@ -17,9 +17,9 @@ groups:
 - {name: etcd, roles: [etcd], members: [a, b, c]}
 `
 
-// TestLabEtcd kills a machine of either group and has the API answer all the while; the master is replaced with no hand.
-// That a member which has lost its disk comes back is not covered: its replacement gets the member's volume and name, and
-// nothing mounts the volume yet.
+// TestLabEtcd kills a machine of each group. The API must answer throughout, and the master must be replaced without
+// help. It does not cover that a member which lost its disk rejoins: the replacement gets the member's volume and
+// name, but nothing mounts the volume yet.
 func TestLabEtcd(t *testing.T) {
 	needTime(t)
 	r := newLab(t, "etcd", etcdCluster)
@@ -38,7 +38,7 @@ func TestLabEtcd(t *testing.T) {
 	if i < 0 {
 		t.Errorf("no SRV record of three members: %+v", s.Records)
 	}
-	// Each API server says by a lease in its host's name that it is there.
+	// Each API server has a lease in its host's name.
 	out, err := r.run(t.Context(), "lab", "kubectl", "--name", "etcd", "get", "leases", "-n", "kube-system", "-l", "apiserver.kubernetes.io/identity=kube-apiserver", "-o", "name")
 	if err != nil || strings.Count(out, "lease.coordination.k8s.io/apiserver-") != 2 {
 		t.Errorf("the leases of two API servers: %v: %s", err, out)
@@ -50,8 +50,8 @@ func TestLabEtcd(t *testing.T) {
 	t.Run("without one of etcd-b", func(t *testing.T) { labLoses(t, r, "etcd-b") })
 }
 
-// labReplacesMaster waits until the group has as many masters that work as before, with no hand, and until the name by
-// which everybody finds them, asked through the resolver of an etcd member, is theirs.
+// labReplacesMaster waits, without helping, until the group has as many working masters as before, and until the
+// masters' name, asked through an etcd member's resolver, lists exactly them.
 func labReplacesMaster(t *testing.T, r *running, dead lab.MachineStatus) {
 	s := r.until(t, "the killed master is replaced", func(s lab.Status) bool {
 		now := serving(s, "masters")
@@ -66,8 +66,8 @@ func labReplacesMaster(t *testing.T, r *running, dead lab.MachineStatus) {
 	})
 }
 
-// labLoses kills a machine of a group, and writes and reads by the API until its replacement has come as far as systemd.
-// It returns the machine that it has killed.
+// labLoses kills a machine of a group, and writes and reads through the API until its replacement has started systemd.
+// It returns the killed machine.
 func labLoses(t *testing.T, r *running, group string) lab.MachineStatus {
 	s := mustStatus(t, r)
 	var victim lab.MachineStatus

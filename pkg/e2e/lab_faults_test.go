@@ -15,9 +15,9 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 )
 
-// faultsCluster has groups without machines, and minions' user data that is nearly as large as user data may be. A minion that
-// waits for a token says so when nothing has changed for half a minute: by default it grants its masters five, which
-// here would only be waited out.
+// faultsCluster has groups without machines, and minions whose user data is nearly as large as allowed. A minion that
+// waits for a token reports it after half a minute without change; the default is five minutes, which would only make
+// the test longer.
 func faultsCluster() string {
 	noise := make([]byte, 11700) // does not compress; in base64 and with the rest it is just below 16 KiB
 	random := rand.NewChaCha8([32]byte{1})
@@ -41,7 +41,7 @@ fileAssets:
 `, base64.StdEncoding.EncodeToString(noise))
 }
 
-// otherRange is a master's user data with another range of Services than its cluster has agreed on.
+// otherRange is a master's user data with another range of Services than the cluster's.
 const otherRange = `#cloud-config
 write_files:
 - path: /etc/sysconfig/kubernetes-masters
@@ -53,7 +53,7 @@ write_files:
     CLUSTER_NAME=demo
 `
 
-// faulty is a machine with which something is wrong.
+// faulty is a machine with a fault.
 type faulty struct {
 	name, group string
 	fault       lab.Fault
@@ -61,12 +61,12 @@ type faulty struct {
 	configured  bool
 }
 
-// TestLabFaults launches machines with which something is wrong, in one lab: each says what on its console, `lab status`
-// says it too, and where the user data is at fault nothing of a role is configured.
+// TestLabFaults launches faulty machines in one lab. Each must print its fault on the console, `lab status` must show
+// it, and if the fault is in the user data, no file of a role may be written.
 func TestLabFaults(t *testing.T) {
 	needMachines(t)
 	r := newLab(t, "faults", faultsCluster())
-	// These two fail once nothing has moved for minutes, in which the others have their turn.
+	// These two fail only after minutes without change, during which the other cases run.
 	late := []faulty{
 		{"metadata service that refuses", "refused", lab.Fault{Metadata: []ec2.Fault{{Status: http.StatusServiceUnavailable}}}, []reason.Reason{reason.UserData, reason.Metadata}, false},
 		{"metadata service that is slow, and user data of nearly 16 KiB", "slow", lab.Fault{Metadata: []ec2.Fault{{Delay: 3 * time.Second}}}, []reason.Reason{reason.Token}, true},
@@ -88,7 +88,7 @@ func TestLabFaults(t *testing.T) {
 	}
 }
 
-// launch launches the machine of a group that has none, and returns its place among the lab's machines.
+// launch launches the machine of an empty group, and returns its index among the lab's machines.
 func (r *running) launch(t *testing.T, c faulty) int {
 	t.Helper()
 	if err := r.SetFault(t.Context(), c.group, c.fault); err != nil {
@@ -102,7 +102,7 @@ func (r *running) launch(t *testing.T, c faulty) int {
 	return before
 }
 
-// tells waits until the machine reports the failure, and ends it.
+// tells waits until the machine reports the failure, and terminates it.
 func (r *running) tells(t *testing.T, c faulty, place int) {
 	t.Helper()
 	var m lab.MachineStatus
@@ -130,7 +130,7 @@ func (r *running) tells(t *testing.T, c faulty, place int) {
 	if err := r.Scale(t.Context(), c.group, 0); err != nil {
 		t.Fatal(err)
 	}
-	// Its group would let it drain for a minute.
+	// Otherwise its group would let it drain for a minute.
 	if err := r.Kill(t.Context(), m.ID); err != nil {
 		t.Error(err)
 	}

@@ -21,7 +21,7 @@ type roleFigure struct {
 	Written int64 `json:"written_bytes"`
 }
 
-// takes asks every machine for its figures, and leaves the answers in build/NAME.
+// takes reads every machine's figures, and writes them to build/NAME.
 func (r *running) takes(t *testing.T, s lab.Status, name string) {
 	t.Helper()
 	var rows []roleFigure

@@ -18,12 +18,11 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 )
 
-// labStill is how long a lab may go without any machine's word or a change of anything: under emulation on a busy
-// computer one step of a control plane can take minutes.
+// labStill is how long a lab may go without output of any machine and without a change. Under emulation on a busy
+// computer, one step of a control plane can take minutes.
 const labStill = 15 * time.Minute
 
-// labBound ends a wait for what never comes while machines go on talking, which is not progress; the longest that was
-// seen to end well took 6 minutes.
+// labBound limits a wait while machines print without progress. The longest wait that ended well took 6 minutes.
 const labBound = 25 * time.Minute
 
 // program is the hardtack command of this checkout, built once.
@@ -39,7 +38,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return file, nil
 })
 
-// running is a lab that a test has started by the command, as a person does.
+// running is a lab that a test has started with the command, as a person does.
 type running struct {
 	*lab.Client
 	home lab.Home
@@ -47,7 +46,7 @@ type running struct {
 	bin  string
 }
 
-// newLab starts a lab with this cluster and leaves its machines to boot; it is down when the test ends.
+// newLab starts a lab with this cluster and does not wait for its machines. The lab ends with the test.
 func newLab(t *testing.T, name, cluster string) *running {
 	t.Helper()
 	disk, err := filepath.Abs(image(t))
@@ -135,10 +134,10 @@ func (r *running) run(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// until waits for a state of the lab. Progress decides and not time: it gives up when nothing changes any more.
+// until waits for a state of the lab. It has no fixed time limit: it gives up when nothing changes any more.
 func (r *running) until(t *testing.T, what string, ok func(lab.Status) bool) lab.Status {
 	t.Helper()
-	// Ctrl-C ends the wait, and so the test, whose clean-up ends the lab.
+	// Ctrl-C ends the wait and so the test, whose clean-up stops the lab.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	defer context.AfterFunc(interrupted, cancel)()
@@ -146,7 +145,7 @@ func (r *running) until(t *testing.T, what string, ok func(lab.Status) bool) lab
 	began, moved, words := time.Now(), time.Now(), ""
 	for err == nil && !ok(s) {
 		for _, m := range s.Machines {
-			// No test asks for it, and such a machine gets no further.
+			// No test expects this state, and such a machine cannot leave it.
 			if slices.ContainsFunc(m.Failures, func(f reason.Failure) bool { return f.Reason == reason.Disk }) {
 				t.Fatalf("waiting until %s: machine %s cannot write its disk: %+v", what, m.ID, m.Failures)
 			}
@@ -179,7 +178,7 @@ func progress(s lab.Status) string {
 func (r *running) ask(t *testing.T, id, command string) string {
 	t.Helper()
 	line, err := r.Shell(t.Context(), id)
-	// The client before has closed the connection, and the daemon may not have noticed yet.
+	// The previous client has closed its connection, but the daemon may not have noticed yet.
 	for err != nil && strings.Contains(err.Error(), "is in use") && t.Context().Err() == nil {
 		time.Sleep(100 * time.Millisecond)
 		line, err = r.Shell(t.Context(), id)
@@ -188,11 +187,11 @@ func (r *running) ask(t *testing.T, id, command string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = line.Close() }()
-	// A machine that hangs ends the test and not its whole package; so does Ctrl-C.
+	// A hanging machine ends only this test and not the whole package; so does Ctrl-C.
 	ctx, cancel := context.WithTimeout(interrupted, labStill)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = line.Close() })()
-	// Input is echoed; the result that the shell computes from it is not in the echo.
+	// The terminal echoes the input. The marker is computed by the shell, so that it is not in the echo.
 	if _, err := fmt.Fprintf(line, "\necho @@$((6*7))begin; %s; echo @@$((6*7))end\n", command); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 )
 
-// stackCluster is a cluster of one control plane and so many minions, as a stack makes it.
+// stackCluster has one control plane and that many minions, on a stack.
 func stackCluster(minions int) string {
 	return fmt.Sprintf(`apiVersion: hardtack.dev/v1
 kind: Cluster
@@ -23,9 +23,9 @@ groups:
 `, minions)
 }
 
-// TestStack goes the way of a team on AWS, by the commands that it has: publish the disk, make the authorities, apply the
-// stack, scale out with a newly baked image, refresh what runs to it, roll back, scale in, and delete everything. The
-// region that is called is the one in which the machines run, from the images that were published and with the launch
+// TestStack does what a team does on AWS, with the same commands: publish the disk, create the authorities, apply the
+// stack, scale out with a newly baked image, refresh the machines to it, roll back, scale in, and delete everything.
+// The region that the commands call is the one that runs the machines, from the published images, with the launch
 // templates, roles and user data of the stack.
 func TestStack(t *testing.T) {
 	needTime(t)
@@ -46,7 +46,7 @@ func TestStack(t *testing.T) {
 			t.Errorf("a disk with another kernel command line: %+v after %+v", s.second, s.first)
 		}
 		s.apply(t, 2)
-		// The machine that was there is as it was, the new one starts from the new image.
+		// The existing machine is unchanged, the new one starts from the new image.
 		s.waits(t, "the second minion is ready", func(now lab.Status) bool { return now.Ready && len(living(now, "minions")) == 2 })
 		if got := imagesOf(mustStatus(t, s.running), "minions"); !slices.Equal(got, []string{s.first.Image, s.second.Image}) {
 			t.Errorf("the minions run from %v, want the first and the second image", got)
@@ -72,7 +72,7 @@ func TestStack(t *testing.T) {
 	})
 }
 
-// stacked is a stack in a region of a lab's.
+// stacked is a stack in a lab's region.
 type stacked struct {
 	*running
 	region        lab.AWS
@@ -87,7 +87,7 @@ type published struct {
 	KeptBlocks    int `json:"kept_blocks"`
 }
 
-// newStack starts an empty region, publishes the baked disk there and makes the cluster's authorities.
+// newStack starts an empty region, publishes the baked disk there and creates the cluster's authorities.
 func newStack(t *testing.T) *stacked {
 	t.Helper()
 	s := &stacked{running: startLab(t, "stack", stackCluster(1), "--empty"), document: filepath.Join(t.TempDir(), "cluster.yaml")}
@@ -113,7 +113,7 @@ func (s *stacked) hardtack(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// publish publishes a disk and has the channel name its image.
+// publish publishes a disk and points the channel at its image.
 func (s *stacked) publish(t *testing.T, disk string) published {
 	t.Helper()
 	var p published
@@ -137,7 +137,7 @@ func (s *stacked) waits(t *testing.T, what string, ok func(lab.Status) bool) {
 	s.until(t, what, ok)
 }
 
-// runs waits until so many minions are ready, all of them from the image.
+// runs waits until that many minions are ready, all of them from the image.
 func (s *stacked) runs(t *testing.T, from published, minions int) {
 	t.Helper()
 	s.waits(t, "the minions are ready", func(now lab.Status) bool { return now.Ready && len(living(now, "minions")) == minions })
@@ -148,7 +148,7 @@ func (s *stacked) runs(t *testing.T, from published, minions int) {
 	}
 }
 
-// living are a group's machines that have power, or everybody's.
+// living returns the running machines of a group, or of all groups.
 func living(s lab.Status, group string) []lab.MachineStatus {
 	return slices.DeleteFunc(slices.Clone(s.Machines), func(m lab.MachineStatus) bool {
 		return m.Power == "off" || group != "" && m.Group != group

@@ -7,7 +7,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 )
 
-// tagsCluster is an etcd of three machines under a master. TestLabEtcd, in e2e-long, kills some of its like.
+// tagsCluster has three etcd machines and one master. TestLabEtcd, in e2e-long, kills machines of a similar cluster.
 const tagsCluster = `apiVersion: hardtack.dev/v1
 kind: Cluster
 name: cncfdemo
@@ -16,8 +16,8 @@ groups:
 - {name: etcd, roles: [etcd], members: [a, b, c]}
 `
 
-// TestLabTags has three machines of one and the same user data become the three members of an etcd: which of them each is,
-// its tag alone says; who the others are, and where the master finds them, is in the cluster's store.
+// TestLabTags starts three machines with the same user data, which become the three members of an etcd cluster. Each
+// finds its member's name in its tag; the list of members is in the cluster's store, from which the master has it too.
 func TestLabTags(t *testing.T) {
 	needTime(t)
 	r := newLab(t, "tags", tagsCluster)

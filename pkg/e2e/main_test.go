@@ -15,8 +15,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 )
 
-// pipeMode as the first argument makes the test program what QEMU runs for a connection of a machine to a
-// forwarded address: a pipe between that connection, on standard input and output, and a Unix socket.
+// pipeMode as the first argument makes the test program the one that QEMU runs for each connection to a forwarded
+// address: it copies between standard input and output and a Unix socket.
 const pipeMode = "pipe"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(interruptible(m))
 }
 
-// interrupted ends with the first Ctrl-C: machines and bakes end with it, in order, and their tests fail.
+// interrupted is cancelled by the first Ctrl-C. Machines and bakes then end in order, and their tests fail.
 var interrupted = context.Background()
 
 func interruptible(m *testing.M) int {
@@ -62,7 +62,7 @@ func pipe(socket string) error {
 // root is the repository, as seen from this package, where tests run.
 const root = "../.."
 
-// needMachines skips tests that boot the baked image, unless they were requested: they take minutes and a bake.
+// needMachines skips tests that boot the baked image unless they are requested, since they need a bake and minutes.
 func needMachines(t *testing.T) {
 	t.Helper()
 	if os.Getenv("HARDTACK_E2E") != "1" {
@@ -70,7 +70,7 @@ func needMachines(t *testing.T) {
 	}
 }
 
-// needTime skips tests that would take CI longer than its hour on a computer without KVM.
+// needTime skips tests that would take longer than CI's hour on a computer without KVM.
 func needTime(t *testing.T) {
 	t.Helper()
 	needMachines(t)

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/netip"
@@ -19,10 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
@@ -34,8 +30,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
-// master is a control plane in namespaces of its own: the daemons of the units, with the flags of the units, on the
-// files that the agent mints. Its /run is a tmpfs, and its /etc is the image's over this computer's.
+// master is a control plane in its own namespaces: the daemons with the flags of their units, and the files that the
+// agent mints. Its /run is a tmpfs, and its /etc has the image's files over this computer's.
 type master struct {
 	dir     string
 	store   store.Store
@@ -51,62 +47,9 @@ const (
 	probeSecret   = "hardtack-and-salt-pork"
 )
 
-// install puts programs of the lock, from the cache or built, into a directory.
-func install(t *testing.T, dir string, names ...string) {
-	t.Helper()
-	const file = "kubernetes-1.36.lock.yaml"
-	data, err := fs.ReadFile(images.FS, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, problems := lock.Parse(file, data)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	fetcher, err := fetch.New(fetch.Options{Assets: images.FS, Source: fetch.Modules})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		c, _ := lock.Component(name)
-		result, err := fetcher.Get(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range result.Entries {
-			if err := installEntry(dir, e); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-// bin is where the image has programs.
-const bin = "usr/bin"
-
-func installEntry(dir string, e rootfs.Entry) error {
-	to := filepath.Join(dir, e.Path)
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil || e.Mode.IsDir() {
-		return err
-	}
-	if e.Link != "" {
-		return os.Symlink(e.Link, to)
-	}
-	content, err := e.Open()
-	if err != nil {
-		return err
-	}
-	file, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err == nil {
-		_, err = io.Copy(file, content)
-		err = errors.Join(err, file.Close())
-	}
-	return errors.Join(err, content.Close())
-}
-
 func buildAgent(t *testing.T, dir string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, bin, "hardtack-agent"), "../../cmd/hardtack-agent")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, programs.Bin, "hardtack-agent"), "../../cmd/hardtack-agent")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building the agent: %v\n%s", err, out)
 	}
@@ -144,8 +87,8 @@ mkdir -p /etc/hardtack /etc/sysconfig`, masterAddress, dir, etc)
 	return true
 }
 
-// newMaster makes the cluster's store, what user data would bring, and the machine's certificates as they were minted
-// five days ago: good for two more days, and due.
+// newMaster creates the cluster's store, the files that user data would write, and the machine's certificates, minted
+// five days ago: they are valid for two more days, and due for renewal.
 func newMaster(t *testing.T, dir string) *master {
 	t.Helper()
 	m := &master{dir: dir, store: store.NewDir("/etc/hardtack/store"), daemons: map[string]*exec.Cmd{}, logs: map[string]*output{}}
@@ -261,7 +204,7 @@ func (m *master) daemon(t *testing.T, name string) {
 	})
 }
 
-// pool has the CA that a machine trusts: the one of its user data.
+// pool has the CA that the machine trusts, from its user data.
 func pool(t *testing.T, file string) *x509.CertPool {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -298,11 +241,11 @@ func (m *master) run(t *testing.T, program string, args ...string) (string, erro
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(m.dir, bin, program), args...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, filepath.Join(m.dir, programs.Bin, program), args...).CombinedOutput()
 	return string(out), err
 }
 
-// etcdctl asks etcd with the certificate of a bundle; "" is none.
+// etcdctl calls etcd with the certificate of a bundle, or with none for "".
 func (m *master) etcdctl(t *testing.T, bundle, name string, args ...string) (string, error) {
 	t.Helper()
 	base := []string{"--endpoints=https://127.0.0.1:2379", "--cacert=/run/hardtack/pki/etcd/ca.crt", "--command-timeout=5s"}
@@ -312,7 +255,7 @@ func (m *master) etcdctl(t *testing.T, bundle, name string, args ...string) (str
 	return m.run(t, "etcdctl", append(base, args...)...)
 }
 
-// kubectl runs kubectl with a kubeconfig of the operator's.
+// kubectl runs kubectl with an operator's kubeconfig.
 func (m *master) kubectl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	file := filepath.Join(m.dir, "admin.kubeconfig")

@@ -22,7 +22,6 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone/zonetest"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
@@ -38,12 +37,14 @@ const (
 	metalCluster = "cncfdemo"
 	// metalRole is a whole role file: without a cloud, a machine must be configured with the store's location.
 	metalRole = "CLUSTER_NAME=" + metalCluster + "\nSTORE=dir:" + clusterStore + "\n"
-	// metalBusy is for an emulated control plane, which is too slow for the usual leases: hardtack lab gives it to its machines.
+	// metalBusy relaxes the leases of an emulated control plane, which is too slow for the defaults. hardtack lab does
+	// the same for its machines.
 	metalBusy = `LEADER_ELECT="--leader-elect-lease-duration=2m0s --leader-elect-renew-deadline=1m30s --leader-elect-retry-period=10s"` + "\n"
-	// seedDir is where a NoCloud seed is looked for. Whoever installs a machine puts it there.
+	// seedDir is where the agent looks for a NoCloud seed. Whoever installs a machine puts it there.
 	seedDir = "/var/lib/cloud/seed/nocloud"
-	// storeUnit mounts the cluster's store. It is the operator's own. The image has no mount.nfs, which would ask for what
-	// is left out: the kernel needs every address and port. That there is no object yet is not to be kept for a minute.
+	// storeUnit mounts the cluster's store, and is the operator's own unit. The image has no mount.nfs, which looks up
+	// missing options: the kernel needs every address and port. It must not cache for a minute that an object does not
+	// exist yet.
 	storeUnit  = "/etc/systemd/system/run-hardtack-store.mount"
 	storeMount = `[Unit]
 Description=The cluster's store, on the file server
@@ -57,7 +58,7 @@ Options=vers=3,proto=tcp,port=%[2]d,mountproto=tcp,mountvers=3,mountport=%[2]d,a
 [Install]
 WantedBy=multi-user.target
 `
-	// metalFleet is the inventory of a site without a cloud, which is kept by hand.
+	// metalFleet is the inventory of a site without a cloud, maintained by hand.
 	metalFleet = `cluster: ` + metalCluster + `
 groups:
 - name: rack-1
@@ -80,8 +81,8 @@ type metal struct {
 	minions []*cluster
 }
 
-// TestMetal has a control plane and two minions come up where there is no cloud: they take their user data from seed
-// directories, BIND holds their names, and the store is a directory that they share. It is not parallel, so that its
+// TestMetal starts a control plane and two minions where there is no cloud: they read user data from seed directories,
+// BIND has their names, and the store is a shared directory. It does not run in parallel with other tests, so that its
 // three machines have the computer to themselves.
 func TestMetal(t *testing.T) {
 	needTime(t)
@@ -96,7 +97,7 @@ func TestMetal(t *testing.T) {
 	t.Run("outside", func(t *testing.T) { m.master.outside(ctx, t) })
 }
 
-// newMetal makes the site and powers its machines on. It waits for none of them.
+// newMetal makes the site and powers its machines on. It does not wait for them.
 func newMetal(ctx context.Context, t *testing.T) *metal {
 	t.Helper()
 	server := zonetest.StartBIND(t, zonetest.BINDOptions{})
@@ -129,7 +130,7 @@ func minionName(i int) string { return fmt.Sprintf("metal-%d", i+1) }
 // machines are all of them.
 func (m *metal) machines() []*cluster { return append([]*cluster{m.master}, m.minions...) }
 
-// forwarder asks a name server for the zones that it has, as a site's resolver does.
+// forwarder forwards queries for a name server's zones to it, as a site's resolver does.
 type forwarder struct{ server string }
 
 func (f forwarder) Resolve(ctx context.Context, q vnet.Question) (vnet.Reply, error) {
@@ -163,7 +164,7 @@ func (f forwarder) Resolve(ctx context.Context, q vnet.Question) (vnet.Reply, er
 	return reply, nil
 }
 
-// exported is a directory that clients may change the modes of. (That osfs cannot is why there is this type.)
+// exported is a directory whose files' modes clients may change. osfs cannot do that.
 type exported struct{ billy.Filesystem }
 
 func (e exported) file(name string) string { return filepath.Join(e.Root(), name) }
@@ -178,7 +179,7 @@ func (e exported) Chtimes(name string, atime, mtime time.Time) error {
 	return os.Chtimes(e.file(name), atime, mtime)
 }
 
-// serveStore makes the cluster's store in a directory, and a file server of it.
+// serveStore creates the cluster's store in a directory, and serves the directory by NFS.
 func (m *metal) serveStore(ctx context.Context, t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -191,12 +192,12 @@ func (m *metal) serveStore(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	nfs.Log.SetLevel(nfs.FatalLevel) // the kernel sends requests that it can do without, and each is logged as an error
-	// As many handles as the store never has files: one that is forgotten would be stale for the machines.
+	// More handles than the store will have files: a forgotten handle would be stale for the machines.
 	server := nfs.Server{Handler: nfshelper.NewCachingHandler(nfshelper.NewNullAuthHandler(exported{osfs.New(dir)}), 1<<16), Context: ctx}
 	go func() { _ = server.Serve(listener) }() // until the network is closed
 }
 
-// keepNames has the command keep the records of the machines in the server's zone.
+// keepNames runs the command that keeps the machines' records in the server's zone.
 func (m *metal) keepNames(ctx context.Context, t *testing.T, server zonetest.BIND) {
 	t.Helper()
 	bin, err := program()
@@ -242,36 +243,11 @@ const mastersName = "masters." + metalCluster + ".k8s"
 // powerOn starts a machine with these files in the user data of its seed directory.
 func (m *metal) powerOn(ctx context.Context, t *testing.T, c *cluster, name string, memory int, files map[string]string) {
 	t.Helper()
-	port, err := m.network.Attach(vnet.Machine{Name: name, Addr: c.addr})
-	if err != nil {
-		t.Fatal(err)
-	}
 	files[storeUnit] = fmt.Sprintf(storeMount, m.files.Addr(), m.files.Port())
-	c.machine, err = qemu.Start(ctx, qemu.Config{
-		Name: "hardtack-e2e-" + name, Memory: memory, CPUs: 2, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}},
-		Network: qemu.Network{Kind: qemu.Stream, Socket: port.Socket(), MAC: vnet.MACOf(c.addr).String()},
-		Credentials: map[string][]byte{
-			"tmpfiles.extra": seedDirectory(cloudConfig(files), name),
-			"systemd.extra-unit.hardtack-shell.socket":   fmt.Appendf(nil, shellSocket, shellPort),
-			"systemd.extra-unit.hardtack-shell@.service": []byte(shellService),
-			"systemd.unit-dropin.multi-user.target":      []byte("[Unit]\nWants=hardtack-shell.socket\n"),
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.machine.Stop(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Logf("the console of %s, which is in build/%s.console, ends with:\n%s", name, name, c.machine.Console().Tail(consoleTail))
-			keep(t, name+".console", c.machine.Console().Bytes())
-		}
-	})
+	c.powerOn(ctx, t, m.network, name, memory, map[string][]byte{"tmpfiles.extra": seedDirectory(cloudConfig(files), name)})
 }
 
-// seedDirectory has systemd-tmpfiles write a NoCloud seed to the disk, as an installer would have done before.
+// seedDirectory has systemd-tmpfiles write a NoCloud seed to the disk, as an installer would have done.
 func seedDirectory(userData, id string) []byte {
 	var lines []byte
 	for _, f := range []struct{ name, text string }{{"user-data", userData}, {"meta-data", "instance-id: " + id + "\n"}} {
@@ -300,7 +276,7 @@ func (m *metal) joined(ctx context.Context, t *testing.T) {
 	})
 }
 
-// failed ends the test for a machine that is gone or whose configuration is incomplete: it cannot recover.
+// failed ends the test if the machine has stopped or its configuration is incomplete: it cannot recover.
 func (c *cluster) failed(t *testing.T) {
 	t.Helper()
 	for line := range strings.Lines(c.machine.Console().String()) {
@@ -315,7 +291,7 @@ func (c *cluster) failed(t *testing.T) {
 	}
 }
 
-// seeded asserts that every machine has its role from its seed directory, and was told nothing else.
+// seeded asserts that every machine has its role from its seed directory, and nothing from elsewhere.
 func (m *metal) seeded(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for i, c := range m.machines() {
@@ -347,7 +323,7 @@ func (m *metal) shared(ctx context.Context, t *testing.T) {
 	}
 }
 
-// named asserts that a minion finds the control plane by its own resolver.
+// named asserts that a minion finds the control plane through its own resolver.
 func (m *metal) named(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for i, c := range m.minions {

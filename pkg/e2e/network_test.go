@@ -25,7 +25,7 @@ import (
 //go:embed network.sh
 var networkScript []byte
 
-// The units that ask, and that answer the other machine and us on port 7.
+// Units that report the machine's network, and that answer the other machine and the test on port 7.
 const (
 	networkUnit = `[Unit]
 After=hardtack-userdata.service network-online.target
@@ -38,7 +38,7 @@ ExecStart=/bin/bash %%d/hardtack.network %s
 	echoService = "[Service]\nExecStart=/bin/cat\nStandardInput=socket\n"
 )
 
-// vpc is the region that the two machines are in.
+// vpc is the network that the two machines are in.
 type vpc struct {
 	instances map[netip.Addr]ec2.Instance
 }
@@ -65,7 +65,7 @@ func (oneName) Resolve(_ context.Context, q vnet.Question) (vnet.Reply, error) {
 	return vnet.Reply{Unknown: true}, nil
 }
 
-// TestNetwork boots two machines on a network of ours, and compares their reports with it.
+// TestNetwork boots two machines on a network of the lab, and compares their reports with it.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
@@ -120,7 +120,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// checkEcho talks to a machine from the gateway's side.
+// checkEcho connects to a machine from the gateway.
 func checkEcho(ctx context.Context, t *testing.T, network *vnet.Network, addr netip.Addr) {
 	t.Helper()
 	conn, err := network.Dial(ctx, netip.AddrPortFrom(addr, 7))
@@ -134,7 +134,7 @@ func checkEcho(ctx context.Context, t *testing.T, network *vnet.Network, addr ne
 	}
 }
 
-// newVolume is each machine's further disks: none, and a volume.
+// newVolume has each machine's additional disks: none, and one volume.
 func newVolume(t *testing.T) [][]qemu.Disk {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "volume.raw")
@@ -185,7 +185,7 @@ func powerOn(ctx context.Context, t *testing.T, network *vnet.Network, i ec2.Ins
 	return m
 }
 
-// skew is how wrong the machines' clocks are, and clockBound how exactly it is looked at: no boot takes as long.
+// skew is the error of the machines' clocks. clockBound is the precision of the check; no boot takes that long.
 const (
 	skew       = -48 * time.Hour
 	clockBound = time.Hour

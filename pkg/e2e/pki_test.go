@@ -19,26 +19,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
-// TestCertificates starts a control plane with certificates that the agent mints, and tests it from outside: who is
-// authenticated, how etcd stores Secrets, and how certificates are renewed.
+// TestCertificates starts a control plane with certificates that the agent mints, and tests it from outside: who can
+// authenticate, how etcd stores Secrets, and how certificates are renewed.
 func TestCertificates(t *testing.T) {
 	needMachines(t)
 	if os.Geteuid() != 0 {
 		t.Skip("makes network and mount namespaces: run as root")
 	}
 	dir := t.TempDir()
-	install(t, dir, "etcd", "kubernetes")
+	programs.Install(t, dir, programs.DefaultLock(t), "etcd", "kubernetes")
 	buildAgent(t, dir)
 	if !inMaster(t, dir) {
 		return
 	}
 	m := newMaster(t, dir)
 	m.start(t)
-	// One cluster for all: starting it takes most of the time.
+	// All tests share one cluster, since starting it takes most of the time.
 	t.Run("nobody is anonymous", m.anonymous)
 	t.Run("etcd takes its own clients only", m.strangersAtEtcd)
 	t.Run("secrets are encrypted in etcd", m.encrypted)
@@ -60,7 +61,7 @@ func (m *master) anonymous(t *testing.T) {
 	}
 }
 
-// strangersAtEtcd comes with no certificate, with one of another authority, and with the right one.
+// strangersAtEtcd connects without a certificate, with one of another authority, and with the right one.
 func (m *master) strangersAtEtcd(t *testing.T) {
 	for _, tt := range []struct {
 		address, ca, pair string
@@ -87,7 +88,8 @@ func (m *master) strangersAtEtcd(t *testing.T) {
 	}
 }
 
-// knock opens a TLS connection with a client's certificate, and asks for a page: only then has the server looked at it.
+// knock opens a TLS connection with a client's certificate, and sends a request: only then has the server checked the
+// certificate.
 func knock(t *testing.T, address, ca, pair string) error {
 	t.Helper()
 	config := &tls.Config{RootCAs: pool(t, ca), MinVersion: tls.VersionTLS12}
@@ -96,7 +98,8 @@ func knock(t *testing.T, address, ca, pair string) error {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Not Certificates, of which Go would send none when no authority that the server names has signed it.
+		// GetClientCertificate and not Certificates: Go would send no certificate unless an authority that the server
+		// names has signed it.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &crt, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: config}
@@ -112,7 +115,7 @@ func knock(t *testing.T, address, ca, pair string) error {
 	return answer.Body.Close()
 }
 
-// encrypted writes a Secret and a ConfigMap with the same word, and looks for the word in etcd.
+// encrypted writes a Secret and a ConfigMap with the same text, and searches for the text in etcd.
 func (m *master) encrypted(t *testing.T) {
 	m.mustKubectl(t, "create", "secret", "generic", "probe", "--from-literal=word="+probeSecret)
 	m.mustKubectl(t, "create", "configmap", "probe", "--from-literal=word="+probeSecret)
@@ -153,7 +156,7 @@ func (m *master) identities(t *testing.T) {
 			t.Errorf("%s, %s: %q, want %s", tt.who[0], tt.may, out, tt.want)
 		}
 	}
-	// The other two are at work: they hold their leases.
+	// The other two daemons work: they hold their leases.
 	if pending := eventually(time.Minute, func() []string {
 		out, err := m.kubectl(t, "get", "-n", "kube-system", "lease", "kube-controller-manager", "kube-scheduler")
 		if err != nil {
@@ -181,7 +184,7 @@ func (m *master) token(t *testing.T) {
 		"--from-literal=expiration="+token.Expires.Format(time.RFC3339), "--from-literal=auth-extra-groups="+pki.GroupBootstrappers)
 }
 
-// shown is the certificate that a server shows to a new connection.
+// shown returns the certificate that a server presents to a new connection.
 func shown(t *testing.T, address, ca, pair string) *x509.Certificate {
 	t.Helper()
 	config := &tls.Config{RootCAs: pool(t, ca), MinVersion: tls.VersionTLS12}
@@ -200,7 +203,7 @@ func shown(t *testing.T, address, ca, pair string) *x509.Certificate {
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 }
 
-// renewal runs the timer's command. Every certificate is due, and no daemon is restarted.
+// renewal runs the timer's command when every certificate is due. No daemon may be restarted.
 func (m *master) renewal(t *testing.T) {
 	type server struct{ name, address, ca, pair string }
 	servers := []server{
@@ -238,7 +241,7 @@ func (m *master) renewal(t *testing.T) {
 			t.Errorf("%s has ended: %v\n%s", name, err, tail(m.logs[name].String(), 10))
 		}
 	}
-	// The master's own kubeconfig is good again, and the API server reaches etcd by its new certificate too.
+	// The master's own kubeconfig is valid again, and the API server reaches etcd with its new certificate too.
 	if out, err := m.run(t, "kubectl", "--kubeconfig=/run/hardtack/pki/admin/kubeconfig", "get", "secret", "probe"); err != nil {
 		t.Errorf("the masters' kubeconfig: %v\n%s", err, out)
 	}
@@ -247,15 +250,15 @@ func (m *master) renewal(t *testing.T) {
 	}
 }
 
-// clientsRenew looks at the certificates that the API server's clients show when they connect anew. By themselves they
-// look for another one every five minutes (client-go's CertCallbackRefreshDuration), which is too long to wait
-// for here: their connections are cut instead.
+// clientsRenew checks the certificates of the API server's clients on new connections. Clients look for a renewed
+// certificate every five minutes (client-go's CertCallbackRefreshDuration). That is too long to wait for, so the test
+// cuts their connections.
 func (m *master) clientsRenew(t *testing.T) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "ss", "--kill", "dport", "=", "443").CombinedOutput(); err != nil {
 		t.Fatalf("cutting the connections to the API server: %v\n%s", err, out)
 	}
-	// The old certificates have two days left, the new ones seven; the operator's an hour.
+	// The old certificates are valid for two more days, the new ones for seven, the operator's for an hour.
 	const old, fresh = "172800", "604800"
 	var before map[string]float64
 	if pending := eventually(time.Minute, func() []string {
@@ -275,8 +278,8 @@ func (m *master) clientsRenew(t *testing.T) {
 	}
 }
 
-// requestsByLife counts the requests that came with a certificate, by the upper end of the histogram's bucket that its
-// remaining life falls into, in seconds.
+// requestsByLife counts the requests by the remaining life of their certificate: the keys are the upper bounds of the
+// histogram's buckets, in seconds.
 func (m *master) requestsByLife(t *testing.T) map[string]float64 {
 	t.Helper()
 	const metric = "apiserver_client_certificate_expiration_seconds_bucket{le="
@@ -302,7 +305,7 @@ func (m *master) requestsByLife(t *testing.T) map[string]float64 {
 	return out
 }
 
-// noKeys looks for every secret of the cluster in the daemons' logs, and on every disk that they write to.
+// noKeys searches the daemons' logs and every disk that they write to for each secret of the cluster.
 func (m *master) noKeys(t *testing.T) {
 	var secrets [][]byte
 	err := filepath.WalkDir(pki.Dir, func(path string, d fs.DirEntry, err error) error {
@@ -333,7 +336,8 @@ func (m *master) noKeys(t *testing.T) {
 	for name, log := range m.logs {
 		look("the log of "+name, []byte(log.String()))
 	}
-	// Everything that was written below /etc, but for the store, which is an operator's in a laboratory; and etcd's data.
+	// Searched is everything that was written below /etc, except for the store (it is there only in this test), and
+	// etcd's data.
 	for _, dir := range []string{filepath.Join(m.dir, "upper"), filepath.Join(m.dir, "data")} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() || strings.Contains(path, "/hardtack/store/") {

@@ -1,8 +1,7 @@
 // Package e2e asks booted machines what their systemd did.
 //
-// Its rule: nothing is inferred from how things look; every statement about a machine is read from its systemd,
-// its journal or its files by a probe that the machine is given at power-on, so that the image stays as it
-// was baked and no network is needed.
+// Nothing is inferred from appearances: every fact about a machine is read from its systemd, journal or files, by a
+// probe that the machine gets at power-on. The image stays as it was baked, and no network is needed.
 package e2e
 
 import (
@@ -15,8 +14,8 @@ import (
 //go:embed probe.sh
 var probeScript []byte
 
-// probeUnit runs the script beside the boot: being of the simple type it is started, and not waited for, by
-// multi-user.target.
+// probeUnit runs the script in parallel with the boot: it is of the simple type, so multi-user.target starts it and
+// does not wait for it.
 const probeUnit = `[Unit]
 Description=Report to the host what systemd did
 [Service]
@@ -26,16 +25,16 @@ ExecStart=/bin/sh %%d/hardtack.probe %d %s
 StandardOutput=null
 `
 
-// Probe is a question to a machine.
+// Probe configures the probe of a machine.
 type Probe struct {
-	// Units are the names of the units to tell about.
+	// Units are the names of the units to report.
 	Units []string
-	// Limit is how long after power-on (of the kernel) the probe reports, whether or not everything is decided.
+	// Limit is the time after the kernel's start at which the probe reports even if not everything is decided.
 	Limit time.Duration
 }
 
-// Credentials are the system credentials that make a machine with systemd 256 or newer answer the probe on
-// its second serial line: a unit, a drop-in by which the boot starts it, and the script.
+// Credentials returns the system credentials that make a machine with systemd 256 or newer answer the probe on its
+// second serial line: a unit, a drop-in by which the boot starts it, and the script.
 func (p Probe) Credentials() map[string][]byte {
 	unit := fmt.Sprintf(probeUnit, int(p.Limit.Seconds()), strings.Join(p.Units, " "))
 	return map[string][]byte{

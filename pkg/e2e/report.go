@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Report is what a machine's probe told.
+// Report is the report of a machine's probe.
 type Report struct {
 	// Uptime is how long the kernel had run when the probe began.
 	Uptime time.Duration
-	// Decided tells whether every unit's condition had been looked at before the probe's limit.
+	// Decided is true if every unit's condition had been checked before the probe's limit.
 	Decided bool
 	// Units are the units asked for, by name.
 	Units map[string]Unit
@@ -24,35 +24,35 @@ type Report struct {
 	Files map[string]string
 	// Interfaces names the network interfaces.
 	Interfaces []string
-	// Analyze is what systemd-analyze says about the time of the boot.
+	// Analyze is the output of systemd-analyze about the time of the boot.
 	Analyze string
 	// Journal is the end of the boot's journal.
 	Journal string
 }
 
-// Unit is one unit as systemd tells of it. Times count from the start of the kernel; zero means never.
+// Unit is the state of one unit by systemd. Times count from the start of the kernel; zero means never.
 type Unit struct {
 	Load, Active, Result, FileState string
-	// Conditioned is when the conditions were last looked at, and Condition how that ended; Assert is how its
-	// assertions ended.
+	// Conditioned is when the conditions were last checked. Condition and Assert are the results of the conditions and
+	// assertions.
 	Conditioned       time.Duration
 	Condition, Assert bool
-	// Activated is when it left the inactive state, Started and Exited are of its main process.
+	// Activated is when the unit left the inactive state. Started and Exited are the times of its main process.
 	Activated, Started, Exited time.Duration
 	Restarts                   int
 	// Jobs are its finished jobs, the oldest first.
 	Jobs []Job
 }
 
-// Job is what became of one job of a unit.
+// Job is the result of one job of a unit.
 type Job struct {
 	Type, Result, Message string
 }
 
-// lastFrame tells that a report is complete.
+// lastFrame is the frame that ends a complete report.
 const lastFrame = "@end report"
 
-// ParseReport reads what a probe printed on a serial line.
+// ParseReport parses the output of a probe on a serial line.
 func ParseReport(text string) (*Report, error) {
 	frames := parseFrames(text)
 	for _, name := range []string{"uptime", "decided", "show", "jobs", "failed", "files", "network", "journal", "report"} {
@@ -155,7 +155,7 @@ func micros(p map[string]string, key string) (time.Duration, error) {
 	return time.Duration(n) * time.Microsecond, err
 }
 
-// number reads a property that units of some types do not have; that is 0.
+// number returns the value of a property, or 0 for a unit whose type does not have it.
 func number(p map[string]string, key string) (int64, error) {
 	if p[key] == "" {
 		return 0, nil

@@ -13,13 +13,13 @@ import (
 // reader is the unit that writes the role files.
 const reader = "hardtack-userdata.service"
 
-// seedRoleFile is the role file of the first system of this kind, word for word.
+// seedRoleFile is a role file of the first system of this kind, unchanged.
 const seedRoleFile = `CLUSTER_NAME=cncfdemo
 CLOUD_PROVIDER=--cloud-provider=aws
 KUBELET_HOSTNAME=--hostname-override=ip-172-20-0-12.us-west-2.compute.internal
 `
 
-// cloudConfig is user data that writes the files, by path.
+// cloudConfig returns user data that writes the files, by path.
 func cloudConfig(files map[string]string) string {
 	type file struct {
 		Path    string `json:"path"`
@@ -114,7 +114,8 @@ func TestNothingStarts(t *testing.T) {
 	}
 }
 
-// startedFor asserts that each unit's conditions came out, and its start job ended, as pkg/image/unit computes for the roles.
+// startedFor asserts that the result of each unit's conditions and start job is what pkg/image/unit computes for the
+// roles.
 func (b *Booted) startedFor(t *testing.T, roles role.Set) {
 	t.Helper()
 	if !b.Decided {
@@ -146,8 +147,8 @@ func (b *Booted) startedFor(t *testing.T, roles role.Set) {
 	}
 }
 
-// fate returns the error of a unit that wrongly starts or does not. A daemon that started may have failed since: without
-// its cluster's certificates it does, and is started again.
+// fate returns an error if a unit was wrongly started or wrongly not started. A started daemon may have failed since:
+// without its cluster's certificates it fails and is restarted.
 func fate(u Unit, starts bool) string {
 	started := u.Activated > 0 || u.Started > 0
 	skipped := slices.ContainsFunc(u.Jobs, func(j Job) bool { return strings.Contains(j.Message, "unmet condition check") })

@@ -10,8 +10,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// TestFirmware boots the image by both firmwares, with user data from a NoCloud volume. (The other tests boot by
-// UEFI, with a credential.)
+// TestFirmware boots the image with UEFI and with BIOS, and user data from a NoCloud volume. The other tests boot with
+// UEFI, and a credential.
 func TestFirmware(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
@@ -35,7 +35,7 @@ func TestFirmware(t *testing.T) {
 	}
 }
 
-// seedVolume makes a volume from which NoCloud machines take their user data: ISO 9660, labelled cidata.
+// seedVolume makes a volume from which NoCloud machines read their user data: ISO 9660, labelled cidata.
 func seedVolume(t *testing.T, userData string) string {
 	t.Helper()
 	xorriso := need(t, "xorriso", "xorriso")
@@ -55,7 +55,7 @@ func seedVolume(t *testing.T, userData string) string {
 	return iso
 }
 
-// TestNetworkChangesNothing boots a machine that has a network: what starts depends on the role alone.
+// TestNetworkChangesNothing boots a machine with a network: the same units start as without one.
 func TestNetworkChangesNothing(t *testing.T) {
 	t.Parallel()
 	needMachines(t)

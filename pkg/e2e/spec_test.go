@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// awkward is a value with everything in it that systemd takes for something else: in a file of variables, or
-// where it splits a variable into words.
+// awkward is a value with every character that systemd could interpret, in a file of variables or where it splits a
+// variable into words.
 const awkward = `/var/lib/a b  'c "d \e $HOME %n #f;g`
 
-// hooked is a machine whose units come with its user data: hooks before and after one of the image's units,
-// and a flag that can only be changed in the unit itself. Outside a cloud its store is not known, so that no unit waits for it.
+// hooked is a machine with units in its user data: hooks before and after one of the image's units, and a flag that
+// can only be changed in the unit itself. Outside a cloud its store is not known, so that no unit waits for it.
 const hooked = `apiVersion: hardtack.dev/v1
 kind: Cluster
 name: demo
@@ -47,8 +47,8 @@ hooks:
       ExecStart=/bin/echo 'told: never'
 `
 
-// TestUnitsOfUserData boots a machine with units in its user data. systemd has read its units before there is
-// user data: they run all the same, in the order that they ask for.
+// TestUnitsOfUserData boots a machine with units in its user data. systemd loads its units before the user data is
+// read; those units must run all the same, in the order that they ask for.
 func TestUnitsOfUserData(t *testing.T) {
 	t.Parallel()
 	needMachines(t)

@@ -2,74 +2,26 @@ package kubelet_test
 
 import (
 	"errors"
-	"io"
-	"io/fs"
-	"log/slog"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/envfile"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// realKubelet is the lock's kubelet, from the cache.
+// realKubelet returns the path of the lock's kubelet. It skips the test if Kubernetes is not built.
 func realKubelet(t *testing.T) string {
 	t.Helper()
-	const name = "kubernetes-1.36.lock.yaml"
-	data, err := fs.ReadFile(images.FS, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, problems := lock.Parse(name, data)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	c, _ := lock.Component("kubernetes")
-	f, err := fetch.New(fetch.Options{Assets: images.FS, Source: fetch.Modules, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	built, err := f.Built(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !built {
-		t.Skip("Kubernetes is not built: run hardtack lock verify --source modules")
-	}
-	result, err := f.Get(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// All programs are one file, which is run under different names.
-	i := slices.IndexFunc(result.Entries, func(e rootfs.Entry) bool { return e.Mode.IsRegular() && path.Base(e.Path) == "kubernetes" })
-	if i < 0 {
-		t.Fatalf("no program in %v", result.Entries)
-	}
-	file := filepath.Join(t.TempDir(), "kubelet")
-	out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := result.Entries[i].Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.Copy(out, in)
-	if err := errors.Join(err, in.Close(), out.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	lock, root := programs.DefaultLock(t), t.TempDir()
+	programs.NeedBuilt(t, lock, "kubernetes")
+	programs.Install(t, root, lock, "kubernetes")
+	return filepath.Join(root, programs.Bin, "kubelet")
 }
 
 // The kubelet's messages about an unknown field, and after its configuration was read and validated. It has no flag to

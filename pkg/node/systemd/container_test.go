@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path"
@@ -21,9 +19,8 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine/machinetest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
@@ -83,9 +80,9 @@ func newContainer(t *testing.T, roles role.Set, env string, real ...string) cont
 	}
 	c.enable(t, "systemd-networkd.service")
 	c.enable(t, "systemd-resolved.service")
-	for _, name := range real {
-		c.install(t, name)
-	}
+	lock := programs.DefaultLock(t)
+	programs.NeedBuilt(t, lock, real...)
+	programs.Install(t, c.root, lock, real...)
 	// A machine's network, without anybody in it.
 	c.write(t, "/usr/lib/systemd/system/lan.service", "[Unit]\nDefaultDependencies=no\nAfter=local-fs.target\nBefore=network.target\n[Service]\nType=oneshot\n"+
 		"ExecStart=/usr/bin/ip link add lan0 mtu 9001 type veth peer name lan1 mtu 9001\nExecStart=/usr/bin/ip address add 10.1.0.12/24 dev lan0\n"+
@@ -142,53 +139,6 @@ func (c container) agent(t *testing.T) {
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building the agent: %v\n%s", err, text)
-	}
-}
-
-// install puts a component of the lock in its place, from the cache.
-func (c container) install(t *testing.T, name string) {
-	t.Helper()
-	const file = "kubernetes-1.36.lock.yaml"
-	data, err := fs.ReadFile(images.FS, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, problems := lock.Parse(file, data)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	part, _ := lock.Component(name)
-	f, err := fetch.New(fetch.Options{Assets: images.FS, Source: fetch.Modules, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if built, err := f.Built(t.Context(), part); err != nil {
-		t.Fatal(err)
-	} else if !built {
-		t.Skipf("%s is not built: run hardtack lock verify --source modules", name)
-	}
-	result, err := f.Get(t.Context(), part)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range result.Entries {
-		if e.Mode.Type() == fs.ModeSymlink {
-			file := filepath.Join(c.root, e.Path)
-			_ = os.Remove(file) // the file in its place
-			if err := os.Symlink(e.Link, file); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		content, err := e.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(content)
-		if err := errors.Join(err, content.Close()); err != nil {
-			t.Fatal(err)
-		}
-		c.write(t, e.Path, string(text))
 	}
 }
 

@@ -1,0 +1,115 @@
+// Package programs installs components of the locks for tests that run the real programs.
+package programs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+)
+
+// Bin is the directory of the programs in an image, without the first slash.
+const Bin = "usr/bin"
+
+// DefaultLock reads the lock that images are baked from if none is named.
+func DefaultLock(tb testing.TB) *lock.Lock {
+	tb.Helper()
+	return Lock(tb, bake.DefaultLock)
+}
+
+// Lock reads the named lock.
+func Lock(tb testing.TB, name string) *lock.Lock {
+	tb.Helper()
+	file := name + ".lock.yaml"
+	data, err := fs.ReadFile(images.FS, file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l, problems := lock.Parse(file, data)
+	if err := problems.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+// NeedBuilt skips the test if a component of the lock is not in the cache, since building it takes minutes.
+func NeedBuilt(tb testing.TB, l *lock.Lock, components ...string) {
+	tb.Helper()
+	for _, name := range components {
+		c := component(tb, l, name)
+		built, err := fetcher(tb).Built(tb.Context(), c)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if !built {
+			tb.Skipf("%s %s is not built: run hardtack lock verify --source modules --lock %s", c.Name, c.Version, l.Name)
+		}
+	}
+}
+
+// Install puts components of the lock into a root directory, as an image has them. It builds those that are not in the
+// cache. Files that are there already are replaced.
+func Install(tb testing.TB, root string, l *lock.Lock, components ...string) {
+	tb.Helper()
+	for _, name := range components {
+		result, err := fetcher(tb).Get(tb.Context(), component(tb, l, name))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for _, e := range result.Entries {
+			if err := install(root, e); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
+}
+
+func component(tb testing.TB, l *lock.Lock, name string) lock.Component {
+	tb.Helper()
+	c, ok := l.Component(name)
+	if !ok {
+		tb.Fatalf("the lock %s has no component %s", l.Name, name)
+	}
+	return c
+}
+
+func fetcher(tb testing.TB) *fetch.Fetcher {
+	tb.Helper()
+	f, err := fetch.New(fetch.Options{Assets: images.FS, Source: fetch.Modules, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+func install(root string, e rootfs.Entry) error {
+	to := filepath.Join(root, e.Path)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil || e.Mode.IsDir() {
+		return err
+	}
+	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if e.Link != "" {
+		return os.Symlink(e.Link, to)
+	}
+	content, err := e.Open()
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err == nil {
+		_, err = io.Copy(file, content)
+		err = errors.Join(err, file.Close())
+	}
+	return errors.Join(err, content.Close())
+}
