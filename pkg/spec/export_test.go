@@ -1,5 +1,7 @@
 package spec
 
+import "slices"
+
 // Program is the executable of a component, for tests that run it.
 func Program(name string) string {
 	for _, c := range components {
@@ -8,4 +10,14 @@ func Program(name string) string {
 		}
 	}
 	return ""
+}
+
+// Releases lists the components of the lock that have the programs of all units in the table.
+func Releases() (names []string) {
+	for _, c := range components {
+		if c.unit() != "" && !slices.Contains(names, c.release) {
+			names = append(names, c.release)
+		}
+	}
+	return names
 }

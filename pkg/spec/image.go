@@ -125,7 +125,7 @@ func (img *Image) variables(u unit.Unit) (map[string]baked, error) {
 
 var (
 	variableWord = regexp.MustCompile(`^\$\{?([A-Z][A-Z0-9_]*)\}?$`)
-	flagWord     = regexp.MustCompile(`^--([a-z][a-z0-9-]*)(?:=(.*))?$`)
+	flagWord     = regexp.MustCompile(`^--([a-z][A-Za-z0-9._-]*)(?:=(.*))?$`)
 )
 
 // read takes the flags out of ExecStart=. A program that a shell starts has its flags in the shell's text.

@@ -14,7 +14,10 @@ import (
 	"go.yaml.in/yaml/v3"
 	"gotest.tools/v3/assert"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 // known is what is committed about a minor version.
@@ -84,20 +87,27 @@ func TestEveryFlagCanBeOverridden(t *testing.T) {
 			}
 			for field := range helpParsers {
 				program := spec.Program(field)
-				name := "masters"
-				switch field {
-				case "etcd":
-					name = "etcd-a"
-				case "kubelet", "kubeProxy", "flannel":
-					name = "minions"
-				}
-				args := guests[name].arguments(t, program+".service", program)
+				args := guests[groupOf(t, program)].arguments(t, program+".service", program)
 				for flag, value := range overrides[field].(map[string]any)["flags"].(map[string]any) {
 					checkGiven(t, program, args, flag, value, k.Flags[field][flag])
 				}
 			}
 		})
 	}
+}
+
+// groupOf names the group whose machines run the program's unit.
+func groupOf(t *testing.T, program string) string {
+	t.Helper()
+	us, problems := unit.Load(units.FS)
+	assert.NilError(t, problems.Err())
+	i := slices.IndexFunc(us, func(u unit.Unit) bool { return u.Name == program+".service" })
+	assert.Assert(t, i >= 0, "no unit runs %s", program)
+	r, _ := us[i].Role()
+	if r == role.Etcd {
+		return "etcd-a"
+	}
+	return string(r)
 }
 
 // checkGiven looks for a flag among the arguments. One that is a list must stand there alone, since the

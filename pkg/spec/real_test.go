@@ -133,7 +133,7 @@ func (m guest) arguments(t *testing.T, unit, program string) []string {
 }
 
 // judge asks the programs of the machine's roles.
-func (p programs) judge(t *testing.T, m guest) {
+func (p unpacked) judge(t *testing.T, m guest) {
 	t.Helper()
 	byRole := map[role.Role][]string{
 		role.Masters: {"kubeAPIServer", "kubeControllerManager", "kubeScheduler"},
@@ -163,7 +163,7 @@ func (p programs) judge(t *testing.T, m guest) {
 }
 
 // asks runs a program and returns what it says.
-func (p programs) asks(t *testing.T, program string, args ...string) (string, error) {
+func (p unpacked) asks(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), p.path(program), args...).CombinedOutput()
 	return string(out), err
@@ -171,7 +171,7 @@ func (p programs) asks(t *testing.T, program string, args ...string) (string, er
 
 // flags has the program read its command line: it parses in order, and a last --help (of etcd --version)
 // is reached only when all before it is understood.
-func (p programs) flags(t *testing.T, program string, args []string) {
+func (p unpacked) flags(t *testing.T, program string, args []string) {
 	t.Helper()
 	last := "--help"
 	if program == "etcd" {
@@ -194,7 +194,7 @@ func write(t *testing.T, name, text string) string {
 const lenient = "strict decoding"
 
 // scheduler has the scheduler complete its document and end; it needs a kubeconfig, and asks nobody.
-func (p programs) scheduler(t *testing.T, text string) {
+func (p unpacked) scheduler(t *testing.T, text string) {
 	t.Helper()
 	kubeconfig := write(t, "kubeconfig", `{apiVersion: v1, kind: Config, current-context: a, users: [{name: a, user: {}}],
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: a, context: {cluster: a, user: a}}]}`)
@@ -210,7 +210,7 @@ clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{nam
 }
 
 // proxy has kube-proxy complete its document and end.
-func (p programs) proxy(t *testing.T, text string) {
+func (p unpacked) proxy(t *testing.T, text string) {
 	t.Helper()
 	ask := func(text string) (string, error) {
 		return p.asks(t, "kube-proxy", "--config="+write(t, "c.yaml", text), "--write-config-to="+filepath.Join(t.TempDir(), "out"))
@@ -224,7 +224,7 @@ func (p programs) proxy(t *testing.T, text string) {
 
 // kubelet has the kubelet read and validate its document. It has no flag to end after that: what it needs
 // next, and does not find here, is the clients' CA or the directory of its lock file, as the version goes.
-func (p programs) kubelet(t *testing.T, text string) {
+func (p unpacked) kubelet(t *testing.T, text string) {
 	t.Helper()
 	dropIns := t.TempDir() // this machine may have the old cgroups
 	assert.NilError(t, os.WriteFile(filepath.Join(dropIns, "c.conf"),
@@ -247,7 +247,7 @@ func (p programs) kubelet(t *testing.T, text string) {
 }
 
 // containerd has containerd merge its document with its defaults.
-func (p programs) containerd(t *testing.T, text string) {
+func (p unpacked) containerd(t *testing.T, text string) {
 	t.Helper()
 	ask := func(text string) (string, string, error) {
 		cmd := exec.CommandContext(t.Context(), p.path("containerd"), "--config="+write(t, "c.toml", text), "config", "dump")

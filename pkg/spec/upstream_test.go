@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
@@ -20,7 +18,7 @@ import (
 	"gotest.tools/v3/golden"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
@@ -36,8 +34,8 @@ func TestUpstream(t *testing.T) {
 	}
 }
 
-// programs are the real programs of one lock, unpacked below root.
-type programs struct {
+// unpacked are the real programs of one lock below root.
+type unpacked struct {
 	root string
 	lock *lock.Lock
 	// said is what each program has printed for --help.
@@ -45,77 +43,24 @@ type programs struct {
 }
 
 // realPrograms unpacks the programs of a minor version.
-func realPrograms(t *testing.T, version string) programs {
+func realPrograms(t *testing.T, version string) unpacked {
 	t.Helper()
 	if os.Getenv("HARDTACK_E2E") == "" {
 		t.Skip("needs the built components: set HARDTACK_E2E=1")
 	}
-	name := "kubernetes-" + version + ".lock.yaml"
-	data, err := fs.ReadFile(images.FS, name)
-	if err != nil {
-		t.Fatal(err)
+	p := unpacked{root: t.TempDir(), lock: programs.Lock(t, "kubernetes-"+version), said: map[string]string{}}
+	if version != spec.DefaultVersion {
+		programs.NeedBuilt(t, p.lock, spec.Releases()...)
 	}
-	lock, problems := lock.Parse(name, data)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	f, err := fetch.New(fetch.Options{Assets: images.FS, Source: fetch.Modules, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := programs{root: t.TempDir(), lock: lock, said: map[string]string{}}
-	for _, c := range lock.Components {
-		if !slices.Contains([]string{"kubernetes", "etcd", "containerd", "flannel"}, c.Name) {
-			continue
-		}
-		if built, err := f.Built(t.Context(), c); err != nil {
-			t.Fatal(err)
-		} else if !built && version != spec.DefaultVersion {
-			t.Skipf("%s %s is not built: run hardtack lock verify --source modules --lock kubernetes-%s", c.Name, c.Version, version)
-		}
-		result, err := f.Get(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range result.Entries {
-			file := filepath.Join(p.root, e.Path)
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if e.Mode.Type() == fs.ModeSymlink {
-				err = os.Symlink(e.Link, file)
-			} else {
-				err = copyEntry(file, e.Open)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	programs.Install(t, p.root, p.lock, spec.Releases()...)
 	return p
 }
 
-func copyEntry(file string, open func() (io.ReadCloser, error)) error {
-	in, err := open()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		return err
-	}
-	return out.Close()
-}
-
 // path is where a program is.
-func (p programs) path(name string) string { return filepath.Join(p.root, "usr", "bin", name) }
+func (p unpacked) path(name string) string { return filepath.Join(p.root, programs.Bin, name) }
 
 // help is what a program prints for --help.
-func (p programs) help(t *testing.T, name string) string {
+func (p unpacked) help(t *testing.T, name string) string {
 	t.Helper()
 	if said, ok := p.said[name]; ok {
 		return said
@@ -140,7 +85,7 @@ var helpParsers = map[string]func(help string) map[string]spec.UpstreamFlag{
 }
 
 // facts is the content of the file about one minor version.
-func (p programs) facts(t *testing.T) []byte {
+func (p unpacked) facts(t *testing.T) []byte {
 	t.Helper()
 	versions, flags, gates := map[string]string{}, map[string]map[string]spec.UpstreamFlag{}, map[string][]string{}
 	for _, c := range p.lock.Components {
@@ -212,7 +157,7 @@ func comma(b *bytes.Buffer, i int) {
 
 // documents asks upstream's own code for the fields and defaults of Kubernetes's documents: a small
 // program is built against the modules that the lock's programs are built from.
-func (p programs) documents(t *testing.T) map[string]any {
+func (p unpacked) documents(t *testing.T) map[string]any {
 	t.Helper()
 	var source string
 	for _, c := range p.lock.Components {
