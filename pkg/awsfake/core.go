@@ -3,6 +3,7 @@ package awsfake
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"math"
 	"sync"
@@ -32,6 +33,11 @@ type Options struct {
 	CloudFormation CloudFormationOptions
 	// EBS sets how long snapshots and images take, and where blocks are kept.
 	EBS EBSOptions
+	// Closed accounts refuse every call until they have a role or user. The zero value is open until then: any access
+	// key may do everything.
+	Closed bool
+	// Random is what secrets and session tokens are made of; nil is crypto/rand. It must not end.
+	Random io.Reader
 	// Regions are the account's regions beside its home, us-west-2, each with separate images, snapshots and
 	// parameters. A call signed for any other region is answered by the home region.
 	Regions []string
@@ -58,7 +64,7 @@ type Account struct {
 // New returns an empty account.
 func New(o Options) *Account {
 	a := &Account{
-		clock: o.Clock, faults: o.Faults, dated: o.Clock == nil, identities: newIdentities(),
+		clock: o.Clock, faults: o.Faults, dated: o.Clock == nil, identities: newIdentities(o),
 		buckets: map[string]*bucket{}, policies: map[string]Policy{},
 		tally: newTally(),
 	}

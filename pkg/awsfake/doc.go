@@ -9,8 +9,8 @@
 // counted, delayed, throttled, denied, carried out and answered in that order, and calls are carried out one after
 // another.
 //
-// Callers are not authenticated until the account has roles or users ([Account.AddRole], [Account.AddUser]). From then
-// on signatures are checked, sessions end, and IAM policies ([ParsePolicy]) are evaluated for each action, resource and
+// Callers are not authenticated until the account has roles or users ([Account.AddRole], [Account.AddUser]), unless it
+// is closed from the start (Options.Closed). From then on signatures are checked, sessions end, and IAM policies ([ParsePolicy]) are evaluated for each action, resource and
 // condition, with the refusals of each service.
 //
 // Stacks ([Account.CloudFormation]) make their resources in the account itself. Their roles, launch templates and

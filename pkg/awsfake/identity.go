@@ -1,16 +1,16 @@
 package awsfake
 
 import (
-	"crypto/sha256"
+	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"time"
 )
 
-// Credentials sign a principal's calls. They are derived from a counter and therefore no secret; use them only for
-// accounts that hold nothing real.
+// Credentials sign a principal's calls. The access key is a counter's; secret and token are random.
 type Credentials struct {
 	AccessKey, Secret string
 	// Token is the session token of a role's credentials; empty for a user's.
@@ -44,7 +44,7 @@ type principal struct {
 
 // AddRole makes a role, or replaces the policies of an existing role and thereby of its credentials.
 //
-// An account is open until its first role or user: any access key may do everything and signatures are not checked,
+// An account is open until its first role or user, unless it is Options.Closed: any access key may do everything and signatures are not checked,
 // except for keys with SetPolicy and keys issued for roles of stacks. From then on every call must be signed with
 // credentials that the account made, and may do what their policies allow. The first administrator comes from AddUser.
 func (a *Account) AddRole(name string, policies ...Policy) {
@@ -94,15 +94,25 @@ type identities struct {
 	// profiles are the instance profiles, and the role of each.
 	profiles map[string]string
 	serial   int
+	random   io.Reader
+	// shut accounts are closed without roles and users, too.
+	shut bool
 }
 
-func newIdentities() identities {
-	return identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}}
+func newIdentities(o Options) identities {
+	i := identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}, random: o.Random, shut: o.Closed}
+	if i.random == nil {
+		i.random = rand.Reader
+	}
+	return i
 }
 
 // closed reports whether every call must be signed by known credentials. Roles that stacks make do not close an
 // account: the creator of the stack could not go on.
 func (i *identities) closed() bool {
+	if i.shut {
+		return true
+	}
 	for _, r := range i.roles {
 		if !r.made {
 			return true
@@ -127,16 +137,21 @@ func (i *identities) add(name string, user bool, policies []Policy) *role {
 
 func (i *identities) issue(r *role, session string, expires time.Time) Credentials {
 	i.serial++
-	text := func(kind string) string {
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", kind, r.id, i.serial))
-		return base64.StdEncoding.EncodeToString(sum[:30])
-	}
-	c := Credentials{AccessKey: "AKIA" + strings.ToUpper(hexID("key", i.serial, 16)), Secret: text("secret"), Expires: expires}
+	c := Credentials{AccessKey: "AKIA" + strings.ToUpper(hexID("key", i.serial, 16)), Secret: i.secret(30), Expires: expires}
 	if !r.user {
-		c.AccessKey, c.Token = "ASIA"+c.AccessKey[4:], "IQoJ"+text("token")+text("more of it")
+		c.AccessKey, c.Token = "ASIA"+c.AccessKey[4:], "IQoJ"+i.secret(60)
 	}
 	i.keys[c.AccessKey] = key{Credentials: c, role: r, session: session}
 	return c
+}
+
+// secret returns n random bytes in base64.
+func (i *identities) secret(n int) string {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(i.random, b); err != nil {
+		panic(fmt.Sprintf("awsfake: Options.Random: %v", err)) // crypto/rand never fails
+	}
+	return base64.StdEncoding.EncodeToString(b)
 }
 
 // principal returns who a key belongs to, with the condition keys that come with the credentials.

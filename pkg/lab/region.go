@@ -51,14 +51,8 @@ type region struct {
 // queue of the DNS function. machines runs its instances.
 func newRegion(ctx context.Context, h Home, plan Plan, machines awsfake.Hypervisor, log *slog.Logger) (*region, error) {
 	r := &region{plan: plan, log: log}
-	r.account = awsfake.New(awsfake.Options{
-		EC2: awsfake.EC2Options{Hypervisor: machines},
-		EBS: awsfake.EBSOptions{Directory: h.Dir},
-		// Groups check their machines' health more often than on AWS, so that people wait less.
-		AutoScaling: awsfake.AutoScalingOptions{HealthCheck: time.Second},
-		// Without Parameter Store's quota a cluster's secrets are made at once.
-		Rates: map[string]float64{"ssm:PutParameter": 0},
-	})
+	r.account = newAccount(h, machines)
+	r.key = credentials(r.account.AddUser("owner", awsfake.Administrator()))
 	var err error
 	if r.wire, err = h.newWire(wireSocket, r.account.Handler()); err != nil {
 		return nil, err
@@ -68,12 +62,25 @@ func newRegion(ctx context.Context, h Home, plan Plan, machines awsfake.Hypervis
 		r.wire.close()
 		return nil, err
 	}
-	r.key = credentials(r.account.AddUser("owner", awsfake.Administrator()))
 	r.owner = r.wire.principal(regionName, r.key)
 	if err := r.makeQueue(); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
+}
+
+// newAccount makes the region's account, which refuses every call until it has a user.
+func newAccount(h Home, machines awsfake.Hypervisor) *awsfake.Account {
+	return awsfake.New(awsfake.Options{
+		// Other users of this computer reach the APIs by 127.0.0.1, and pods by their machine's network.
+		Closed: true,
+		EC2:    awsfake.EC2Options{Hypervisor: machines},
+		EBS:    awsfake.EBSOptions{Directory: h.Dir},
+		// Groups check their machines' health more often than on AWS, so that people wait less.
+		AutoScaling: awsfake.AutoScalingOptions{HealthCheck: time.Second},
+		// Without Parameter Store's quota a cluster's secrets are made at once.
+		Rates: map[string]float64{"ssm:PutParameter": 0},
+	})
 }
 
 func (r *region) close() error {
