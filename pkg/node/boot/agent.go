@@ -3,7 +3,7 @@
 // Its rule: only user data gives a machine its roles. When it is done, the role files on the machine are exactly those
 // of the machine's user data. In doubt there is none, so that no role unit starts, and the error says why and what to
 // do. The one exception is a metadata service that is out of reach, on a machine whose hardware identifies it as the
-// one that got the roles.
+// one that got the roles, or that denies there that there ever was user data.
 package boot
 
 import (
@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ type Report struct {
 	Tried []Tried `json:"tried"`
 	// Findings are the findings about the user data.
 	Findings problem.List `json:"findings"`
-	// Kept: the user data could not be read again, and the machine keeps its roles, since its hardware identifies it as
+	// Kept: the user data could not be read again, or the metadata service has none any more, and the machine keeps its roles, since its hardware identifies it as
 	// the machine that they were given to.
 	Kept   bool `json:"kept"`
 	DryRun bool `json:"dry_run"`
@@ -97,7 +98,8 @@ type Tried struct {
 func Run(ctx context.Context, o Options) (Report, error) {
 	a := newAgent(o)
 	report := Report{DryRun: o.DryRun, Roles: role.Set{}, Files: []Change{}, Tried: []Tried{}, Findings: problem.List{}}
-	before := a.loadState(&report)
+	a.before = a.loadState(&report)
+	before := a.before
 	found, err := a.search(ctx, &report)
 	if err != nil {
 		if a.keepRoles(&report, before, err) {
@@ -142,7 +144,7 @@ func checkResult(result userdata.Result, findings problem.List, found foundData)
 
 // apply plans everything, and then does it.
 func (a *agent) apply(ctx context.Context, report *Report, result userdata.Result, before state, found foundData) error {
-	stale, err := a.roleFiles(result.Roles)
+	others, err := a.roleFiles(result.Roles)
 	if err != nil {
 		return err
 	}
@@ -150,13 +152,17 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 	if err != nil {
 		return err
 	}
-	for _, r := range stale {
+	for _, r := range others {
 		a.log.Warn("removing a role file that the user data does not ask for", "path", r.File(), "given to", before.InstanceID, "this is", found.instanceID)
 		report.Files = append(report.Files, Change{Path: r.File(), Action: actionRemove})
 	}
-	old := staleUnits(before, result.Files)
-	changed := len(old) > 0
+	old, left := stale(before, result.Files)
+	for _, name := range left {
+		report.left(name, "it was there before the user data wrote to it")
+	}
+	changed := slices.ContainsFunc(old, isUnitFile)
 	for _, name := range old {
+		a.log.Info("removing a file that the user data has no more", "path", name)
 		report.Files = append(report.Files, Change{Path: name, Action: actionRemove})
 	}
 	var paths []string
@@ -170,15 +176,23 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 	}
 	sum := sha256.Sum256(found.data)
 	record, err := a.stateStep(state{InstanceID: found.instanceID, Machine: a.machine.id, Source: found.source,
-		Digest: hex.EncodeToString(sum[:]), Roles: result.Roles, Files: paths})
+		Digest: hex.EncodeToString(sum[:]), Roles: result.Roles, Files: paths, Created: createdFiles(before, steps)})
 	if err != nil {
 		return err
 	}
+	records := []step{record}
+	if found.source == sourceVolume {
+		kept, err := a.step(userdata.File{Path: volumeCopy, Content: found.data, Mode: 0o600})
+		if err != nil {
+			return err
+		}
+		records = []step{kept, record} // a state of this source has its copy
+	}
 	// In this order no role is there that is not asked for, and none before its other files.
-	if err := errors.Join(a.removeRoles(stale), a.removeUnits(old)); err != nil {
+	if err := errors.Join(a.removeRoles(others), a.removeFiles(report, old)); err != nil {
 		return err
 	}
-	if err := a.write(append(steps, record)); err != nil {
+	if err := a.write(append(steps, records...)); err != nil {
 		return err
 	}
 	if err := a.checkLines(report, roleTexts(steps)); err != nil {
@@ -196,7 +210,7 @@ func (a *agent) keepRoles(report *Report, before state, cause error) bool {
 	if !errors.As(cause, &broken) || broken.source != sourceIMDS || before.Source != sourceIMDS {
 		return false
 	}
-	if a.machine.id == "" || a.machine.id != before.Machine || len(before.Roles) == 0 {
+	if a.machine.id == "" || !a.isMachine(before) {
 		return false
 	}
 	have, err := a.roleFiles(nil)
@@ -208,7 +222,7 @@ func (a *agent) keepRoles(report *Report, before state, cause error) bool {
 		return false
 	}
 	report.Kept, report.Source, report.InstanceID, report.Roles = true, before.Source, before.InstanceID, before.Roles
-	a.log.Warn("the metadata service is out of reach: keeping the roles that it gave to this machine before",
+	a.log.Warn("the metadata service does not answer with the user data: keeping the roles that it gave to this machine before",
 		"roles", before.Roles.String(), "machine", a.machine.id, "error", cause)
 	return true
 }

@@ -177,7 +177,7 @@ func TestState(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := state{InstanceID: "i-0123456789abcdef0", Machine: "i-0123456789abcdef0", Source: "imds", Roles: report.Roles,
-		Digest: "99a7feac8ec4964d9b2b7c540fec8e140dd3c7b0b5505ee10e72aff76ed961bb", Files: []string{"/" + minionsFile}}
+		Digest: "99a7feac8ec4964d9b2b7c540fec8e140dd3c7b0b5505ee10e72aff76ed961bb", Files: []string{"/" + minionsFile}, Created: []string{"/" + minionsFile}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -210,7 +210,13 @@ func TestMetadataServiceOut(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, down, false, tree{}},
-		{"the answer is that there is none", func(*testing.T, string) {}, &service{id: "i-0123456789abcdef0"}, false, tree{}},
+		// User data can be changed only while an instance is stopped, so that this answer is wrong, or a person's mistake.
+		{"the answer is that there is none", func(*testing.T, string) {}, &service{id: "i-0123456789abcdef0"}, true, tree{minionsFile: "A=1"}},
+		{"there is none on another machine", func(t *testing.T, root string) {
+			t.Helper()
+			tree{"sys/class/dmi/id/board_asset_tag": "i-0fedcba9876543210"}.put(t, root)
+		}, &service{id: "i-0fedcba9876543210"}, false, tree{}},
+		{"user data that takes the roles off", func(*testing.T, string) {}, &service{id: "i-0123456789abcdef0", data: "#cloud-config\n"}, false, tree{}},
 		{"given by another source", func(t *testing.T, root string) {
 			t.Helper()
 			tree{fileSource: minions}.put(t, root)

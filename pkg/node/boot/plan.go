@@ -35,6 +35,8 @@ type step struct {
 	mode     fs.FileMode // the twelve bits of chmod(2)
 	uid, gid int
 	action   string
+	// created: nothing was there before.
+	created bool
 }
 
 func (s step) change() Change {
@@ -75,6 +77,7 @@ func (a *agent) step(f userdata.File) (step, error) {
 	info, err := os.Lstat(a.path(f.Path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		s.created = true
 		return s, nil
 	case err != nil:
 		return step{}, err

@@ -89,6 +89,8 @@ type agent struct {
 	machine           machine
 	kernel            map[string]string
 	units             func(context.Context) (Units, error)
+	// before is the state of the last run.
+	before state
 }
 
 func newAgent(o Options) *agent {
@@ -277,10 +279,39 @@ func (a *agent) readIMDS(ctx context.Context) (foundData, error) {
 		return foundData{}, err
 	}
 	data, err := client.UserData(ctx)
+	if errors.Is(err, a.noUserData) && a.before.Source == sourceIMDS && a.machine.id != "" && a.isMachine(a.before) {
+		if data, err = a.askAgain(ctx, client); errors.Is(err, a.noUserData) {
+			return foundData{}, fmt.Errorf("%w; it had user data at the last boot, and an instance's user data does not go by itself. "+
+				"(To take its roles from a machine, start it with the user data \"#cloud-config\" or replace it)", err)
+		}
+	}
 	if errors.Is(err, a.noUserData) {
 		return foundData{}, absentError("the instance " + id + " was started without user data")
 	}
 	return foundData{from: "the instance metadata service", data: data, instanceID: id}, err
+}
+
+// The retries where the metadata service denies that there is user data. A service that starts can be wrong for
+// seconds; the machine keeps its roles afterwards, so that its boot need not wait for long.
+const (
+	denials    = 5
+	denialWait = 2 * time.Second
+)
+
+// askAgain asks a service for user data that it had at the last boot and denies now.
+func (a *agent) askAgain(ctx context.Context, client Metadata) (data []byte, err error) {
+	for range denials {
+		a.log.WarnContext(ctx, "the metadata service says that there is no user data, and there was at the last boot: asking again")
+		select {
+		case <-time.After(min(denialWait, a.deadline/(denials+1))):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if data, err = client.UserData(ctx); !errors.Is(err, a.noUserData) {
+			return data, err
+		}
+	}
+	return nil, err
 }
 
 // readFile reads a regular file within the bound of user data.

@@ -26,7 +26,16 @@ type state struct {
 	Roles  role.Set `json:"roles"`
 	// Files are the paths that the user data asked for, in the order in which they are written.
 	Files []string `json:"files"`
+	// Created are those of Files that user data has made, and that are no one else's: nothing was there before.
+	Created []string `json:"created"`
 }
+
+// volumeCopy is the user data of the volume that was read at the first boot, which all later boots use.
+const volumeCopy = "/var/lib/hardtack/userdata.volume"
+
+// isMachine reports whether the state is that of this hardware, and not of a machine whose disk was copied. Hardware
+// without an id cannot be told apart.
+func (a *agent) isMachine(s state) bool { return len(s.Roles) > 0 && s.Machine == a.machine.id }
 
 // loadState returns the state of the last run, or the zero state: where it cannot be read nothing is
 // known of the machine's past, which is what the zero state says.

@@ -49,23 +49,6 @@ func installed(files []userdata.File) []string {
 	return names
 }
 
-// staleUnits are the units and drop-ins of the last user data that this one does not have.
-func staleUnits(before state, files []userdata.File) []string {
-	return slices.DeleteFunc(slices.Clone(before.Files), func(name string) bool {
-		return !isUnitFile(name) || slices.ContainsFunc(files, func(f userdata.File) bool { return f.Path == name })
-	})
-}
-
-// removeUnits removes units and drop-ins that are no more asked for.
-func (a *agent) removeUnits(names []string) error {
-	for _, name := range names {
-		if err := os.RemoveAll(a.path(name)); err != nil {
-			return fmt.Errorf("removing a unit that the user data has no more: %w", err)
-		}
-	}
-	return nil
-}
-
 // notifyUnits makes the service manager load the units of the user data, and starts those that have an [Install]
 // section. systemd has read its units and queued its start jobs before this program runs; but every unit of a role
 // waits for this program, so that units started here keep their order relative to those.

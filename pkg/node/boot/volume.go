@@ -2,6 +2,8 @@ package boot
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,6 +33,9 @@ func (a *agent) readVolume(ctx context.Context) (foundData, error) {
 	if a.machine.ec2 && !a.isSelected(sourceVolume) {
 		return foundData{}, absentError("not looked for, since " + a.machine.why)
 	}
+	if a.isMachine(a.before) && !a.isSelected(sourceVolume) {
+		return a.readVolumeCopy(ctx)
+	}
 	a.waitForUdev(ctx)
 	for _, label := range volumeLabels {
 		link := a.path(filepath.Join(labelDir, label))
@@ -48,6 +53,32 @@ func (a *agent) readVolume(ctx context.Context) (foundData, error) {
 		return f, err
 	}
 	return foundData{}, absentError("no volume labelled cidata")
+}
+
+// readVolumeCopy stands for the volume from the second boot on. A machine that works has volumes of pods, and whoever
+// writes to one can label it cidata; so that a volume is read at the first boot only, when no pod can have written to
+// any, unless the kernel command line names this source. It is not even mounted.
+func (a *agent) readVolumeCopy(ctx context.Context) (foundData, error) {
+	for _, label := range volumeLabels {
+		if _, err := os.Lstat(a.path(filepath.Join(labelDir, label))); err == nil {
+			a.log.WarnContext(ctx, "the volume is not read again: only at a machine's first boot no pod can have written to it", "label", label,
+				"to read it", OptionSource+"="+sourceVolume+" on the kernel command line")
+		}
+	}
+	if a.before.Source != sourceVolume {
+		return foundData{}, absentError(fmt.Sprintf("only looked for at the first boot, which had user data from another source; %s=%s on the kernel command line reads it all the same",
+			OptionSource, sourceVolume))
+	}
+	data, err := readFile(a.path(volumeCopy))
+	sum := sha256.Sum256(data)
+	if err == nil && hex.EncodeToString(sum[:]) != a.before.Digest {
+		err = fmt.Errorf("%s is not what the first boot wrote", volumeCopy)
+	}
+	if err != nil {
+		return foundData{}, fmt.Errorf("the user data of the volume that was read at the first boot: %w; %s=%s on the kernel command line reads the volume again",
+			err, OptionSource, sourceVolume)
+	}
+	return foundData{from: volumeCopy + ", of the volume at the first boot", data: data, instanceID: a.before.InstanceID}, nil
 }
 
 // waitForUdev waits until udev has handled every disk that the kernel has found so far, or the volume is
