@@ -44,12 +44,12 @@ User data is looked for, in this order, in
   credential  the systemd credential hardtack.userdata (and hardtack.instance-id): SMBIOS, a container's,
               or systemd.set_credential= on the kernel command line
   seed        /var/lib/cloud/seed/nocloud or nocloud-net
-  volume      a vfat or iso9660 volume labelled cidata (not on EC2)
+  volume      a vfat or iso9660 volume labelled cidata (not on EC2), at the first boot; later what was read then
   file        /etc/hardtack/user-data
   imds        the instance metadata service, version 2 (on EC2)
 
 The kernel command line may name the sources to ask, hardtack.userdata=imds or
-hardtack.userdata=seed,file, and another endpoint, hardtack.imds=http://[fd00:ec2::254].
+hardtack.userdata=seed,file (with volume in the list it is read at each boot), and another endpoint, hardtack.imds=http://[fd00:ec2::254].
 
 Exit status: 0 when the machine has its role, 1 when it has none, 2 when the command was not understood.
 `

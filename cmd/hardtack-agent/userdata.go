@@ -48,6 +48,9 @@ func userdataCommand(ctx context.Context, args []string, s streams) error {
 		if *dryRun || *asJSON {
 			return printing
 		}
+		if err := startSkipped(ctx, s, *root, log); err != nil {
+			return fail(s, "userdata", err)
+		}
 		reportWorking(s, timeline.PhaseUserData)
 		return errors.Join(printing, reportIncomplete(s, *root))
 	}
@@ -55,6 +58,28 @@ func userdataCommand(ctx context.Context, args []string, s streams) error {
 		return err // the report is the only thing on stdout
 	}
 	return fail(s, "userdata", reason.With(boot.ReasonOf(err), err))
+}
+
+// everyUnit is the target that wants all units of all roles.
+const everyUnit = "multi-user.target"
+
+// startSkipped starts the units of the machine's roles if this boot's first tries to read the user data have failed: they
+// have looked at their conditions then. At the first try they wait for this unit.
+func startSkipped(ctx context.Context, s streams, root string, log *slog.Logger) error {
+	if s.unit != readerUnit || root != "/" {
+		return nil
+	}
+	m, err := systemd.NewManager(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	u, err := m.Unit(ctx, s.unit)
+	if err != nil || u.Restarts == 0 {
+		return err
+	}
+	log.InfoContext(ctx, "starting the units that were skipped before there was user data", "tries", u.Restarts+1)
+	return m.Start(ctx, everyUnit)
 }
 
 // reportIncomplete reports an incomplete configuration at once, for which the machine's other units wait: they start later and

@@ -101,8 +101,12 @@ func TestNothingStarts(t *testing.T) {
 			b.noCycle(t)
 			b.cutOff(t)
 			b.startedFor(t, nil)
-			if !slices.Equal(b.Failed, []string{reader}) {
-				t.Errorf("failed units %v, want exactly %s", b.Failed, reader)
+			// The reader has failed and tries again, so that it is seldom found in the state failed.
+			if len(b.Failed) > 0 && !slices.Equal(b.Failed, []string{reader}) {
+				t.Errorf("failed units %v, want %s at most", b.Failed, reader)
+			}
+			if !slices.ContainsFunc(b.Units[reader].Jobs, func(j Job) bool { return j.Type == "start" && j.Result == "failed" }) {
+				t.Errorf("%s has not failed: %+v", reader, b.Units[reader])
 			}
 			if !strings.Contains(b.Console, c.says) {
 				t.Errorf("the console does not say %q:\n%s", c.says, tail(b.Console, 30))

@@ -233,8 +233,8 @@ func (a *agent) failClosed(report *Report, cause error) error {
 	for _, t := range report.Tried {
 		fmt.Fprintf(&text, "\n  %s: %s", t.Source, t.Reason)
 	}
-	next := reason.Disk.Next()
-	if ReasonOf(cause) != reason.Disk {
+	next := ReasonOf(cause).Next()
+	if ReasonOf(cause) == reason.UserData {
 		var files []string
 		for _, r := range role.All() {
 			files = append(files, r.File())

@@ -244,6 +244,21 @@ func TestMetadataServiceOut(t *testing.T) {
 	}
 }
 
+// TestDenied reboots a machine whose metadata service denies for a moment that there is user data: what it has then
+// counts.
+func TestDenied(t *testing.T) {
+	root := nitro.make(t)
+	s := &service{id: "i-0123456789abcdef0", data: minions}
+	if _, err := Run(t.Context(), options(root, s)); err != nil {
+		t.Fatal(err)
+	}
+	s.data, s.denials = masters, 3
+	report, err := Run(t.Context(), options(root, s))
+	if err != nil || report.Kept || report.Roles.String() != "masters" {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
 // TestKilled runs after a run that was killed before its files were in their places: nothing of it stays.
 func TestKilled(t *testing.T) {
 	root := tree{fileSource: minions}.make(t)
