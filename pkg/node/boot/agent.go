@@ -2,8 +2,8 @@
 //
 // Its rule: only user data gives a machine its roles. When it is done, the role files on the machine are exactly those
 // of the machine's user data. In doubt there is none, so that no role unit starts, and the error says why and what to
-// do. The one exception is a metadata service that is out of reach, on a machine whose hardware identifies it as the
-// one that got the roles, or that denies there that there ever was user data.
+// do. The one exception is a metadata service that is out of reach, or that has no user data any more, on a machine
+// whose hardware identifies it as the one that got the roles.
 package boot
 
 import (
