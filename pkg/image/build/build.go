@@ -37,43 +37,52 @@ type Builder struct {
 	Cache *cache.Cache
 	// Arch is a GOARCH.
 	Arch string
+	// RequirePins refuses a program whose digest the lock does not pin, and compiles with the Go version of the lock's
+	// pins: Go fetches that from its module proxy, and its checksum database vouches for it.
+	RequirePins bool
 	// Started, if not nil, is called at the start of each compilation; the function that it returns, at the end.
 	Started func(what string) (done func(error))
 	// Log may be nil.
 	Log *slog.Logger
 
+	// anew compiles programs that are not pinned even if the cache has them.
+	anew     bool
 	building sync.Mutex
 }
 
+// Anew returns a builder that compiles a program again, unless the cache has what the lock pins.
+func (b *Builder) Anew() *Builder {
+	return &Builder{Assets: b.Assets, Cache: b.Cache, Arch: b.Arch, RequirePins: b.RequirePins, Started: b.Started, Log: b.Log, anew: true}
+}
+
 // Build compiles every program of the component, or takes it from the cache, and returns the component's paths in the
-// image. A cancelled build leaves nothing behind.
-func (b *Builder) Build(ctx context.Context, c lock.Component) ([]rootfs.Entry, error) {
+// image, and what each program came to. A cancelled build leaves nothing behind.
+func (b *Builder) Build(ctx context.Context, c lock.Component) (entries []rootfs.Entry, pins []lock.Pin, err error) {
 	b.building.Lock()
 	defer b.building.Unlock()
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 	j, err := b.job(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := j.tools.supports(j.source); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var entries []rootfs.Entry
 	for _, p := range c.Modules.Programs {
-		built, err := b.program(ctx, j.forProgram(p))
+		built, pin, err := b.program(ctx, j.forProgram(p))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		placed, err := b.place(c, p, built)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		entries = append(entries, placed...)
+		entries, pins = append(entries, placed...), append(pins, pin)
 	}
 	slices.SortFunc(entries, func(a, b rootfs.Entry) int { return cmp.Compare(a.Path, b.Path) })
-	return entries, nil
+	return entries, pins, nil
 }
 
 func (b *Builder) log() *slog.Logger {
@@ -98,7 +107,13 @@ func (b *Builder) job(ctx context.Context, c lock.Component) (job, error) {
 	if err != nil {
 		return job{}, err
 	}
-	tools, err := findToolchain(ctx, b.Arch)
+	asked := ""
+	if b.RequirePins {
+		if asked, err = pinnedGo(c, b.Arch); err != nil {
+			return job{}, err
+		}
+	}
+	tools, err := findToolchain(ctx, b.Arch, asked)
 	return job{component: c, source: source, arch: b.Arch, tools: tools}, err
 }
 
@@ -118,51 +133,85 @@ func (b *Builder) Built(ctx context.Context, c lock.Component) (bool, error) {
 		return false, err
 	}
 	for _, p := range c.Modules.Programs {
-		key, err := j.forProgram(p).key(ctx)
+		j := j.forProgram(p)
+		key, pin, err := j.key(ctx)
 		if err != nil {
 			return false, err
 		}
-		if known, ok := b.Cache.Lookup(key); !ok || !b.Cache.Intact(ctx, known.Blob) {
+		if _, ok := b.cached(ctx, key, c.PinOf(pin)); !ok {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
+// cached returns the program from the cache: by the lock's pin, or by the index if there is none.
+func (b *Builder) cached(ctx context.Context, key, pin string) (cache.Blob, bool) {
+	if pin != "" {
+		return b.Cache.Find(ctx, pin)
+	}
+	known, ok := b.Cache.Lookup(key)
+	return known, ok && b.Cache.Intact(ctx, known)
+}
+
 // name returns the program's name for messages.
 func (j job) name() string { return strings.Join(j.program.Names, ", ") }
 
-// program returns the built program from the cache, after compiling it if necessary. Only one process builds a
-// program; others wait for it.
-func (b *Builder) program(ctx context.Context, j job) (cache.Blob, error) {
-	log := b.log()
-	c := b.Cache
-	key, err := j.key(ctx)
+// program returns the built program from the cache, after compiling it if necessary, and what it came to. Only one
+// process builds a program; others wait for it.
+func (b *Builder) program(ctx context.Context, j job) (cache.Blob, lock.Pin, error) {
+	key, pin, err := j.key(ctx)
 	if err != nil {
-		return cache.Blob{}, fmt.Errorf("%s: %w", j.name(), err)
+		return cache.Blob{}, pin, fmt.Errorf("%s: %w", j.name(), err)
 	}
-	unlock, err := c.Lock(ctx, key)
+	want := j.component.PinOf(pin)
+	if want == "" && b.RequirePins {
+		return cache.Blob{}, pin, fmt.Errorf("%s: the lock pins no digest of it as it is compiled here (%s): take the pins as they are said to be,"+
+			" or use the source %s; `hardtack lock pin` writes pins", j.name(), pin, lock.FromRelease)
+	}
+	unlock, err := b.Cache.Lock(ctx, key)
 	if err != nil {
-		return cache.Blob{}, err
+		return cache.Blob{}, pin, err
 	}
 	defer unlock()
-	if known, ok := c.Lookup(key); ok && c.Intact(ctx, known.Blob) {
-		log.Debug("program was built before", "program", j.name(), "digest", known.Digest)
-		return known.Blob, nil
+	built, ok := b.cached(ctx, key, want)
+	if ok && (want != "" || !b.anew) {
+		b.log().Debug("program was built before", "program", j.name(), "digest", built.Digest, "pinned", want != "")
+		pin.Digest = "sha256:" + built.Digest
+		return built, pin, nil
 	}
+	if built, err = b.announce(ctx, j); err != nil {
+		return cache.Blob{}, pin, fmt.Errorf("%s: %w", j.name(), err)
+	}
+	pin.Digest = "sha256:" + built.Digest
+	if want != "" && want != pin.Digest {
+		return cache.Blob{}, pin, mismatch(j, pin, want)
+	}
+	return built, pin, b.Cache.Remember(key, built)
+}
+
+// mismatch is the error for a program that came out differently than the lock says.
+func mismatch(j job, got lock.Pin, want string) error {
+	return fmt.Errorf("%s: compiled here it is %s, but the lock pins %s of it (%s)."+
+		" The same inputs give the same bytes, so one of them is another: if %s or the build itself was changed, `hardtack lock pin` writes new pins;"+
+		" otherwise see whether this Go is go.dev's own and its caches are intact (go clean -cache -modcache)",
+		j.name(), got.Digest, want, got, j.source.name)
+}
+
+// announce compiles the program, and says so.
+func (b *Builder) announce(ctx context.Context, j job) (cache.Blob, error) {
 	began := time.Now()
-	log.Info("building from modules", "component", j.component.Name, "version", j.component.Version, "programs", j.name(), "arch", j.arch)
+	b.log().Info("building from modules", "component", j.component.Name, "version", j.component.Version, "programs", j.name(), "arch", j.arch)
 	done := func(error) {}
 	if b.Started != nil {
 		done = b.Started(fmt.Sprintf("building %s %s", j.component.Name, j.component.Version))
 	}
 	built, err := b.compile(ctx, j)
 	done(err)
-	if err != nil {
-		return cache.Blob{}, fmt.Errorf("%s: %w", j.name(), err)
+	if err == nil {
+		b.log().Info("built", "programs", j.name(), "bytes", built.Size, "took", time.Since(began).Round(time.Millisecond))
 	}
-	log.Info("built", "programs", j.name(), "bytes", built.Size, "took", time.Since(began).Round(time.Millisecond))
-	return built, c.Remember(key, cache.Record{Blob: built})
+	return built, err
 }
 
 // compile builds the program in a temporary directory, which is always removed, and moves the result into the cache.

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -105,7 +106,7 @@ func install(t *testing.T, dir string, entries []rootfs.Entry) {
 
 func TestBuildServesEveryName(t *testing.T) {
 	b, progress := newBuilder(t, tinyAssets(tiny))
-	entries, err := b.Build(t.Context(), tinyComponent())
+	entries, _, err := b.Build(t.Context(), tinyComponent())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func TestBuildServesEveryName(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(b.Cache.Dir, "modules")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	again, err := b.Build(t.Context(), tinyComponent())
+	again, _, err := b.Build(t.Context(), tinyComponent())
 	if err != nil || len(progress.started) != 1 {
 		t.Errorf("a second build compiled again: %q, %v", progress.started, err)
 	}
@@ -176,7 +177,7 @@ func TestBuildErrors(t *testing.T) {
 			if test.change != nil {
 				test.change(&c)
 			}
-			_, err := b.Build(t.Context(), c)
+			_, _, err := b.Build(t.Context(), c)
 			if err == nil {
 				t.Fatal("it was built")
 			}
@@ -226,7 +227,7 @@ func TestBuildMissingTools(t *testing.T) {
 			b.Arch = test.arch
 			c := tinyComponent()
 			c.Modules.Programs[0].CGO = true
-			_, err := b.Build(t.Context(), c)
+			_, _, err := b.Build(t.Context(), c)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error does not say %q: %v", test.want, err)
 			}
@@ -244,7 +245,7 @@ func TestBuildIsReproducible(t *testing.T) {
 	digest := func(c lock.Component, dir string) string {
 		b, _ := newBuilder(t, images.FS)
 		b.Cache = newCache(t, filepath.Join(b.Cache.Dir, dir))
-		entries, err := b.Build(t.Context(), c)
+		entries, _, err := b.Build(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,4 +284,92 @@ func lockComponent(t *testing.T, file, name string) lock.Component {
 		t.Fatalf("%s has no component %s", file, name)
 	}
 	return c
+}
+
+// poisonIndex has every index entry of the cache name other content.
+func poisonIndex(t *testing.T, b *Builder) {
+	t.Helper()
+	other, err := b.Cache.Store(t.Context(), strings.NewReader("a program with a back door"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(b.Cache.Dir, "index", "build-*.json"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no index: %v", err)
+	}
+	for _, name := range names {
+		if err := os.WriteFile(name, fmt.Appendf(nil, `{"digest":%q,"size":%d}`, other.Digest, other.Size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Whoever can write the index decides no byte of a program that the lock pins, and is found out for the others when they
+// are verified.
+func TestAttackIndexNamesAnotherProgram(t *testing.T) {
+	b, progress := newBuilder(t, tinyAssets(tiny))
+	c := tinyComponent()
+	entries, pins, err := b.Build(t.Context(), c)
+	if err != nil || len(pins) != 1 {
+		t.Fatalf("%v, %v", pins, err)
+	}
+	good := entries[2].Digest
+	want := lock.Pin{Component: "tiny", File: "one", Version: "v1.2.3", Arch: runtime.GOARCH, Go: pins[0].Go, Digest: "sha256:" + good}
+	if diff := cmp.Diff(want, pins[0]); diff != "" {
+		t.Error(diff)
+	}
+	poisonIndex(t, b)
+	if again, _, err := b.Anew().Build(t.Context(), c); err != nil || again[2].Digest != good {
+		t.Errorf("verified, the cache gave %v, %v", again, err)
+	}
+	c.Pins = pins
+	poisonIndex(t, b)
+	compiled := len(progress.started)
+	if again, _, err := b.Build(t.Context(), c); err != nil || again[2].Digest != good || len(progress.started) != compiled {
+		t.Errorf("pinned, the cache gave %v, %v after %q", again, err, progress.started)
+	}
+	c.Pins = []lock.Pin{pins[0]}
+	c.Pins[0].Digest = "sha256:" + strings.Repeat("0", 64)
+	_, _, err = b.Build(t.Context(), c)
+	for _, text := range []string{c.Pins[0].Digest, "sha256:" + good, "modules/tiny.txtar", "hardtack lock pin", pins[0].Go} {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("the error does not say %q: %v", text, err)
+		}
+	}
+}
+
+// Another Go than the pins': by default the program is compiled and not pinned; where pins are required, the Go of the
+// pins is asked for, and nothing is compiled without it.
+func TestPinsOfAnotherGo(t *testing.T) {
+	b, progress := newBuilder(t, tinyAssets(tiny))
+	c := tinyComponent()
+	pin := lock.Pin{Component: "tiny", File: "one", Version: "v1.2.3", Arch: runtime.GOARCH, Go: "go1.999.9", Digest: "sha256:" + strings.Repeat("0", 64)}
+	c.Pins = []lock.Pin{pin}
+	_, pins, err := b.Build(t.Context(), c)
+	if err != nil || len(c.Unpinned(pins)) != 1 {
+		t.Errorf("%v, %v", pins, err)
+	}
+	strict := &Builder{Assets: b.Assets, Cache: b.Cache, Arch: b.Arch, Started: progress.start, RequirePins: true}
+	t.Setenv("GOPROXY", "off")
+	compiled := len(progress.started)
+	for name, test := range map[string]struct {
+		pins []lock.Pin
+		want string
+	}{
+		"none":             {nil, "the lock pins no program of tiny v1.2.3 for " + runtime.GOARCH},
+		"of another Go":    {[]lock.Pin{pin}, "the lock's pins are of go1.999.9, and the installed Go cannot fetch it"},
+		"of other C tools": {[]lock.Pin{{Component: "tiny", File: "two", Version: "v1.2.3", Arch: runtime.GOARCH, C: "c0ffee", Digest: pin.Digest}}, "the lock pins no digest of it as it is compiled here"},
+	} {
+		c.Pins = test.pins
+		if _, _, err := strict.Build(t.Context(), c); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: the error does not say %q: %v", name, test.want, err)
+		}
+	}
+	if len(progress.started) != compiled {
+		t.Errorf("compiled without a pin: %q", progress.started)
+	}
+	c.Pins = pins
+	if _, _, err := strict.Build(t.Context(), c); err != nil {
+		t.Errorf("with a pin of the installed Go: %v", err)
+	}
 }

@@ -39,7 +39,7 @@ func TestProgramsOfSeveralNames(t *testing.T) {
 		t.Run(test.component, func(t *testing.T) {
 			c := lockComponent(t, "kubernetes-1.36.lock.yaml", test.component)
 			b := cachedBuilder(t, c)
-			entries, err := b.Build(t.Context(), c)
+			entries, _, err := b.Build(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +124,7 @@ func TestUnitsGiveKnownFlags(t *testing.T) {
 			}
 			c := lockComponent(t, "kubernetes-1.36.lock.yaml", owner)
 			b := cachedBuilder(t, c)
-			entries, err := b.Build(t.Context(), c)
+			entries, _, err := b.Build(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
 			}

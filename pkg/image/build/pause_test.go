@@ -88,7 +88,7 @@ func TestPauseImage(t *testing.T) {
 	var entry rootfs.Entry
 	for range 2 {
 		b, _ := newBuilder(t, pauseAssets())
-		entries, err := b.Build(t.Context(), pauseComponent())
+		entries, _, err := b.Build(t.Context(), pauseComponent())
 		if err != nil || len(entries) != 1 {
 			t.Fatalf("%v, %v", entries, err)
 		}
@@ -155,7 +155,7 @@ func TestPauseErrors(t *testing.T) {
 			if test.change != nil {
 				test.change(&c)
 			}
-			if _, err := b.Build(t.Context(), c); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, _, err := b.Build(t.Context(), c); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error does not say %q: %v", test.want, err)
 			}
 		})
@@ -167,7 +167,7 @@ func TestPauseWithoutModule(t *testing.T) {
 	newPauseProxy(t, "TAG ?= 3.10.1\n")
 	t.Setenv("GOPROXY", "http://127.0.0.1:1")
 	b, _ := newBuilder(t, pauseAssets())
-	_, err := b.Build(t.Context(), pauseComponent())
+	_, _, err := b.Build(t.Context(), pauseComponent())
 	if err == nil || !strings.Contains(err.Error(), "GOPROXY=http://127.0.0.1:1") || !strings.Contains(err.Error(), "dial tcp") {
 		t.Errorf("the error is %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/tools/txtar"
@@ -103,11 +104,20 @@ func (s source) extract(dir string) error {
 	return nil
 }
 
-// key returns the cache key of the job: a digest of everything that the result depends on.
-func (j job) key(ctx context.Context) (string, error) {
+// key returns the cache key of the job, a digest of everything that the result depends on, and the pin of the result,
+// without its digest.
+func (j job) key(ctx context.Context) (string, lock.Pin, error) {
+	pin := lock.Pin{Component: j.component.Name, File: j.program.Names[0], Version: j.component.Version, Arch: j.arch}
+	if j.program.Kind != kindPause {
+		pin.Go = j.tools.version
+	}
 	compilers, err := j.tools.compilers(ctx, j.program)
 	if err != nil {
-		return "", err
+		return "", pin, err
+	}
+	if len(compilers) > 0 {
+		hash := sha256.Sum256([]byte(strings.Join(compilers, "\n")))
+		pin.C = hex.EncodeToString(hash[:6])
 	}
 	data, err := json.Marshal(struct {
 		Recipe                 int
@@ -117,8 +127,8 @@ func (j job) key(ctx context.Context) (string, error) {
 		Compilers, Environment []string
 	}{recipe, j.source.digest, j.component.Version, j.arch, j.program, j.tools.version, compilers, j.tools.pinned(j.program)})
 	if err != nil {
-		return "", fmt.Errorf("naming the build: %w", err)
+		return "", pin, fmt.Errorf("naming the build: %w", err)
 	}
 	hash := sha256.Sum256(data)
-	return "build-" + hex.EncodeToString(hash[:]), nil
+	return "build-" + hex.EncodeToString(hash[:]), pin, nil
 }

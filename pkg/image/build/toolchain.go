@@ -2,6 +2,7 @@ package build
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,11 +20,13 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 )
 
-// toolchain is the installed Go, and for programs with C code a C compiler for the architecture.
+// toolchain is the installed Go, or the one that the lock pins, and for programs with C code a C compiler for the architecture.
 type toolchain struct {
 	goCommand string
 	version   string // "go1.26.8"
-	arch      string
+	// choice is the value of GOTOOLCHAIN: "local" is the installed Go.
+	choice string
+	arch   string
 	// settings are the user's module proxy and cache directories.
 	settings map[string]string
 }
@@ -39,17 +42,40 @@ func passed() []string {
 	return []string{"PATH", "HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_DIR", "SSL_CERT_FILE"}
 }
 
-// findToolchain asks the Go on PATH for its version.
-func findToolchain(ctx context.Context, arch string) (toolchain, error) {
-	t := toolchain{goCommand: "go", arch: arch, settings: map[string]string{}}
+// pinnedGo returns the newest Go version for which the lock pins a program of the component; "" if it pins only
+// programs without Go code.
+func pinnedGo(c lock.Component, arch string) (string, error) {
+	newest, any := "", false
+	for _, p := range c.Pins {
+		if p.Archive != "" || p.Version != c.Version || p.Arch != arch {
+			continue
+		}
+		any = true
+		if p.Go != "" && (newest == "" || version.Compare(newest, p.Go) < 0) {
+			newest = p.Go
+		}
+	}
+	if !any {
+		return "", fmt.Errorf("the lock pins no program of %s %s for %s, and pins are required: `hardtack lock pin` writes them, and the source %s needs none",
+			c.Name, c.Version, arch, lock.FromRelease)
+	}
+	return newest, nil
+}
+
+// findToolchain asks the Go on PATH for its version, and with asked, a Go version, has it fetch that one.
+func findToolchain(ctx context.Context, arch, asked string) (toolchain, error) {
+	t := toolchain{goCommand: "go", arch: arch, choice: cmp.Or(asked, "local"), settings: map[string]string{}}
 	var out bytes.Buffer
 	err := run.Run(ctx, run.Command{
 		Name: t.goCommand, Args: append([]string{"env", "-json", "GOVERSION"}, kept()...),
-		// Run outside any module, and only with the installed toolchain.
-		Dir: os.TempDir(), Env: append(os.Environ(), "GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS="), Stdout: &out,
+		// Run outside any module, and only with that toolchain.
+		Dir: os.TempDir(), Env: append(os.Environ(), "GOTOOLCHAIN="+t.choice, "GOWORK=off", "GOFLAGS="), Stdout: &out,
 	})
 	if errors.Is(err, exec.ErrNotFound) {
 		return t, fmt.Errorf("%w: to build from modules, install Go (https://go.dev/dl) or put it on PATH, which sudo resets; or use the source %s", err, lock.FromRelease)
+	}
+	if err != nil && asked != "" {
+		return t, fmt.Errorf("the lock's pins are of %s, and the installed Go cannot fetch it: %w (install that Go, or do not require pins)", asked, err)
 	}
 	if err != nil {
 		return t, fmt.Errorf("asking Go for its settings: %w", err)
@@ -80,7 +106,7 @@ func (t toolchain) supports(s source) error {
 func (t toolchain) pinned(p lock.Program) []string {
 	env := []string{
 		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + t.arch, "GOAMD64=v1", "GOARM64=v8.0",
-		"GOFLAGS=-mod=readonly -trimpath -buildvcs=false", "GOTOOLCHAIN=local", "GOWORK=off", "GOENV=off", "LC_ALL=C",
+		"GOFLAGS=-mod=readonly -trimpath -buildvcs=false", "GOTOOLCHAIN=" + t.choice, "GOWORK=off", "GOENV=off", "LC_ALL=C",
 	}
 	if p.CGO {
 		env[0] = "CGO_ENABLED=1"

@@ -1,9 +1,11 @@
 // Package cache is a content-addressed store of files of components, downloaded or built.
 //
-// Its rule: a blob's name is the sha256 of its content, and an incomplete file never has such a name.
+// Its rule: a blob's name is the sha256 of its content, and an incomplete file never has such a name. A blob is
+// compared with its name whenever it is used. The index is signed by nobody: what it says is a hint where a lock's
+// digest decides, and counts otherwise because the cache is this user's alone, which Open checks.
 //
 //	blobs/sha256/HEX      content by its sha256
-//	index/KEY.json        the sha256 of a key's content and of its members
+//	index/KEY.json        the sha256 of a key's content
 //	partial/…             files that are being written
 //	locks/…               locks of keys that a process is working on
 package cache
@@ -21,6 +23,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -37,7 +40,11 @@ type Cache struct {
 	Dir string
 }
 
-// Open opens the cache in a directory, creating it; "" is hardtack in the user's cache directory.
+// dirs are the cache's own directories, fetch's among them.
+var dirs = []string{".", "blobs", "blobs/sha256", "index", "locks", "modules", "partial", "signatures"}
+
+// Open opens the cache in a directory, creating it; "" is hardtack in the user's cache directory. A cache that belongs
+// to another user, or that others can write, is an error.
 func Open(dir string) (*Cache, error) {
 	if dir == "" {
 		user, err := os.UserCacheDir()
@@ -53,6 +60,11 @@ func Open(dir string) (*Cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the cache directory: %w", err)
 	}
+	for _, name := range dirs {
+		if err := file.CheckOwn(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("cache: %w", err)
+		}
+	}
 	return &Cache{dir}, nil
 }
 
@@ -60,13 +72,6 @@ func Open(dir string) (*Cache, error) {
 type Blob struct {
 	Digest string `json:"digest"`
 	Size   int64  `json:"size"`
-}
-
-// Record is the index entry of one digest of a lock.
-type Record struct {
-	Blob
-	// Members maps paths inside an archive to their content, as far as they were extracted.
-	Members map[string]Blob `json:"members,omitempty"`
 }
 
 // Path returns the file of a blob.
@@ -86,18 +91,21 @@ func (c *Cache) Entry(component string, f lock.File, b Blob) rootfs.Entry {
 	}
 }
 
-// Lookup returns the index entry of key; ok is false if there is none or it is unreadable.
-func (c *Cache) Lookup(key string) (r Record, ok bool) {
-	data, err := os.ReadFile(c.IndexPath(key))
-	if err != nil || json.Unmarshal(data, &r) != nil {
-		return Record{}, false
+// Lookup returns the index entry of key; ok is false if there is none, it is unreadable, or others can write it.
+func (c *Cache) Lookup(key string) (b Blob, ok bool) {
+	data, err := file.ReadOwn(c.IndexPath(key))
+	if err != nil || json.Unmarshal(data, &b) != nil || !blobForm.MatchString(b.Digest) {
+		return Blob{}, false
 	}
-	return r, true
+	return b, true
 }
 
+// blobForm is the name of a blob: no index entry leads to a file outside of blobs.
+var blobForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
 // Remember writes the index entry of key.
-func (c *Cache) Remember(key string, r Record) error {
-	data, err := json.Marshal(r)
+func (c *Cache) Remember(key string, b Blob) error {
+	data, err := json.Marshal(b)
 	if err != nil {
 		return fmt.Errorf("cache index %s: %w", key, err)
 	}
@@ -130,6 +138,18 @@ func (c *Cache) Intact(ctx context.Context, b Blob) bool {
 		_ = os.Remove(path)
 	}
 	return false
+}
+
+// Find returns the blob with the digest, "sha256:hex", whatever the index says; ok is false if the cache does not have
+// it or its content has another digest.
+func (c *Cache) Find(ctx context.Context, digest string) (b Blob, ok bool) {
+	b.Digest = strings.TrimPrefix(digest, "sha256:")
+	info, err := os.Stat(c.Path(b))
+	if err != nil {
+		return Blob{}, false
+	}
+	b.Size = info.Size()
+	return b, c.Intact(ctx, b)
 }
 
 // Adopt renames a file of the cache's file system to the blob's name.

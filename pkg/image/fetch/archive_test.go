@@ -89,16 +89,7 @@ func TestVerifyReadsTheArchiveAgain(t *testing.T) {
 	if _, err := f.Get(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	wrong, err := f.cache.Store(t.Context(), strings.NewReader("wrong"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := cache.Key("sha256:" + sha(data))
-	known, _ := f.cache.Lookup(name)
-	known.Members["a"] = wrong
-	if err := f.cache.Remember(name, known); err != nil {
-		t.Fatal(err)
-	}
+	poison(t, f.cache, []byte("wrong"))
 	r, err := f.Verify(t.Context(), c)
 	if err != nil || string(content(t, r, "/opt/a")) != "right" {
 		t.Errorf("Verify believed the index: %v", err)

@@ -17,6 +17,9 @@
 //
 //	partial/…             interrupted downloads, to be resumed
 //	signatures/HEX.*      signatures and certificates of blobs, once they have been verified
+//
+// What the lock has no digest of is derived from what it has one of whenever it is used: members from their archive, an
+// OCI archive from its manifest. Compiled programs are compared with the lock's pins.
 package fetch
 
 import (
@@ -73,6 +76,8 @@ type Options struct {
 	Source Source
 	// Arch is a GOARCH of lock.Architectures; "" means this program's.
 	Arch string
+	// RequirePins refuses to compile what the lock does not pin, and compiles with the Go that it pins (build.Builder).
+	RequirePins bool
 	// Progress shows transfers and builds; nil shows nothing.
 	Progress Progress
 	// Log receives retries and their reasons; nil discards them.
@@ -95,6 +100,10 @@ type Result struct {
 	Fallback string `json:"fallback,omitempty"`
 	// Entries are the component's entries in the image.
 	Entries []rootfs.Entry `json:"entries"`
+	// Pins are what the files that were made here came to: members of archives and compiled programs.
+	Pins []lock.Pin `json:"pins,omitempty"`
+	// Unpinned are those of Pins that the lock does not have.
+	Unpinned []lock.Pin `json:"unpinned,omitempty"`
 }
 
 // parallel is the number of components fetched at once: enough to overlap the servers' latency, few enough to leave
@@ -103,7 +112,7 @@ const parallel = 4
 
 // builder builds a component from Go modules, and reports whether that was done before.
 type builder interface {
-	Build(ctx context.Context, c lock.Component) ([]rootfs.Entry, error)
+	Build(ctx context.Context, c lock.Component) ([]rootfs.Entry, []lock.Pin, error)
 	Built(ctx context.Context, c lock.Component) (bool, error)
 }
 
@@ -156,7 +165,7 @@ func New(o Options) (*Fetcher, error) {
 		source: source, arch: o.Arch, mirror: o.Mirror, log: o.Log, trust: o.Trust,
 		cache:  store,
 		client: newClient(transport, o.Mirror, o.Progress, o.Log),
-		builder: &build.Builder{Assets: o.Assets, Cache: store, Arch: o.Arch, Log: o.Log,
+		builder: &build.Builder{Assets: o.Assets, Cache: store, Arch: o.Arch, RequirePins: o.RequirePins, Log: o.Log,
 			Started: func(what string) func(error) { return o.Progress.Start(what, 0).Done }},
 	}, nil
 }
@@ -185,9 +194,9 @@ func (f *Fetcher) Get(ctx context.Context, c lock.Component) (Result, error) {
 	result := Result{Component: c.Name, Version: c.Version}
 	if f.source != Modules {
 		began := time.Now()
-		entries, err := f.release(ctx, c)
+		entries, pins, err := f.release(ctx, c)
 		if err == nil {
-			result.Source, result.Origin, result.Entries = Release, f.origin(c), entries
+			result.Source, result.Origin, result.Entries, result.Pins, result.Unpinned = Release, f.origin(c), entries, pins, c.Unpinned(pins)
 			f.log.Debug("component is here", "component", c.Name, "version", c.Version, "source", Release, "took", time.Since(began))
 			return result, nil
 		}
@@ -208,24 +217,27 @@ func (f *Fetcher) Get(ctx context.Context, c lock.Component) (Result, error) {
 		result.Fallback = missing.line()
 		f.log.Warn("release unavailable, building from modules", "component", c.Name, "version", c.Version, "why", result.Fallback)
 	}
-	entries, err := f.modules(ctx, c)
+	entries, pins, err := f.modules(ctx, c)
 	if err != nil {
 		return Result{}, err
 	}
-	result.Source, result.Origin, result.Entries = Modules, c.Modules.Module, entries
+	result.Source, result.Origin, result.Entries, result.Pins, result.Unpinned = Modules, c.Modules.Module, entries, pins, c.Unpinned(pins)
+	for _, p := range result.Unpinned {
+		f.log.Info("compiled program is not pinned by the lock", "program", p)
+	}
 	return result, nil
 }
 
 // modules builds the component.
-func (f *Fetcher) modules(ctx context.Context, c lock.Component) ([]rootfs.Entry, error) {
+func (f *Fetcher) modules(ctx context.Context, c lock.Component) ([]rootfs.Entry, []lock.Pin, error) {
 	if c.Modules == nil {
-		return nil, fmt.Errorf("building %s %s: the lock has no modules for it (use the source %s)", c.Name, c.Version, Release)
+		return nil, nil, fmt.Errorf("building %s %s: the lock has no modules for it (use the source %s)", c.Name, c.Version, Release)
 	}
-	entries, err := f.builder.Build(ctx, c)
+	entries, pins, err := f.builder.Build(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("building %s %s: %w", c.Name, c.Version, err)
+		return nil, nil, fmt.Errorf("building %s %s: %w", c.Name, c.Version, err)
 	}
-	return entries, nil
+	return entries, pins, nil
 }
 
 // Built reports whether the cache has every program of the component as built from modules, so that Get with the

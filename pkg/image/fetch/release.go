@@ -11,16 +11,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/build"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/cache"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 )
 
-// Verify fetches the component as Get does, but does not trust the cache's index: archives are checked again by the
-// lock's digest, and their members are extracted again.
+// Verify fetches the component as Get does, but even what the lock pins is made again: members are extracted from their
+// archive, and programs that are not pinned are compiled.
 func (f *Fetcher) Verify(ctx context.Context, c lock.Component) (Result, error) {
 	thorough := *f
 	thorough.thorough = true
+	if b, ok := f.builder.(*build.Builder); ok {
+		thorough.builder = b.Anew()
+	}
 	return thorough.Get(ctx, c)
 }
 
@@ -32,81 +36,96 @@ func (f *Fetcher) origin(c lock.Component) string {
 	return hostOf(c.Release[f.arch][0].URL)
 }
 
-// release fetches the files of the component's release.
-func (f *Fetcher) release(ctx context.Context, c lock.Component) ([]rootfs.Entry, error) {
+// release fetches the files of the component's release. pins say what the members of its archives came to.
+func (f *Fetcher) release(ctx context.Context, c lock.Component) (entries []rootfs.Entry, pins []lock.Pin, err error) {
 	downloads := c.Release[f.arch]
 	if len(downloads) == 0 {
-		return nil, &UnavailableError{"release", fmt.Errorf("the lock has no %s release of it", f.arch)}
+		return nil, nil, &UnavailableError{"release", fmt.Errorf("the lock has no %s release of it", f.arch)}
 	}
 	files := map[string]cache.Blob{}
 	for _, d := range downloads {
-		var err error
 		if strings.HasPrefix(d.URL, ociScheme) {
 			files[d.As], err = f.image(ctx, d)
 		} else {
-			err = f.download(ctx, d, files)
+			err = f.download(ctx, c, d, files)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		for _, file := range slices.Sorted(maps.Keys(d.Members)) {
+			pin := memberPin(c, d, file)
+			pin.Digest = "sha256:" + files[file].Digest
+			pins = append(pins, pin)
 		}
 	}
-	entries := make([]rootfs.Entry, 0, len(c.Files))
 	for _, file := range c.Files {
 		b, ok := files[file.Name]
 		if !ok {
-			return nil, &UnavailableError{"release", fmt.Errorf("the lock's %s release has no %s", f.arch, file.Name)}
+			return nil, nil, &UnavailableError{"release", fmt.Errorf("the lock's %s release has no %s", f.arch, file.Name)}
 		}
 		entries = append(entries, f.cache.Entry(c.Name, file, b))
 	}
-	return entries, nil
+	return entries, pins, nil
+}
+
+// memberPin returns the pin of an archive's member, without its digest.
+func memberPin(c lock.Component, d lock.Download, file string) lock.Pin {
+	return lock.Pin{Component: c.Name, File: file, Archive: d.Digest}
 }
 
 // download fetches one download and adds its files to files, holding the lock of the download.
-func (f *Fetcher) download(ctx context.Context, d lock.Download, files map[string]cache.Blob) error {
+func (f *Fetcher) download(ctx context.Context, c lock.Component, d lock.Download, files map[string]cache.Blob) error {
 	name := cache.Key(d.Digest)
 	unlock, err := f.cache.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	known, ok := f.cache.Lookup(name)
-	if ok && f.extracted(ctx, d, known, files) {
+	if f.pinned(ctx, c, d, files) {
 		return nil
 	}
-	if !ok || !f.cached(ctx, d, known.Blob) {
-		if known.Blob, err = f.transfer(ctx, d, name); err != nil {
+	b, ok := f.cached(ctx, d, name)
+	if !ok {
+		if b, err = f.transfer(ctx, d, name); err != nil {
 			return err
 		}
 	}
-	if err := f.signature(ctx, d, known.Blob); err != nil {
+	if err := f.signature(ctx, d, b); err != nil {
 		return err
 	}
 	if d.As != "" {
-		files[d.As] = known.Blob
-		return f.cache.Remember(name, known)
+		files[d.As] = b
+		return f.cache.Remember(name, b)
 	}
-	members, err := extract(ctx, f.cache, d, known.Blob)
+	// Nobody vouches for an index of members: they are taken out of the archive, which the lock vouches for, each time.
+	members, err := extract(ctx, f.cache, d, b)
 	if err != nil {
 		return err
 	}
-	if known.Members == nil {
-		known.Members = map[string]cache.Blob{}
+	for file, member := range members {
+		got, want := "sha256:"+member.Digest, c.PinOf(memberPin(c, d, file))
+		if want != "" && want != got {
+			return &RejectedError{URL: d.Members[file] + " of " + d.URL, What: "digest", Want: want, Got: got,
+				Hint: "the archive is what the lock says, so the lock's pin of the member is wrong: `hardtack lock pin` writes it anew"}
+		}
+		files[file] = member
 	}
-	for file, member := range d.Members {
-		files[file], known.Members[member] = members[file], members[file]
-	}
-	return f.cache.Remember(name, known)
+	return f.cache.Remember(name, b)
 }
 
-// extracted adds the members of an archive that was verified and extracted before; it returns false if any is
-// missing. The archive itself need not be read again.
-func (f *Fetcher) extracted(ctx context.Context, d lock.Download, known cache.Record, files map[string]cache.Blob) bool {
+// pinned adds the members of an archive by the lock's pins; it returns false if one has no pin or is not in the cache.
+// The archive itself need not be read.
+func (f *Fetcher) pinned(ctx context.Context, c lock.Component, d lock.Download, files map[string]cache.Blob) bool {
 	if f.thorough || len(d.Members) == 0 || d.Signature != nil {
 		return false
 	}
-	for _, file := range slices.Sorted(maps.Keys(d.Members)) {
-		b := known.Members[d.Members[file]]
-		if !f.cache.Intact(ctx, b) {
+	for file := range d.Members {
+		digest := c.PinOf(memberPin(c, d, file))
+		if digest == "" {
+			return false
+		}
+		b, ok := f.cache.Find(ctx, digest)
+		if !ok {
 			return false
 		}
 		files[file] = b
@@ -114,18 +133,20 @@ func (f *Fetcher) extracted(ctx context.Context, d lock.Download, known cache.Re
 	return true
 }
 
-// cached reports whether the cache has the download and it matches the lock.
-func (f *Fetcher) cached(ctx context.Context, d lock.Download, b cache.Blob) bool {
-	if !f.cache.Intact(ctx, b) || d.Size > 0 && b.Size != d.Size {
-		return false
-	}
-	if d.Digest == "sha256:"+b.Digest {
-		return true
-	}
-	// The index is only a hint: with another algorithm than sha256, the content is read once more.
+// cached returns the download from the cache, if it is there and matches the lock.
+func (f *Fetcher) cached(ctx context.Context, d lock.Download, name string) (cache.Blob, bool) {
 	algorithm, _, _ := strings.Cut(d.Digest, ":")
+	if algorithm == "sha256" {
+		b, ok := f.cache.Find(ctx, d.Digest)
+		return b, ok && (d.Size == 0 || b.Size == d.Size)
+	}
+	// The index is only a hint: the content is read once more, with the lock's algorithm.
+	b, ok := f.cache.Lookup(name)
+	if !ok || d.Size > 0 && b.Size != d.Size {
+		return cache.Blob{}, false
+	}
 	s, err := cache.Sum(ctx, f.cache.Path(b), algorithm)
-	return err == nil && s.ByLock == d.Digest
+	return s.Blob, err == nil && s.ByLock == d.Digest
 }
 
 // transfer downloads the file into the cache. A file with the wrong digest is removed; if a part of it came from an

@@ -89,7 +89,7 @@ func TestMisleadingIndex(t *testing.T) {
 		c.Release["amd64"][0].Digest = digest
 		b, err := f.cache.Store(t.Context(), bytes.NewReader(other))
 		if err == nil {
-			err = f.cache.Remember(cache.Key(digest), cache.Record{Blob: b})
+			err = f.cache.Remember(cache.Key(digest), b)
 		}
 		if err != nil {
 			t.Fatal(err)

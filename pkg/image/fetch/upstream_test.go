@@ -119,7 +119,7 @@ func tool(name, address string, data []byte) lock.Component {
 func newFetcher(tb testing.TB, o Options) *Fetcher {
 	tb.Helper()
 	if o.Cache == "" {
-		o.Cache = tb.TempDir()
+		o.Cache = filepath.Join(tb.TempDir(), "cache") // a umask may leave the other open to a group
 	}
 	if o.Source == "" {
 		o.Source = Release
@@ -223,11 +223,11 @@ type fakeMaker struct {
 	built []string
 }
 
-func (m *fakeMaker) Build(_ context.Context, c lock.Component) ([]rootfs.Entry, error) {
+func (m *fakeMaker) Build(_ context.Context, c lock.Component) ([]rootfs.Entry, []lock.Pin, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.built = append(m.built, c.Name)
-	return []rootfs.Entry{{Path: c.Files[0].Path, Component: c.Name}}, nil
+	return []rootfs.Entry{{Path: c.Files[0].Path, Component: c.Name}}, nil, nil
 }
 
 func (m *fakeMaker) Built(context.Context, lock.Component) (bool, error) { return true, nil }

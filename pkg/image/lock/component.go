@@ -12,6 +12,9 @@ type Lock struct {
 	// Name is the name of images made from the lock: "kubernetes-1.36".
 	Name       string      `yaml:"name" json:"name"`
 	Components []Component `yaml:"components" json:"components"`
+	// Pins are digests of files that are made while baking. They change no byte of an image, so that Fingerprint leaves them
+	// out.
+	Pins []Pin `yaml:"pins,omitempty" json:"pins,omitempty"`
 }
 
 // Component is one upstream project at one version.
@@ -29,6 +32,8 @@ type Component struct {
 	Release map[string][]Download `yaml:"release,omitempty" json:"release,omitempty"`
 	// Modules says how to compile it; nil if it can only come from Release.
 	Modules *Modules `yaml:"modules,omitempty" json:"modules,omitempty"`
+	// Pins are the lock's pins of this component; Parse sets them.
+	Pins []Pin `yaml:"-" json:"-"`
 }
 
 // File is one file that a component puts into the image.

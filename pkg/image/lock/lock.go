@@ -10,11 +10,14 @@ import (
 )
 
 // Fingerprint is the first 12 hex digits of the sha256 of the lock as canonical JSON: two locks with
-// the same fingerprint say the same, whatever their comments and layout.
+// the same fingerprint say the same, whatever their comments and layout. Pins are left out: they say what comes of the
+// rest.
 func (l *Lock) Fingerprint() string {
 	// Maps are sorted by encoding/json and fields have one order, so the text is canonical; a Lock
 	// holds only strings, numbers and lists of them, so it cannot fail.
-	data, err := json.Marshal(l)
+	asked := *l
+	asked.Pins = nil
+	data, err := json.Marshal(&asked)
 	if err != nil {
 		panic("component: a lock that is no JSON: " + err.Error())
 	}

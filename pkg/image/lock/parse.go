@@ -52,6 +52,7 @@ func Parse(file string, data []byte) (*Lock, problem.List) {
 	if problems.Err() != nil {
 		return nil, problems
 	}
+	l.pins()
 	return &l, problems
 }
 

@@ -96,6 +96,7 @@ func (v validator) lock(l *Lock) {
 	if len(l.Components) == 0 {
 		v.errorf("components", "is empty")
 	}
+	v.allPins(l)
 	names, paths := map[string]string{}, map[string]string{}
 	for i, c := range l.Components {
 		field := yamlfile.At("components", i)
