@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
@@ -166,8 +168,8 @@ func (c Composer) plan(content Content) (Layout, error) {
 
 // extraArguments joins what the root asks for and what the options ask for.
 func (c Composer) extraArguments() (string, error) {
-	data, err := os.ReadFile(filepath.Join(c.Root, "etc/kernel/cmdline"))
-	if err != nil && !os.IsNotExist(err) {
+	data, err := file.ReadWithin(c.Root, "etc/kernel/cmdline")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("reading kernel arguments: %w", err)
 	}
 	return string(data) + " " + strings.Join(c.KernelArguments, " "), nil

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
@@ -108,7 +112,7 @@ func (e esp) stage(staging string) error {
 	if err != nil {
 		return err
 	}
-	loader, err := os.ReadFile(filepath.Join(e.root, e.machine.loader))
+	loader, err := file.ReadWithin(e.root, e.machine.loader)
 	if err != nil {
 		return fmt.Errorf("boot loader (Debian package systemd-boot-efi): %w", err)
 	}
@@ -128,24 +132,53 @@ func (e esp) stage(staging string) error {
 	return nil
 }
 
-// moveKernel moves the kernel and, where there is one, the initrd.
+// moveKernel moves the kernel and, where there is one, the initrd. They are copied and not renamed: a rename on the host
+// would follow a link of the root.
 func (e esp) moveKernel(staging string) (initrd bool, err error) {
-	kernels, err := filepath.Glob(filepath.Join(e.root, "boot/vmlinuz-*"))
+	root, err := os.OpenRoot(e.root)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = root.Close() }() // a handle on a directory
+	kernels, err := fs.Glob(root.FS(), "boot/vmlinuz-*")
 	if err != nil {
 		return false, err
 	}
 	if len(kernels) != 1 {
 		return false, fmt.Errorf("/boot holds %d kernels %v: exactly one is needed", len(kernels), names(kernels))
 	}
-	if err := os.Rename(kernels[0], filepath.Join(staging, "vmlinuz")); err != nil {
+	if err := e.move(root, kernels[0], filepath.Join(staging, "vmlinuz")); err != nil {
 		return false, err
 	}
-	release := strings.TrimPrefix(filepath.Base(kernels[0]), "vmlinuz-")
-	err = os.Rename(filepath.Join(e.root, "boot/initrd.img-"+release), filepath.Join(staging, "initrd"))
-	if errors.Is(err, os.ErrNotExist) {
+	release := strings.TrimPrefix(path.Base(kernels[0]), "vmlinuz-")
+	err = e.move(root, "boot/initrd.img-"+release, filepath.Join(staging, "initrd"))
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// move moves a file of the root to the host's path target.
+func (e esp) move(root *os.Root, name, target string) error {
+	from, err := file.OpenWithin(e.root, name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	to, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Close()); err != nil {
+		return fmt.Errorf("copying %s: %w", name, err)
+	}
+	// The time is that of the kernel's package, also in the EFI partition.
+	return errors.Join(os.Chtimes(target, info.ModTime(), info.ModTime()), root.Remove(name))
 }
 
 func names(paths []string) []string {

@@ -2,6 +2,7 @@ package builder
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/chroot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 )
 
 func prepare(t *testing.T, config map[string]any) (*Builder, error) {
@@ -128,6 +131,30 @@ func TestPublish(t *testing.T) {
 	}
 	if _, err := os.Stat(b.config.image(disk.Raw)); err == nil {
 		t.Error("half of the images are in place after an error")
+	}
+}
+
+// A description in the image that is a link must not bring back, readable by all, what only root may read here.
+func TestAttackDescriptionIsALinkToTheHost(t *testing.T) {
+	secret, dir, work, out := filepath.Join(t.TempDir(), "shadow"), t.TempDir(), t.TempDir(), t.TempDir()
+	at := filepath.Join(dir, bake.Descriptions()[0])
+	if err := errors.Join(os.WriteFile(secret, []byte("root:$y$secret"), 0o600), os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(secret, at)); err != nil {
+		t.Fatal(err)
+	}
+	root, err := chroot.New(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := prepare(t, map[string]any{"output_directory": out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ui := &packersdk.BasicUi{Reader: strings.NewReader(""), Writer: io.Discard, ErrorWriter: io.Discard}
+	if err := (&stepPublish{&job{config: &b.config, work: work, root: root, ui: ui}}).describe(); err == nil {
+		t.Error("the link was followed")
+	}
+	if left, err := os.ReadDir(out); err != nil || len(left) != 0 {
+		t.Errorf("brought back: %v, %v", left, err)
 	}
 }
 

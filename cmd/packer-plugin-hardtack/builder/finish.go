@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hashicorp/packer-plugin-sdk/multistep"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/debian"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
@@ -100,7 +102,7 @@ func (s *stepPublish) publish() error {
 // older one, would be wrong. An image without Hardtack has none.
 func (s *stepPublish) describe() error {
 	for _, path := range bake.Descriptions() {
-		content, err := os.ReadFile(filepath.Join(s.root.Dir(), path))
+		content, err := file.ReadWithin(s.root.Dir(), strings.TrimPrefix(path, "/"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -122,8 +124,8 @@ func (s *stepPublish) describe() error {
 
 func remove(files []string) error {
 	var errs []error
-	for _, file := range files {
-		errs = append(errs, os.Remove(file))
+	for _, name := range files {
+		errs = append(errs, os.Remove(name))
 	}
 	return errors.Join(errs...)
 }

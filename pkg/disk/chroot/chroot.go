@@ -2,7 +2,8 @@
 //
 // Its rule: nothing has to be undone. Every command has its own mount, process, host name and IPC namespaces, and
 // everything it needs is mounted there; when the command ends, or its context is cancelled, the kernel ends all its
-// processes and drops all its mounts. The network is the host's, since package managers need it.
+// processes and drops all its mounts. The network is the host's, since package managers need it. Commands have few
+// capabilities, but that is against accidents: a root directory is no boundary against what is installed in it.
 package chroot
 
 import (
@@ -16,6 +17,11 @@ import (
 	"slices"
 	"strconv"
 )
+
+// Tools maps each program of the host that this package runs to its Debian package.
+func Tools() map[string]string {
+	return map[string]string{"sh": "dash", "mount": "mount", "setpriv": "util-linux", "chroot": "coreutils"}
+}
 
 // Root is a root directory. It is safe for concurrent use.
 type Root struct {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -230,6 +231,87 @@ func TestBind(t *testing.T) {
 	if _, err := root.Bind("/etc", root.Dir()).Run(t.Context(), "true", nil, nil, nil); err == nil ||
 		!strings.Contains(err.Error(), "not below /mnt") {
 		t.Errorf("got %v, want a refusal to cover /etc", err)
+	}
+}
+
+// capabilitySets reads the sets of /proc/self/status, as numbers by their names.
+func capabilitySets(t *testing.T, status string) map[string]uint64 {
+	t.Helper()
+	sets := map[string]uint64{}
+	for line := range strings.Lines(status) {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || !strings.HasPrefix(name, "Cap") {
+			continue
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sets[name] = n
+	}
+	return sets
+}
+
+// TestAttackCapabilities does from inside what a hostile package would: a device node of the host's disk, a mount of its
+// device file system, a look at process 1's root, which is the host's.
+func TestAttackCapabilities(t *testing.T) {
+	root := newRoot(t)
+	for _, program := range []string{"mknod", "mount", "chown"} {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		needs, err := exec.CommandContext(t.Context(), "ldd", path).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, lib := range library.FindAllString(string(needs), -1) {
+			install(t, lib, filepath.Join(root.Dir(), lib))
+		}
+		install(t, path, filepath.Join(root.Dir(), "usr/bin", program))
+	}
+	for name, script := range map[string]string{
+		"device node":         "mknod /tmp/disk b 259 0",
+		"device file system":  "mount -t devtmpfs none /tmp",
+		"memory file system":  "mount -t tmpfs none /tmp",
+		"host's root":         "ls /proc/1/root/",
+		"kernel's parameters": "v=$(cat /proc/sys/vm/swappiness); echo $v >/proc/sys/vm/swappiness",
+	} {
+		if exit, err := root.Run(t.Context(), script, nil, nil, nil); err != nil || exit == 0 {
+			t.Errorf("%s: exit status %d, %v", name, exit, err)
+		}
+	}
+	// What installing a package takes is left.
+	var out bytes.Buffer
+	if exit, err := root.Run(t.Context(), "set -e; : >/tmp/f; chown 33:33 /tmp/f; chmod 4755 /tmp/f; cat /proc/self/status", nil, &out, &out); err != nil || exit != 0 {
+		t.Fatalf("%d %v %s", exit, err, out.String())
+	}
+	const chown, sysModule, sysRawIO, sysPtrace, sysAdmin, sysBoot, sysTime, makeNode = 0, 16, 17, 19, 21, 22, 25, 27
+	for name, set := range capabilitySets(t, out.String()) {
+		if has := set&(1<<chown) != 0; has != (name == "CapBnd" || name == "CapEff" || name == "CapPrm") {
+			t.Errorf("%s %016x: may change owners: %v", name, set, has)
+		}
+		for _, bit := range []int{sysModule, sysRawIO, sysPtrace, sysAdmin, sysBoot, sysTime, makeNode} {
+			if set&(1<<bit) != 0 {
+				t.Errorf("%s %016x has capability %d", name, set, bit)
+			}
+		}
+	}
+	// The host's program that makes a root mounts, and no more.
+	out.Reset()
+	if exit, err := RunHost(t.Context(), t.TempDir(), []string{"PATH=" + os.Getenv("PATH")}, &out, &out, "cat", "/proc/self/status"); err != nil || exit != 0 {
+		t.Fatalf("%d %v %s", exit, err, out.String())
+	}
+	set := capabilitySets(t, out.String())["CapEff"]
+	for _, bit := range []int{sysAdmin, makeNode, chown} {
+		if set&(1<<bit) == 0 {
+			t.Errorf("making a root lacks capability %d: %016x", bit, set)
+		}
+	}
+	for _, bit := range []int{sysModule, sysRawIO, sysPtrace, sysBoot, sysTime} {
+		if set&(1<<bit) != 0 {
+			t.Errorf("making a root has capability %d: %016x", bit, set)
+		}
 	}
 }
 

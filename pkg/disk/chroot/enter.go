@@ -1,5 +1,14 @@
 package chroot
 
+// inside are the capabilities of a command in the root: those that package managers and their scripts use, about what
+// builds of container images get. Without the others root in there makes no device node, mounts nothing, loads no kernel
+// module, changes no clock or network, traces no other process and reads no raw memory. It is no boundary: chroot(2) itself
+// is among them, and user ids and the network are the host's.
+const inside = "-all,+chown,+dac_override,+dac_read_search,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+setfcap,+sys_chroot,+audit_write"
+
+// making are the capabilities of the host's program that makes a root: it also mounts and makes device nodes.
+const making = inside + ",+sys_admin,+mknod"
+
 // enter prepares the namespaces and runs the script given to it. Arguments: the root, how many binds,
 // for each bind where and what, and the script. It stays process 1 of its namespace, so that the
 // script is not (a process 1 ignores signals that it does not handle), and ends with the script's
@@ -7,6 +16,9 @@ package chroot
 //
 // /dev is made anew: the host's disks are not to be seen from inside. The resolver's file is bound over
 // what /etc/resolv.conf resolves to inside the root.
+//
+// The script given to it can only have the capabilities in inside: no program gains what its bounding set
+// lacks. What prepares the namespaces needs more, and runs before.
 const enter = `
 exec 9>&2 2>&3
 set -eu
@@ -31,6 +43,11 @@ ln -s fd/2 "$root/dev/stderr"
 mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
 mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$root/sys"
 echo localhost >"$root/proc/sys/kernel/hostname"
+# The kernel's parameters are the host's, and root needs no capability to write them.
+for path in sys sysrq-trigger; do
+	mount --bind "$root/proc/$path" "$root/proc/$path"
+	mount -o remount,bind,ro,nosuid,nodev,noexec "$root/proc/$path"
+done
 if [ -e /etc/resolv.conf ] && [ -x "$root/usr/bin/readlink" ]; then
 	resolver=$(chroot "$root" /usr/bin/readlink -m /etc/resolv.conf)
 	mkdir -p "$root${resolver%/*}"
@@ -50,7 +67,7 @@ done
 [ -x "$root/bin/sh" ] || { echo "no /bin/sh in it" >&2; exit 1; }
 exec 2>&9 9>&- 3>&-
 set +e
-chroot "$root" /bin/sh -c "$1"
+setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=` + inside + ` chroot "$root" /bin/sh -c "$1"
 exit $?
 `
 
@@ -62,6 +79,6 @@ set -eu
 mount --make-rprivate /
 mount -t proc proc /proc
 set +e
-"$@"
+setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=` + making + ` "$@"
 exit $?
 `

@@ -9,6 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,11 +22,30 @@ import (
 )
 
 // cacheEntry is one kept base system: <options>-<release>.tar and the same name with .json, which says how
-// it was made. The json file is written last: without it the tar does not count.
+// it was made and the tar's digest. The json file is written last: without it the tar does not count. Nobody signs either:
+// they count because the directory is this user's alone, which checkOwn sees to.
 type cacheEntry struct {
 	dir     string // empty: nothing is kept
 	options string // digest of everything but the archive's state
 	release string // digest of the archive's state
+}
+
+// record is the content of the json file.
+type record struct {
+	Result
+	// SHA256 is that of the tar, in hex.
+	SHA256 string `json:"sha256"`
+}
+
+// checkOwn refuses a cache that belongs to another user, or that others can write.
+func (m Maker) checkOwn() error {
+	if m.Cache == "" {
+		return nil
+	}
+	if err := file.CheckOwn(m.Cache); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("kept base systems: %w", err)
+	}
+	return nil
 }
 
 func (m Maker) entry(ctx context.Context, o Options, r Result) (cacheEntry, error) {
@@ -67,12 +89,47 @@ func (e cacheEntry) path(suffix string) string {
 
 func (e cacheEntry) tar() string { return e.path(".tar") }
 
-func (e cacheEntry) exists() bool {
+// usable returns an error if the tar is not there or is not what its record says.
+func (e cacheEntry) usable() error {
 	if e.dir == "" {
-		return false
+		return fs.ErrNotExist
 	}
-	_, err := os.Stat(e.path(".json"))
-	return err == nil
+	_, err := readRecord(e.path(".json"))
+	return err
+}
+
+// readRecord reads a record, and compares its tar with it.
+func readRecord(name string) (record, error) {
+	data, err := file.ReadOwn(name)
+	if err != nil {
+		return record{}, fmt.Errorf("kept base system: %w", err)
+	}
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("kept base system %s: %w", name, err)
+	}
+	tar := strings.TrimSuffix(name, ".json") + ".tar"
+	sum, err := sha256Of(tar)
+	if err != nil {
+		return r, fmt.Errorf("kept base system: %w", err)
+	}
+	if sum != r.SHA256 {
+		return r, fmt.Errorf("kept base system %s: its sha256 is %s, and %q is in its record", tar, sum, r.SHA256)
+	}
+	return r, nil
+}
+
+func sha256Of(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // store keeps source, and removes what the same options gave at earlier states of the archive.
@@ -85,10 +142,14 @@ func (e cacheEntry) store(ctx context.Context, source string, r Result) error {
 	if err := pack(ctx, source, partial); err != nil {
 		return err
 	}
+	sum, err := sha256Of(partial)
+	if err != nil {
+		return fmt.Errorf("keeping base system: %w", err)
+	}
 	if err := os.Rename(partial, e.tar()); err != nil {
 		return fmt.Errorf("keeping base system: %w", err)
 	}
-	data, err := json.MarshalIndent(r, "", "  ")
+	data, err := json.MarshalIndent(record{r, sum}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("keeping base system: %w", err)
 	}
@@ -127,18 +188,19 @@ func (m Maker) newest(ctx context.Context, o Options, target string) (Result, er
 			o.Suite, m.Cache)
 	}
 	results := make(map[string]Result)
+	var refused error
 	for _, file := range kept {
-		data, err := os.ReadFile(file)
+		r, err := readRecord(file)
 		if err != nil {
-			return Result{}, fmt.Errorf("kept base system: %w", err)
+			refused = errors.Join(refused, err)
+			continue
 		}
-		var r Result
-		if err := json.Unmarshal(data, &r); err != nil {
-			return Result{}, fmt.Errorf("kept base system %s: %w", file, err)
-		}
-		results[file] = r
+		results[file] = r.Result
 	}
-	file := slices.MaxFunc(kept, func(a, b string) int {
+	if len(results) == 0 {
+		return Result{}, fmt.Errorf("offline: none that is kept can be used (build once with the archive reachable):\n%w", refused)
+	}
+	file := slices.MaxFunc(slices.Collect(maps.Keys(results)), func(a, b string) int {
 		return cmp.Or(results[a].Release.Date.Compare(results[b].Release.Date), cmp.Compare(a, b))
 	})
 	r := results[file]

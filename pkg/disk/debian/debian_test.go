@@ -1,6 +1,7 @@
 package debian
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -169,7 +170,7 @@ func TestCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := Maker{Cache: t.TempDir(), Work: t.TempDir(), Offline: true}
+	m := Maker{Cache: filepath.Join(t.TempDir(), "cache"), Work: t.TempDir(), Offline: true}
 	if _, err := m.Make(t.Context(), o, filepath.Join(m.Work, "none")); err == nil || !strings.Contains(err.Error(), "offline") {
 		t.Fatalf("got %v, want an error that says offline", err)
 	}
@@ -183,14 +184,14 @@ func TestCache(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.exists() {
-			t.Fatal("found before it was kept")
+		if err := e.usable(); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("found before it was kept: %v", err)
 		}
 		if err := e.store(t.Context(), source, r); err != nil {
 			t.Fatal(err)
 		}
-		if !e.exists() {
-			t.Errorf("result %d: not found after it was kept", n)
+		if err := e.usable(); err != nil {
+			t.Errorf("result %d: not found after it was kept: %v", n, err)
 		}
 	}
 	if kept := files(t, m.Cache); len(kept) != 2 {
@@ -204,8 +205,33 @@ func TestCache(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(target, "made")); err != nil || string(data) != "2" {
 		t.Errorf("unpacked %q %v", data, err)
 	}
-	o.Packages = append(o.Packages, "zstd")
-	if _, err := m.Make(t.Context(), o, filepath.Join(m.Work, "other")); err == nil {
+	zstd := o
+	zstd.Packages = append(slices.Clone(o.Packages), "zstd")
+	if _, err := m.Make(t.Context(), zstd, filepath.Join(m.Work, "other")); err == nil {
 		t.Error("other packages found this result")
+	}
+
+	// A tar that is not what its record says is not unpacked, and neither is anything where others can write.
+	tars, err := filepath.Glob(filepath.Join(m.Cache, "*.tar"))
+	if err != nil || len(tars) != 1 {
+		t.Fatal(tars, err)
+	}
+	if err := os.WriteFile(filepath.Join(source, "made"), []byte("a back door"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(m.Cache, 0o775); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Make(t.Context(), o, filepath.Join(m.Work, "open")); err == nil || !strings.Contains(err.Error(), "chmod -R go-w "+m.Cache) {
+		t.Errorf("a cache that others can write: %v", err)
+	}
+	if err := errors.Join(os.Chmod(m.Cache, 0o755), pack(t.Context(), source, tars[0])); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Make(t.Context(), o, filepath.Join(m.Work, "poisoned")); err == nil || !strings.Contains(err.Error(), "in its record") {
+		t.Errorf("another tar: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(m.Work, "poisoned")); err == nil {
+		t.Error("the other tar was unpacked")
 	}
 }

@@ -3,8 +3,10 @@ package debian
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,7 +21,9 @@ const maxOutput = 4 << 10
 
 // Tools maps each program of the host that this package runs to its Debian package.
 func Tools() map[string]string {
-	return map[string]string{"mmdebstrap": "mmdebstrap", "tar": "tar", "sh": "dash", "mount": "mount"}
+	tools := chroot.Tools()
+	tools["mmdebstrap"], tools["tar"] = "mmdebstrap", "tar"
+	return tools
 }
 
 // Maker makes root directories. Its zero value has no cache and reports no progress.
@@ -51,6 +55,9 @@ func (m Maker) Make(ctx context.Context, o Options, target string) (Result, erro
 	if err != nil {
 		return Result{}, err
 	}
+	if err := m.checkOwn(); err != nil {
+		return Result{}, err
+	}
 	if m.Offline {
 		return m.newest(ctx, o, target)
 	}
@@ -67,10 +74,14 @@ func (m Maker) Make(ctx context.Context, o Options, target string) (Result, erro
 	if err != nil {
 		return Result{}, err
 	}
-	if entry.exists() {
+	err = entry.usable()
+	if err == nil {
 		m.sayf("Base system from %s", entry.tar())
 		result.Cached = true
 		return result, unpack(ctx, entry.tar(), target)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		m.sayf("Made again: %v", err)
 	}
 	env := environment(m.Work, result.Epoch, o.Initrd)
 	if err := mmdebstrap(ctx, m.Work, env, m.Progress, o.command(target)); err != nil {
