@@ -45,6 +45,7 @@ mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$root/sys"
 echo localhost >"$root/proc/sys/kernel/hostname"
 # The kernel's parameters are the host's, and root needs no capability to write them.
 for path in sys sysrq-trigger; do
+	[ -e "$root/proc/$path" ] || continue
 	mount --bind "$root/proc/$path" "$root/proc/$path"
 	mount -o remount,bind,ro,nosuid,nodev,noexec "$root/proc/$path"
 done
