@@ -39,6 +39,12 @@ variable "mirror" {
   default     = null
 }
 
+variable "require_pins" {
+  description = "Whether to refuse compiled components whose digest the lock does not pin."
+  type        = bool
+  default     = false
+}
+
 variable "agent_path" {
   description = "The hardtack-agent program for the architecture; null takes the plugin's own."
   type        = string
@@ -227,11 +233,12 @@ build {
   sources = ["source.amazon-ebs.node"]
 
   provisioner "hardtack" {
-    lock       = var.lock
-    source     = var.source
-    mirror     = var.mirror
-    agent_path = var.agent_path
-    output     = var.output
+    lock         = var.lock
+    source       = var.source
+    mirror       = var.mirror
+    require_pins = var.require_pins
+    agent_path   = var.agent_path
+    output       = var.output
   }
 
   post-processor "manifest" {

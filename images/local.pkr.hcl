@@ -35,6 +35,12 @@ variable "mirror" {
   default     = null
 }
 
+variable "require_pins" {
+  description = "Whether to refuse compiled components whose digest the lock does not pin."
+  type        = bool
+  default     = false
+}
+
 variable "agent_path" {
   description = "The hardtack-agent program for the architecture; null takes the plugin's own."
   type        = string
@@ -126,6 +132,7 @@ build {
     lock             = var.lock
     source           = var.source
     mirror           = var.mirror
+    require_pins     = var.require_pins
     agent_path       = var.agent_path
     kernel_arguments = var.kernel_arguments
   }

@@ -34,19 +34,29 @@ func lockCommand() *cli.Command {
 			{Name: "list", Usage: "list components with their versions, licences, sources and digests",
 				Flags: []cli.Flag{lockFlag(), archFlag("only this `ARCHITECTURE` (default: all)"), jsonFlag()}, Action: lockList},
 			{Name: "verify", Usage: "fetch every component, or read it from the cache, and verify its size, digest and signature",
-				Flags: []cli.Flag{
-					lockFlag(), mirrorFlag(),
-					&cli.StringFlag{Name: "source", Value: string(fetch.Release), Usage: "fetch from `SOURCE`: release, modules (compiles; may take long) or auto"},
-					archFlag("the `ARCHITECTURE` (default: this machine's)"),
-					&cli.StringFlag{Name: "cache", Usage: "the cache `DIRECTORY` (default: hardtack in the user's cache directory)"},
-					jsonFlag(),
-				}, Action: lockVerify},
+				Flags: append(fetchFlags(), lockFlag(),
+					&cli.BoolFlag{Name: "require-pins", Usage: "refuse compiled programs that the lock does not pin, and compile with the Go version of its pins"}),
+				Action: lockVerify},
+			{Name: "pin", Usage: "write into a lock file what members of archives and compiled programs come to",
+				Flags: append(fetchFlags(), &cli.StringFlag{Name: "lock", Required: true, Usage: "the lock `FILE` to write pins into"}), Action: lockPin},
 			{Name: "update", Usage: "update a lock file to the newest patch versions; needs the network",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "lock", Required: true, Usage: "the lock `FILE` to update"}, mirrorFlag(),
+					&cli.BoolFlag{Name: "insecure-mirror", Usage: "believe digests that come over plain http, where anybody on the way can change them"},
 					dryRunFlag(), jsonFlag(),
 				}, Action: lockUpdate},
 		},
+	}
+}
+
+// fetchFlags are the flags of the commands that fetch or compile every component.
+func fetchFlags() []cli.Flag {
+	return []cli.Flag{
+		mirrorFlag(),
+		&cli.StringFlag{Name: "source", Value: string(fetch.Release), Usage: "fetch from `SOURCE`: release, modules (compiles; may take long) or auto"},
+		archFlag("the `ARCHITECTURE` (default: this machine's)"),
+		&cli.StringFlag{Name: "cache", Usage: "the cache `DIRECTORY` (default: hardtack in the user's cache directory)"},
+		jsonFlag(),
 	}
 }
 
@@ -216,18 +226,63 @@ func lockVerify(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	verdicts, err := verifyLock(c, l)
+	if err != nil {
+		return err
+	}
+	if err := printVerdicts(c, verdicts); err != nil {
+		return err
+	}
+	return failures(verdicts)
+}
+
+// verifyLock verifies the lock's components as the flags of the command say.
+func verifyLock(c *cli.Context, l *lock.Lock) ([]verdict, error) {
 	progress := newProgress(c.App.ErrWriter)
 	f, err := fetch.New(fetch.Options{
 		Assets: images.FS, Cache: c.String("cache"), Mirror: c.String("mirror"), Source: fetch.Source(c.String("source")),
-		Arch: c.String("arch"), Progress: progress, Log: logger(c),
+		Arch: c.String("arch"), RequirePins: c.Bool("require-pins"), Progress: progress, Log: logger(c),
 	})
 	if err != nil {
-		return usagef("%w", err)
+		return nil, usagef("%w", err)
 	}
 	verdicts := verifyAll(c, f, l)
 	progress.finish()
-	if c.Err() != nil {
-		return c.Err()
+	return verdicts, c.Err()
+}
+
+func lockPin(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	file := c.String("lock")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return usagef("lock pin writes a lock file: %w", err)
+	}
+	l, problems := lock.Parse(file, data)
+	if err := problems.Err(); err != nil {
+		return fmt.Errorf("reading the lock:\n%w", err)
+	}
+	for i := range l.Components {
+		l.Components[i].Pins = nil // what is pinned now is not asked, so that a wrong pin can be replaced
+	}
+	verdicts, err := verifyLock(c, l)
+	if err != nil {
+		return err
+	}
+	var pins []lock.Pin
+	for _, v := range verdicts {
+		pins = append(pins, v.Pins...)
+	}
+	if data, err = lock.WithPins(file, data, pins); err != nil {
+		return err
+	}
+	if err := replaceFile(file, data); err != nil {
+		return err
+	}
+	for i := range verdicts {
+		verdicts[i].Unpinned = nil // they are pinned now
 	}
 	if err := printVerdicts(c, verdicts); err != nil {
 		return err
@@ -242,7 +297,7 @@ func printVerdicts(c *cli.Context, verdicts []verdict) error {
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "COMPONENT\tVERSION\tVERDICT\tFROM")
 	for _, v := range verdicts {
-		word, from := "ok", fmt.Sprintf("%s %s", v.Source, v.Origin)
+		word, from := "ok", fmt.Sprintf("%s %s%s", v.Source, v.Origin, notPinned(v))
 		switch {
 		case v.Error != "":
 			word, from = "FAILED", "see below"
@@ -252,6 +307,18 @@ func printVerdicts(c *cli.Context, verdicts []verdict) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Component, v.Version, word, from)
 	}
 	return w.Flush()
+}
+
+// notPinned lists the files that no digest of the lock covers.
+func notPinned(v verdict) string {
+	var names []string
+	for _, p := range v.Unpinned {
+		names = append(names, p.File)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; not pinned: " + strings.Join(names, ", ")
 }
 
 // failures returns an error that lists the components that did not verify; nil if all did. It is an error too if
@@ -294,7 +361,7 @@ func lockUpdate(c *cli.Context) error {
 		return fmt.Errorf("lock update: %w", err)
 	}
 	defer os.RemoveAll(cache)
-	f, err := fetch.New(fetch.Options{Cache: cache, Mirror: c.String("mirror"), Log: logger(c)})
+	f, err := fetch.New(fetch.Options{Cache: cache, Mirror: c.String("mirror"), NoPlainHTTP: !c.Bool("insecure-mirror"), Log: logger(c)})
 	if err != nil {
 		return usagef("%w", err)
 	}
@@ -303,12 +370,20 @@ func lockUpdate(c *cli.Context) error {
 		return err
 	}
 	values := map[string]string{}
-	for _, u := range updates {
+	for i, u := range updates {
 		maps.Copy(values, u.Values)
+		if p, _ := l.Component(u.Component); len(u.Values) > 0 && len(p.Pins) > 0 {
+			updates[i].Note = strings.TrimPrefix(u.Note+"; its pins are gone: run hardtack lock pin", "; ")
+		}
 	}
 	if len(values) > 0 && !c.Bool("dry-run") {
 		if data, err = lock.Rewrite(file, data, values); err != nil {
 			return err
+		}
+		if len(l.Pins) > 0 {
+			if data, err = lock.WithPins(file, data, nil); err != nil {
+				return err
+			}
 		}
 		if err := replaceFile(file, data); err != nil {
 			return err

@@ -33,6 +33,10 @@ type Components struct {
 	// A mirror of the release files, an http(s) address or a directory: `https://host/path` is fetched from
 	// `<mirror>/host/path`. The default is to fetch from upstream.
 	Mirror string `mapstructure:"mirror"`
+	// Whether compiled components must have a digest in the lock. They are then compiled with the Go version of the lock's
+	// pins, which Go fetches if it is not installed, and what is not pinned fails the build. By default the installed Go
+	// compiles, and only what the lock pins for it is compared.
+	RequirePins bool `mapstructure:"require_pins"`
 	// The directory that caches downloads and compiled components, by digest. The default is `hardtack` in the user's
 	// cache directory.
 	CacheDir string `mapstructure:"cache_dir"`

@@ -21,6 +21,7 @@ type FlatConfig struct {
 	Lock                *string           `mapstructure:"lock" cty:"lock" hcl:"lock"`
 	Source              *string           `mapstructure:"source" cty:"source" hcl:"source"`
 	Mirror              *string           `mapstructure:"mirror" cty:"mirror" hcl:"mirror"`
+	RequirePins         *bool             `mapstructure:"require_pins" cty:"require_pins" hcl:"require_pins"`
 	CacheDir            *string           `mapstructure:"cache_dir" cty:"cache_dir" hcl:"cache_dir"`
 	AgentPath           *string           `mapstructure:"agent_path" cty:"agent_path" hcl:"agent_path"`
 	UnitsDir            *string           `mapstructure:"units_dir" cty:"units_dir" hcl:"units_dir"`
@@ -55,6 +56,7 @@ func (*FlatConfig) HCL2Spec() map[string]hcldec.Spec {
 		"lock":                       &hcldec.AttrSpec{Name: "lock", Type: cty.String, Required: false},
 		"source":                     &hcldec.AttrSpec{Name: "source", Type: cty.String, Required: false},
 		"mirror":                     &hcldec.AttrSpec{Name: "mirror", Type: cty.String, Required: false},
+		"require_pins":               &hcldec.AttrSpec{Name: "require_pins", Type: cty.Bool, Required: false},
 		"cache_dir":                  &hcldec.AttrSpec{Name: "cache_dir", Type: cty.String, Required: false},
 		"agent_path":                 &hcldec.AttrSpec{Name: "agent_path", Type: cty.String, Required: false},
 		"units_dir":                  &hcldec.AttrSpec{Name: "units_dir", Type: cty.String, Required: false},

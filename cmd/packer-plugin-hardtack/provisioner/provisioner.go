@@ -99,7 +99,7 @@ func (p *Provisioner) plan(ctx context.Context, ui packer.Ui, log *slog.Logger, 
 	return image.Plan{
 		Plan: bake.Plan{Assets: p.assets, Units: p.unitFiles(), Lock: lock, Architecture: arch, Extra: extra,
 			KernelArguments: p.config.KernelArguments, Sysctls: p.config.Sysctls, Packages: p.config.Packages},
-		Fetch: fetch.Options{Cache: p.config.CacheDir, Mirror: p.config.Mirror, Source: source, Progress: progress{ui: ui}, Log: log},
+		Fetch: fetch.Options{Cache: p.config.CacheDir, Mirror: p.config.Mirror, Source: source, RequirePins: p.config.RequirePins, Progress: progress{ui: ui}, Log: log},
 		OnFallback: func(r fetch.Result) {
 			ui.Say(fmt.Sprintf("hardtack: %s %s comes from %s: %s", r.Component, r.Version, r.Source, r.Fallback))
 		},

@@ -152,7 +152,11 @@ func (c *client) do(ctx context.Context, address string, header http.Header) (*h
 	var (
 		dns   *net.DNSError
 		proxy *proxyError
+		plain *plainError
 	)
+	if errors.As(err, &plain) {
+		return nil, plain
+	}
 	final := errors.As(err, &dns) && dns.IsNotFound || errors.As(err, &proxy)
 	return nil, unanswered(err, final)
 }

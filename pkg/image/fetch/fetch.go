@@ -72,6 +72,9 @@ type Options struct {
 	Cache string
 	// Mirror is an http(s) address or a directory; "" means upstream.
 	Mirror string
+	// NoPlainHTTP refuses plain http to other machines than this one, mirrors and redirects included. Files that the lock
+	// has a digest of need it not; to believe a digest that is fetched does.
+	NoPlainHTTP bool
 	// Source is Auto if empty.
 	Source Source
 	// Arch is a GOARCH of lock.Architectures; "" means this program's.
@@ -156,6 +159,15 @@ func New(o Options) (*Fetcher, error) {
 	store, err := cache.Open(o.Cache)
 	if err != nil {
 		return nil, err
+	}
+	if o.NoPlainHTTP {
+		if err := vouchedFor(o.Mirror); err != nil {
+			return nil, err
+		}
+		if o.Transport == nil {
+			o.Transport = newTransport()
+		}
+		o.Transport = vouched{o.Transport}
 	}
 	transport, err := mirrorTransport(o.Mirror, o.Transport)
 	if err != nil {
