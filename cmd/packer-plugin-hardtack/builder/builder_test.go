@@ -83,7 +83,7 @@ func TestMissingTools(t *testing.T) {
 	if err == nil {
 		t.Fatal("an empty PATH has every tool")
 	}
-	for _, want := range []string{"mmdebstrap", "sfdisk", "apt-get install dash dosfstools fdisk", "qemu-utils"} {
+	for _, want := range []string{"mmdebstrap", "sfdisk", "apt-get install coreutils dash dosfstools fdisk", "util-linux", "qemu-utils"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("does not mention %s: %v", want, err)
 		}
