@@ -50,7 +50,9 @@ for path in sys sysrq-trigger; do
 	mount -o remount,bind,ro,nosuid,nodev,noexec "$root/proc/$path"
 done
 if [ -e /etc/resolv.conf ] && [ -x "$root/usr/bin/readlink" ]; then
-	resolver=$(chroot "$root" /usr/bin/readlink -m /etc/resolv.conf)
+	# The root's own program says where, so it has no more rights than the script, and must not lead out.
+	resolver=$(setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=` + inside + ` chroot "$root" /usr/bin/readlink -m /etc/resolv.conf)
+	case $resolver/ in */../*) echo "/etc/resolv.conf leads to $resolver" >&2; exit 1;; esac
 	mkdir -p "$root${resolver%/*}"
 	[ -e "$root$resolver" ] || : >"$root$resolver"
 	mount --bind /etc/resolv.conf "$root$resolver"
