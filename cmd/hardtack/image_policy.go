@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
@@ -13,15 +15,25 @@ func imagePolicyCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "name", Value: "hardtack", Usage: "the image family, `NAME`, as given to publish"},
 			&cli.StringFlag{Name: "partition", Value: "aws", Usage: "aws, aws-cn or aws-us-gov"},
+			&cli.StringSliceFlag{Name: "channel", Usage: "a `CHANNEL` that may be pointed at an image; may be repeated (default: none)"},
+			&cli.BoolFlag{Name: "share", Usage: "also allow sharing the images with other accounts (publish --share)"},
+			&cli.BoolFlag{Name: "parents", Usage: "also allow building on older snapshots, so that only changed blocks are sent; only for an account that has nothing but images"},
 			&cli.StringSliceFlag{Name: "key", Usage: "the ARN of a KMS `KEY` that encrypts images; may be repeated, one for each region"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			policy, err := cloud.Policy(c.String("partition"), c.String("name"), c.StringSlice("key"))
+			r := cloud.PolicyRequest{
+				Partition: c.String("partition"), Image: c.String("name"), Keys: c.StringSlice("key"),
+				Channels: c.StringSlice("channel"), Share: c.Bool("share"), Parents: c.Bool("parents"),
+			}
+			policy, err := cloud.Policy(r)
 			if err != nil {
-				return err
+				return usagef("%w", err)
+			}
+			for _, note := range r.Notes() {
+				fmt.Fprintln(c.App.ErrWriter, "note: "+note)
 			}
 			_, err = c.App.Writer.Write(policy)
 			return err

@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -24,43 +25,71 @@ func (e computing) needs(c *call) []need {
 	return known.needs(images, c, action)
 }
 
-// need returns the permission for an action on an image or snapshot, whether or not it exists.
-func (m *Images) need(action, id string) need {
+// need returns the permission for an action on an image or snapshot, whether or not it exists. requested are the tags
+// of the request.
+func (m *Images) need(action, id string, requested []params) need {
+	arn, key, tags := m.imageARN(id), "ec2:ImageID", map[string]string{}
 	if strings.HasPrefix(id, "snap-") {
 		s, _ := m.snapshot(id)
-		return need{action: action, arn: m.snapshotARN(id), context: tagContext("ec2", s.Tags)}
+		arn, key, tags = m.snapshotARN(id), "ec2:SnapshotID", s.Tags
+	} else if i, ok := m.image(id); ok {
+		tags = i.Tags
 	}
-	i, _ := m.image(id)
-	return need{action: action, arn: m.imageARN(id), context: tagContext("ec2", i.Tags)}
+	context := tagContext("ec2", tags)
+	context[key], context["ec2:Owner"] = []string{id}, []string{owner}
+	maps.Copy(context, requestContext(requested))
+	return need{action: action, arn: arn, context: context}
 }
 
-// needs of a call that names an image or a snapshot, or makes one.
+// requestContext are the tags of a request as condition keys.
+func requestContext(tags []params) map[string][]string {
+	context := map[string][]string{}
+	for _, tag := range tags {
+		context["aws:RequestTag/"+tag.get("Key")] = []string{tag.get("Value")}
+		context["aws:TagKeys"] = append(context["aws:TagKeys"], tag.get("Key"))
+	}
+	return context
+}
+
+// needs of a call that names an image or a snapshot, or makes one. What does not exist yet is "image/*" and
+// "snapshot/*", as in EC2's own refusals. CopyImage needs the permission on its source too ("Grant permissions to copy
+// Amazon EC2 AMIs", since October 2024), which may be in another region. ec2:CreateAction is only there where a call
+// that makes something also tags it: CreateTags alone has the tags of the request like those, but not that key.
 func (known imageCall) needs(m *Images, c *call, action string) []need {
 	p := params(c.Form)
 	var needs []need
 	for _, id := range append(p.list("ResourceId"), p.get("ImageId"), p.get("SnapshotId")) {
 		if id != "" {
-			needs = append(needs, m.need(action, id))
+			needs = append(needs, m.need(action, id, p.structs("Tag")))
 		}
+	}
+	requested := map[string][]params{}
+	for _, spec := range p.structs("TagSpecification") {
+		requested[spec.get("ResourceType")] = append(requested[spec.get("ResourceType")], spec.structs("Tag")...)
+	}
+	fresh := func(arn, kind string) {
+		needs = append(needs, need{action: action, arn: arn, context: requestContext(requested[kind])})
 	}
 	switch c.Action {
 	case "RegisterImage":
-		needs = append(needs, need{action: action, arn: m.imageARN("*")})
+		fresh(m.imageARN("*"), "image")
 		for _, mapping := range p.structs("BlockDeviceMapping") {
 			if id := mapping.get("Ebs.SnapshotId"); id != "" {
-				needs = append(needs, m.need(action, id))
+				needs = append(needs, m.need(action, id, nil))
 			}
 		}
 	case "CopyImage":
-		needs = append(needs, need{action: action, arn: m.imageARN("*")})
-	}
-	for _, spec := range p.structs("TagSpecification") {
-		context := map[string][]string{"ec2:CreateAction": {c.Action}}
-		for _, tag := range spec.structs("Tag") {
-			context["aws:RequestTag/"+tag.get("Key")] = []string{tag.get("Value")}
+		fresh(m.imageARN("*"), "image")
+		fresh(m.snapshotARN("*"), "snapshot")
+		if there, err := m.from(p.get("SourceRegion")); err == nil {
+			needs = append(needs, there.need(action, p.get("SourceImageId"), nil))
 		}
+	}
+	for _, kind := range sortedKeys(requested) {
+		context := requestContext(requested[kind])
+		context["ec2:CreateAction"] = []string{c.Action}
 		arn := m.imageARN("*")
-		if spec.get("ResourceType") == "snapshot" {
+		if kind == "snapshot" {
 			arn = m.snapshotARN("*")
 		}
 		needs = append(needs, need{action: "ec2:CreateTags", arn: arn, context: context})
@@ -79,13 +108,15 @@ func (d directAPI) needs(c *call) []need {
 	if c.Action == "CompleteSnapshot" {
 		at = 2
 	}
-	needs := []need{d.need(action, c.pathPart(at))}
+	needs := []need{d.need(action, c.pathPart(at), nil)}
 	if s, _ := d.snapshot(c.pathPart(at)); s.Key != "" && s.Key != d.defaultKey() && c.Action != "CompleteSnapshot" {
 		needs = append(needs, d.keyNeed("kms:Decrypt", s.Key))
 	}
 	return needs
 }
 
+// startNeeds are those of StartSnapshot. The Service Authorization Reference lists ec2:CreateTags beside it and no
+// ec2:CreateAction, and no permission on the parent: here there are neither.
 func (d directAPI) startNeeds(c *call, action string) []need {
 	in := startInput{}
 	if err := decode(c.Body, &in); err != nil {
@@ -97,6 +128,7 @@ func (d directAPI) startNeeds(c *call, action string) []need {
 	}
 	for _, tag := range in.Tags {
 		context["aws:RequestTag/"+tag.Key] = []string{tag.Value}
+		context["aws:TagKeys"] = append(context["aws:TagKeys"], tag.Key)
 	}
 	needs := []need{{action: action, arn: d.snapshotARN("*"), context: context}}
 	if len(in.Tags) > 0 {

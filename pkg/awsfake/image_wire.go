@@ -25,6 +25,7 @@ func (m *Images) calls() map[string]imageCall {
 			"Name", "Description", "SourceImageId", "SourceRegion", "ClientToken", "Encrypted", "KmsKeyId", "TagSpecification"}},
 		"ModifyImageAttribute":   {m.modifyImage, []string{"ImageId", "LaunchPermission"}},
 		"DescribeImageAttribute": {m.describeImage, []string{"ImageId", "Attribute"}},
+		"CreateTags":             {m.createTags, []string{"ResourceId", "Tag"}},
 		"DeleteTags":             {m.deleteTags, []string{"ResourceId", "Tag"}},
 	}
 }
@@ -50,10 +51,8 @@ func (known imageCall) serve(c *call) (any, error) {
 	return known.do(c)
 }
 
-// deleteTags takes tags from images and snapshots: all of a key, or those with a value. A call that is refused changes
-// nothing.
-func (m *Images) deleteTags(c *call) (any, error) {
-	p := params(c.Form)
+// taggable returns the images and snapshots of a call that changes tags, all of which must exist.
+func (m *Images) taggable(p params) ([]string, error) {
 	ids := p.list("ResourceId")
 	for _, id := range ids {
 		_, err := m.own(id)
@@ -63,6 +62,40 @@ func (m *Images) deleteTags(c *call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	return ids, nil
+}
+
+// createTags gives images and snapshots tags, in the place of those with the same keys.
+func (m *Images) createTags(c *call) (any, error) {
+	p := params(c.Form)
+	ids, err := m.taggable(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		for _, tag := range p.structs("Tag") {
+			put := func(tags map[string]string) map[string]string {
+				if tags == nil {
+					tags = map[string]string{}
+				}
+				tags[tag.get("Key")] = tag.get("Value")
+				return tags
+			}
+			m.changeImage(id, func(i *Image) { i.Tags = put(i.Tags) })
+			m.change(id, func(s *Snapshot) { s.Tags = put(s.Tags) })
+		}
+	}
+	return xmlReturn{true}, nil
+}
+
+// deleteTags takes tags from images and snapshots: all of a key, or those with a value. A call that is refused changes
+// nothing.
+func (m *Images) deleteTags(c *call) (any, error) {
+	p := params(c.Form)
+	ids, err := m.taggable(p)
+	if err != nil {
+		return nil, err
 	}
 	for _, id := range ids {
 		for _, tag := range p.structs("Tag") {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -61,16 +60,7 @@ func TestLeastPrivilege(t *testing.T) {
 		keys[region] = w.account.SSMIn(region).AddKey("alias/images")
 	}
 	foreign := w.publish(t, makeDisk(t, 4*mib, "x", 0), func(r *ami.Request) { r.Image = "foreign" })
-	text, err := cloud.Policy("aws", "test", slices.Sorted(maps.Values(keys)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy, err := awsfake.ParsePolicy(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := w.account.AddUser("ci", policy)
-	w.credentials = credentials.NewStaticCredentialsProvider(c.AccessKey, c.Secret, "")
+	w.becomeBuilder(t, cloud.PolicyRequest{Keys: slices.Sorted(maps.Values(keys)), Channels: []string{"stable"}, Share: true, Parents: true})
 	file := makeDisk(t, 16*mib, "one", 0, 3, 9)
 	with := func(j *ami.Pipeline) {
 		everywhere(j)

@@ -63,7 +63,8 @@ func startError(s ami.StartRequest, err error) error {
 	switch {
 	case !errors.As(err, &refusal) || refusal.ErrorFault() == smithy.FaultServer:
 		return err
-	case s.Parent != "" && hasCode(err, "ValidationException", "ResourceNotFoundException"):
+	case s.Parent != "" && hasCode(err, "ValidationException", "ResourceNotFoundException", "AccessDeniedException"):
+		// Denied: the policy of `hardtack image policy` without --parents allows only a snapshot without a parent.
 		return fmt.Errorf("%w: %w: %w", ami.ErrRefused, ami.ErrParent, err)
 	}
 	return fmt.Errorf("%w: %w", ami.ErrRefused, err)
