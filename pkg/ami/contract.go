@@ -50,6 +50,11 @@ type Blocks interface {
 	Put(ctx context.Context, snapshot string, block int32, content []byte, digest Digest) error
 	// Complete ends the writing. blocks is the number of blocks written and checksum is Plan.Checksum.
 	Complete(ctx context.Context, snapshot string, blocks int, checksum Digest) error
+	SnapshotReader
+}
+
+// SnapshotReader reads completed snapshots, under the same rules as Blocks.
+type SnapshotReader interface {
 	// List lists the blocks that a completed snapshot holds, in order.
 	List(ctx context.Context, snapshot string) ([]StoredBlock, error)
 	// Get reads a block of a completed snapshot into content and verifies its checksum.
@@ -77,7 +82,9 @@ type Image struct {
 	Architecture string
 	Snapshot     string
 	// Volume is the root volume's size in GiB.
-	Volume  int64
+	Volume int64
+	// Disks counts the image's disks, the root volume included.
+	Disks   int
 	Created time.Time
 	Tags    map[string]string
 	// Launched is when an instance was last launched from it, in any account; zero is never or not known.

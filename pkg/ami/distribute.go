@@ -45,6 +45,7 @@ type Region interface {
 	Share(ctx context.Context, image string, with LaunchPermissions) error
 	// Discard deregisters an image and deletes the snapshots that carry these tags and that no image uses.
 	Discard(ctx context.Context, image string, tags map[string]string) error
+	SnapshotReader
 }
 
 // Target is a region that an image is copied to.
@@ -155,7 +156,10 @@ func (d Distribution) copy(ctx context.Context, original Result, t Target) (stri
 		if i.Tags[TagKey] != t.Key {
 			return "", fmt.Errorf("%s is there, encrypted with the key %q and not %q: remove it, or leave the key as it was", i.ID, i.Tags[TagKey], t.Key)
 		}
-		if err := region.WaitImage(ctx, i.ID); err != nil {
+		if i, err = settle(ctx, region, i); err != nil {
+			return "", err
+		}
+		if err := original.content.verify(ctx, region, i, DefaultWorkers, nil); err != nil {
 			return "", err
 		}
 		return i.ID, d.share(ctx, region, i.ID)

@@ -82,6 +82,8 @@ type Result struct {
 	// Description is the image's, and Tags are those of the image and its snapshot.
 	Description string            `json:"description"`
 	Tags        map[string]string `json:"tags"`
+	// content is what an image that is found must be.
+	content *content
 }
 
 // Publish makes an image of the disk, or returns the existing image of the same content. If it fails, it removes the
@@ -94,7 +96,8 @@ func (p *Publisher) Publish(ctx context.Context, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result := Result{Name: r.Name(m), Digest: r.Identity(m), Volume: r.volume(m), DiskBlocks: len(m.Blocks), Tags: r.tags(m), Description: r.description(m)}
+	result := Result{Name: r.Name(m), Digest: r.Identity(m), Volume: r.volume(m), DiskBlocks: len(m.Blocks), Tags: r.tags(m), Description: r.description(m),
+		content: &content{m, r.Architecture, r.volume(m)}}
 	p.c.Log.Info("disk read", "bytes", m.Size, "data", m.Bytes(), "digest", m.Digest())
 	lock, j, err := openJournal(p.c.State, result.Name)
 	if err != nil {
@@ -111,7 +114,8 @@ func (p *Publisher) Publish(ctx context.Context, r Request) (Result, error) {
 	return result, w.journal.remove()
 }
 
-// find looks for an image of the same identity. A journal that goes with it has served.
+// find looks for an image of the same identity, and checks that it is one unless its snapshot was written here. A journal
+// that goes with it has served.
 func (p *Publisher) find(ctx context.Context, r *Result, j *journal) (bool, error) {
 	images, err := p.c.Images.Find(ctx, map[string]string{TagDigest: r.Digest.String()})
 	if err != nil {
@@ -123,13 +127,22 @@ func (p *Publisher) find(ctx context.Context, r *Result, j *journal) (bool, erro
 		}
 		switch i.State {
 		case Pending:
-			if err := p.c.Images.WaitImage(ctx, i.ID); err != nil {
+			if i, err = settle(ctx, p.c.Images, i); err != nil {
 				return false, err
 			}
 		case Available:
 		default:
 			return false, fmt.Errorf("image %s (%s): its state is %s: %s\nremove it (hardtack image gc, or deregister it), and publish again",
 				i.ID, i.Name, i.State, i.Reason)
+		}
+		written := r.Snapshot
+		if j != nil {
+			written = j.done.Snapshot
+		}
+		if i.Snapshot != written {
+			if err := r.content.verify(ctx, p.c.Blocks, i, p.c.Workers, p.c.Progress); err != nil {
+				return false, err
+			}
 		}
 		r.Found, r.Image, r.Snapshot = true, i.ID, i.Snapshot
 		p.c.Log.Info("the image is there", "image", i.ID, "name", i.Name)

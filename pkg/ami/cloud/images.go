@@ -57,7 +57,7 @@ func filters(tags map[string]string) []types.Filter {
 }
 
 func imageOf(i types.Image) ami.Image {
-	out := ami.Image{ID: aws.ToString(i.ImageId), Name: aws.ToString(i.Name), Tags: map[string]string{}}
+	out := ami.Image{ID: aws.ToString(i.ImageId), Name: aws.ToString(i.Name), Disks: len(i.BlockDeviceMappings), Tags: map[string]string{}}
 	for debian, theirs := range architectures {
 		if i.Architecture == theirs {
 			out.Architecture = debian
