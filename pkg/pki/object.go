@@ -34,6 +34,9 @@ const (
 // Authorities lists the names of all authorities, in the order of their creation.
 func Authorities() []string { return []string{KubernetesCA, FrontProxyCA, EtcdClientCA, EtcdPeerCA} }
 
+// Secrets lists what of a store is secret: objects, or what the names of some begin with.
+func Secrets() []string { return append(Authorities(), ServiceAccount, EncryptionKey, BootstrapToken) }
+
 // AuthorityName returns the common name of a cluster's authority: "demo etcd-client-ca".
 func AuthorityName(cluster, object string) string {
 	return cluster + " " + strings.ReplaceAll(strings.TrimPrefix(object, mastersDir), "/", "-")
@@ -56,6 +59,13 @@ var (
 type Access struct {
 	Read  []string
 	Write []string
+}
+
+// MayRead reports whether an object may be read, or any that begins with its name.
+func (a Access) MayRead(object string) bool {
+	return slices.ContainsFunc(a.Read, func(read string) bool {
+		return strings.HasPrefix(read, object) || strings.HasSuffix(read, "/") && strings.HasPrefix(object, read)
+	})
 }
 
 // AccessOf returns the access of a role. A role file alone gives no access: the store checks the instance's own

@@ -3,7 +3,6 @@ package template
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -58,11 +57,7 @@ func (b *builder) secretsPolicy(g spec.Group) ([]Statement, error) {
 	if err := json.Unmarshal(document, &p); err != nil {
 		return nil, fmt.Errorf("reading the store's policy: %w", err)
 	}
-	for i, s := range p.Statement {
-		p.Statement[i].Sid = "ReadSecrets"
-		if slices.Contains(s.Action, "ssm:PutParameter") {
-			p.Statement[i].Sid = "RenewTheToken"
-		}
+	for _, s := range p.Statement {
 		for j, arn := range s.Resource {
 			rest, ok := strings.CutPrefix(arn, anywhere)
 			if !ok {

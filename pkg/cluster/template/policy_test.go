@@ -205,6 +205,18 @@ func TestInstanceRoles(t *testing.T) {
 			assert.Equal(t, verdict, c.allowed, "moto reads the policy otherwise")
 		})
 	}
+	more, err := awsfake.ParsePolicy([]byte(`{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "ssm:Get*", "Resource": "*"}}`))
+	assert.NilError(t, err)
+	for name, g := range d.Groups {
+		policy, err := awsfake.ParsePolicy(g.Policies[0])
+		assert.NilError(t, err)
+		a.AddRole(name, policy, more) // as when people attach AmazonSSMManagedInstanceCore
+	}
+	for _, c := range calls {
+		if own := strings.HasPrefix(c.subject, root); c.action == get && own {
+			assert.Equal(t, !refused(t, a.ask(t.Context(), a.as(t, c.group), c)), c.allowed, "with another policy attached: %s %s", c.group, c.subject)
+		}
+	}
 	for name, g := range d.Groups {
 		for _, arn := range regexp.MustCompile(`"arn:[^"]*"`).FindAllString(string(g.Policies[0]), -1) {
 			assert.Assert(t, strings.Contains(arn, ":"+region+":"+accountID+":"), "%s may do something in other regions or accounts: %s", name, arn)

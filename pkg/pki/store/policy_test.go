@@ -1,0 +1,116 @@
+package store_test
+
+import (
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// attached is what people attach to instance roles: reading as in AmazonSSMManagedInstanceCore, and ReadOnlyAccess's.
+const attached = `{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["ssm:Get*", "ssm:Describe*", "ssm:List*"], "Resource": "*"}}`
+
+// objects are all objects of a store.
+func objects() []string {
+	list := []string{pki.ServiceAccount + pki.Key, pki.ServiceAccount + pki.Pub, pki.EncryptionKey, pki.BootstrapToken, pki.PublicKubernetes, pki.PublicInfo}
+	for _, a := range pki.Authorities() {
+		list = append(list, a+pki.Crt, a+pki.Key)
+	}
+	return list
+}
+
+// A policy that is attached to a role later does not open another role's secrets, by any call that reads. Of a cluster
+// beside this one it opens at most what the role reads here: that IAM cannot except one store is what Policy says.
+func TestAttachedPolicyOpensNothing(t *testing.T) {
+	const beside = "/hardtack/beside"
+	for _, roles := range []string{"masters", "minions", "etcd", "masters+minions", "masters+etcd", "masters+etcd+minions"} {
+		t.Run(roles, func(t *testing.T) {
+			t.Parallel()
+			set, err := role.ParseSet(roles)
+			if err != nil {
+				t.Fatal(err)
+			}
+			access := pki.AccessOfAll(set)
+			account := awsfake.New(awsfake.Options{Rates: freely})
+			server := httptest.NewServer(account.Handler())
+			t.Cleanup(server.Close)
+			for _, object := range objects() {
+				for _, at := range []string{root, beside} {
+					if _, err := account.SSM().Put(awsfake.Parameter{Name: at + "/" + object, Value: "secret", Type: awsfake.ParameterSecure}, true); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			document, err := store.Policy(store.Location{Kind: store.KindSSM, Root: root}, access)
+			if err != nil {
+				t.Fatal(err)
+			}
+			own, err1 := awsfake.ParsePolicy(document)
+			more, err2 := awsfake.ParsePolicy([]byte(attached))
+			if err1 != nil || err2 != nil {
+				t.Fatal(err1, err2)
+			}
+			account.AddRole("machine", own, more)
+			key, err := account.Issue("machine", "i-0123456789abcdef0", time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := ssm.New(ssm.Options{Region: "us-west-2", BaseEndpoint: &server.URL, RetryMaxAttempts: 1,
+				Credentials: credentials.NewStaticCredentialsProvider(key.AccessKey, key.Secret, key.Token)})
+			for _, name := range readable(t, client) {
+				object, here := strings.CutPrefix(name, root+"/")
+				if !here {
+					object = strings.TrimPrefix(name, beside+"/")
+				}
+				if !access.MayRead(object) {
+					t.Errorf("%s can be read", name)
+				}
+			}
+			for _, object := range objects() {
+				if _, err := client.GetParameter(t.Context(), &ssm.GetParameterInput{Name: aws.String(root + "/" + object)}); (err == nil) != access.MayRead(object) {
+					t.Errorf("%s: %v", object, err)
+				}
+			}
+		})
+	}
+}
+
+// readable are the names of the parameters whose values some call tells.
+func readable(t *testing.T, client *ssm.Client) (names []string) {
+	t.Helper()
+	ctx, tell := t.Context(), func(name *string) { names = append(names, *name) }
+	for _, object := range objects() {
+		for _, at := range []string{root, "/hardtack/beside"} {
+			name := at + "/" + object
+			if out, err := client.GetParameters(ctx, &ssm.GetParametersInput{Names: []string{name}, WithDecryption: aws.Bool(true)}); err == nil {
+				for _, p := range out.Parameters {
+					tell(p.Name)
+				}
+			}
+			if out, err := client.GetParameterHistory(ctx, &ssm.GetParameterHistoryInput{Name: &name, WithDecryption: aws.Bool(true)}); err == nil {
+				for _, p := range out.Parameters {
+					tell(p.Name)
+				}
+			}
+		}
+	}
+	for _, path := range []string{"/", "/hardtack", root, root + "/masters", root + "/etcd", root + "/minions"} {
+		if out, err := client.GetParametersByPath(ctx, &ssm.GetParametersByPathInput{Path: &path, Recursive: aws.Bool(true), WithDecryption: aws.Bool(true)}); err == nil {
+			for _, p := range out.Parameters {
+				tell(p.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
