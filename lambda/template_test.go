@@ -3,6 +3,7 @@ package lambda_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -241,6 +242,58 @@ func TestDeployedPolicyHolds(t *testing.T) {
 		var api smithy.APIError
 		if got := tt.err; tt.want == "" && got != nil || tt.want != "" && (!errors.As(got, &api) || api.ErrorCode() != tt.want) {
 			t.Errorf("%s: %v, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestDeployedPolicyReachesNothingForeign asks for each action that the role has on what is not the cluster's. What the
+// role may do depends on no state that it can change, so this holds after each of its calls too.
+func TestDeployedPolicyReachesNothingForeign(t *testing.T) {
+	p := deployedPolicy(t, "ZCLUSTER")
+	if grows := p.Growth(); len(grows) > 0 {
+		t.Errorf("the role could widen its own policy by %q", grows)
+	}
+	const account, key = "arn:aws:%s:us-west-2:123456789012:", "route53:ChangeResourceRecordSets"
+	record := func(name, kind, action string) map[string][]string {
+		return map[string][]string{"aws:RequestedRegion": {testRegion}, key + "NormalizedRecordNames": {name}, key + "RecordTypes": {kind}, key + "Actions": {action}}
+	}
+	ours := record("masters.demo.k8s", "A", "CREATE")
+	if got := awsfake.Decision([]awsfake.Policy{p}, key, "arn:aws:route53:::hostedzone/ZCLUSTER", ours); got != "allowed" {
+		t.Errorf("a record of its own: %s", got)
+	}
+	var actions []string
+	for _, s := range p {
+		for _, action := range s.Actions {
+			if !slices.Contains(s.Resources, "*") { // those that take no resource only read
+				actions = append(actions, action)
+			} else if verb := action[strings.Index(action, ":")+1:]; !strings.HasPrefix(verb, "Describe") {
+				t.Errorf("%s is allowed on everything", action)
+			}
+		}
+	}
+	if len(actions) < 8 {
+		t.Fatalf("the role has only %q", actions)
+	}
+	foreign := []string{
+		"arn:aws:route53:::hostedzone/ZOTHER", "arn:aws:route53:::hostedzone/ZCLUSTER2",
+		fmt.Sprintf(account, "autoscaling") + "autoScalingGroup:u:autoScalingGroupName/else-minions",
+		fmt.Sprintf(account, "autoscaling") + "autoScalingGroup:u:autoScalingGroupName/demo-minions-2",
+		fmt.Sprintf(account, "sqs") + "others", fmt.Sprintf(account, "logs") + "log-group:/aws/lambda/other:log-stream:x",
+		fmt.Sprintf(account, "ssm") + "parameter/hardtack/demo/masters/kubernetes-ca.key",
+	}
+	for _, action := range actions {
+		for _, arn := range foreign {
+			if got := awsfake.Decision([]awsfake.Policy{p}, action, arn, ours); got != "implicitDeny" {
+				t.Errorf("%s on %s: %s", action, arn, got)
+			}
+		}
+	}
+	for _, c := range []map[string][]string{
+		record("masters.other.k8s", "A", "CREATE"), record("demo.k8s", "A", "CREATE"), record("masters.demo.k8s", "NS", "CREATE"),
+		record("masters.demo.k8s", "A", "UPSERT"), {"aws:RequestedRegion": {testRegion}},
+	} {
+		if got := awsfake.Decision([]awsfake.Policy{p}, key, "arn:aws:route53:::hostedzone/ZCLUSTER", c); got != "implicitDeny" {
+			t.Errorf("a record %v: %s", c, got)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package awsfake_test
 
 import (
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -67,5 +68,15 @@ func TestPolicy(t *testing.T) {
 	wantRefusal(t, err, "AccessDenied", "User: arn:aws:iam::123456789012:user/LAMBDA is not authorized to perform: route53:CreateHostedZone on resource: * because no identity-based policy allows the route53:CreateHostedZone action")
 	if _, err = client(server.URL, "LAMBDA2", 1).ListHostedZonesByName(t.Context(), &route53.ListHostedZonesByNameInput{}); err == nil {
 		t.Error("a key with an empty policy may list zones")
+	}
+}
+
+// TestPolicyGrowth wants what widens a policy found through wildcards, and not where it is denied.
+func TestPolicyGrowth(t *testing.T) {
+	if got := (awsfake.Policy{{Actions: []string{"ec2:*tags"}}, {Deny: true, Actions: []string{"iam:*"}}, {Actions: []string{"ssm:Get*"}}}).Growth(); !slices.Equal(got, []string{"ec2:CreateTags", "ec2:DeleteTags"}) {
+		t.Errorf("it grows by %q", got)
+	}
+	if got := awsfake.Administrator().Growth(); len(got) < 20 {
+		t.Errorf("an administrator's grows by %q", got)
 	}
 }

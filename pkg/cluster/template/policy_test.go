@@ -205,11 +205,17 @@ func TestInstanceRoles(t *testing.T) {
 			assert.Equal(t, verdict, c.allowed, "moto reads the policy otherwise")
 		})
 	}
+	for _, c := range calls { // again, after every call that is allowed
+		if !c.allowed {
+			assert.Assert(t, refused(t, a.ask(t.Context(), a.as(t, c.group), c)), "afterwards: %s %s %s", c.group, c.action, c.subject)
+		}
+	}
 	more, err := awsfake.ParsePolicy([]byte(`{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "ssm:Get*", "Resource": "*"}}`))
 	assert.NilError(t, err)
 	for name, g := range d.Groups {
 		policy, err := awsfake.ParsePolicy(g.Policies[0])
 		assert.NilError(t, err)
+		assert.Equal(t, len(policy.Growth()), 0, "%s could widen its own policy by %q", name, policy.Growth())
 		a.AddRole(name, policy, more) // as when people attach AmazonSSMManagedInstanceCore
 	}
 	for _, c := range calls {
