@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/doctor"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
@@ -97,5 +99,38 @@ func TestPermissions(t *testing.T) {
 	any, err := Permissions(Target{})
 	if err != nil || !json.Valid(any) || !bytes.Contains(any, []byte(`"arn:*:lambda:*:*:function:*"`)) {
 		t.Errorf("%v: %s", err, any)
+	}
+}
+
+// The policy only reads, and of functions, queues, rules and logs only the stack's.
+func TestPermissionsReachNothingForeign(t *testing.T) {
+	document, err := Permissions(Target{Stack: "hardtack-dns-demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := awsfake.ParsePolicy(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grows := p.Growth(); len(grows) > 0 {
+		t.Errorf("it could be widened by %q", grows)
+	}
+	const here = ":us-west-2:123456789012:"
+	foreign := []string{
+		"arn:aws:lambda" + here + "function:other", "arn:aws:sqs" + here + "other", "arn:aws:events" + here + "rule/other", "arn:aws:iam::123456789012:role/other",
+		"arn:aws:logs" + here + "log-group:other", "arn:aws:cloudformation" + here + "stack/other/1", "arn:aws:ssm" + here + "parameter/hardtack/demo/masters/kubernetes-ca.key",
+	}
+	for _, s := range p {
+		for _, action := range s.Actions {
+			_, verb, _ := strings.Cut(action, ":")
+			if !slices.ContainsFunc([]string{"Describe", "Get", "List", "Filter", "Simulate"}, func(read string) bool { return strings.HasPrefix(verb, read) }) {
+				t.Errorf("%s does not only read", action)
+			}
+			for _, arn := range foreign {
+				if got := awsfake.Decision([]awsfake.Policy{p}, action, arn, nil); got != "implicitDeny" && !slices.Contains(s.Resources, "*") {
+					t.Errorf("%s on %s: %s", action, arn, got)
+				}
+			}
+		}
 	}
 }
