@@ -16,11 +16,14 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
 )
 
+// controllerKubeconfig is minted at boot. Its user has what the addon 11-controller.yaml gives it, and no more.
+const controllerKubeconfig = "/run/hardtack/pki/hardtack-controller/kubeconfig"
+
 // controllerCommand is hardtack-agent controller.
 func controllerCommand(ctx context.Context, args []string, s streams) error {
 	flags := flag.NewFlagSet("controller", flag.ContinueOnError)
 	root := flags.String("root", "/", "")
-	kubeconfig := flags.String("kubeconfig", adminKubeconfig, "")
+	kubeconfig := flags.String("kubeconfig", controllerKubeconfig, "")
 	verbose := flags.Bool("v", false, "")
 	if done, err := parseFlags(flags, args, s); done || err != nil {
 		return err

@@ -21,6 +21,7 @@ const (
 	DirControllerManager = "kube-controller-manager"
 	DirScheduler         = "kube-scheduler"
 	DirAdmin             = "admin"
+	DirController        = "hardtack-controller"
 	DirKubelet           = "kubelet"
 	DirProxy             = "kube-proxy"
 	DirFlannel           = "flanneld"
@@ -135,6 +136,8 @@ const (
 	// GroupAdmins has all rights without a binding, which installing the first bindings needs.
 	GroupAdmins = "system:masters"
 	userAdmin   = "hardtack:admin"
+	// userController has the rights that the addons give it, which are those that maintaining nodes needs.
+	userController = "hardtack:controller"
 )
 
 // MastersBundles returns the bundles of the control plane's daemons on one machine.
@@ -156,6 +159,7 @@ func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) 
 	return []Bundle{
 		apiserver, manager,
 		client(DirScheduler, "system:kube-scheduler", nil, LeafLife, a, api),
+		client(DirController, userController, nil, LeafLife, a, api),
 		client(DirAdmin, userAdmin, []string{GroupAdmins}, AdminLife, a, api),
 	}, nil
 }

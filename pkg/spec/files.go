@@ -77,6 +77,13 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 		}
 		files = append(files, File{Path: p.document.path, Content: data})
 	}
+	if g.Roles.Has(role.Masters) {
+		admission, err := c.podSecurity()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, admission...)
+	}
 	more, err := c.assets(g)
 	if err != nil {
 		return nil, err

@@ -41,6 +41,9 @@ type Cluster struct {
 	API API `yaml:"api"`
 	// Network is the address ranges of Services and pods, and the cluster's DNS.
 	Network Network `yaml:"network"`
+	// PodSecurity is the Pod Security Standard of namespaces that do not name one by label, kube-system excepted:
+	// baseline, restricted, or privileged, which refuses nothing.
+	PodSecurity string `yaml:"podSecurity"`
 	// Groups are the groups of machines, each an AutoScaling group on AWS.
 	Groups []GroupSpec `yaml:"groups"`
 	// AWS is the settings of the cluster's stack on AWS; they change nothing on machines.
@@ -145,6 +148,8 @@ type Complete struct {
 
 	upstream   *upstream
 	components []resolved
+	// admission is the document of the API server's admission plugins, nil where it is the image's.
+	admission map[string]any
 }
 
 // Origin is the origin of a value.

@@ -40,6 +40,9 @@ func (v checker) document(c *Cluster) {
 	if c.LaunchHook != "" && !hookForm.MatchString(c.LaunchHook) {
 		v.errorf("launchHook", "%q is not the name of a lifecycle hook", c.LaunchHook)
 	}
+	if level := c.PodSecurity; level != "" && !slices.Contains(podSecurityLevels, level) {
+		v.hint("podSecurity", near.DidYouMean(level, podSecurityLevels), "%q is not one of %s", level, strings.Join(podSecurityLevels, ", "))
+	}
 	v.api(c.API)
 	v.network(c.Network)
 	v.groups(c.Groups)

@@ -1,0 +1,420 @@
+package spec_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	"k8s.io/client-go/rest"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+)
+
+// TestHardened runs the real etcd and API server of the default lock as a master does, with the command lines of the units,
+// the files of the image and the certificates of the agent, and tries on them what the defaults are there to refuse.
+func TestHardened(t *testing.T) {
+	idp := newIssuer(t)
+	c := liveCluster(t, realPrograms(t, spec.DefaultVersion), strings.NewReplacer("https://login.example.org", idp.server.URL,
+		"        audiences:", "        certificateAuthority: |\n"+indent(idp.ca(), "          ")+"\n        audiences:"))
+	c.addons(t)
+	for _, one := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"ciphers", c.ciphers}, {"pods", c.pods}, {"external addresses", c.externalIPs}, {"tokens", c.tokens},
+		{"controller", c.controller}, {"people", func(t *testing.T) { c.people(t, idp) }}, {"audit", c.audit},
+	} {
+		t.Run(one.name, one.run)
+	}
+}
+
+// live is a control plane of two processes on this computer.
+type live struct {
+	root, api, etcd string
+	ca              []byte
+}
+
+// documentedOIDC is the document of cmd/hardtack/README.md that has people log in by OpenID Connect.
+func documentedOIDC(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../cmd/hardtack/README.md")
+	assert.NilError(t, err)
+	for block := range strings.SplitSeq(string(text), "```yaml\n") {
+		if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, "jwt:") {
+			return block
+		}
+	}
+	t.Fatal("the README has no document with jwt:")
+	return ""
+}
+
+// liveCluster starts the processes for the README's document; replace changes the document's texts.
+func liveCluster(t *testing.T, p programs, replace *strings.Replacer) *live {
+	t.Helper()
+	complete := complete(t, replace.Replace(documentedOIDC(t)))
+	group, err := complete.Group("masters")
+	assert.NilError(t, err)
+	m := newGuest(t, complete, group)
+	c := &live{root: t.TempDir(), api: freePort(t), etcd: freePort(t)}
+	for name, text := range m.files {
+		if strings.HasPrefix(name, "/etc/kubernetes/") {
+			file := filepath.Join(c.root, name)
+			assert.NilError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			assert.NilError(t, os.WriteFile(file, []byte(text), 0o600))
+		}
+	}
+	secrets := store.NewDir(filepath.Join(c.root, "store"))
+	conf := config.Effective{Config: complete.Machine(group)}
+	_, err = authority.Create(t.Context(), secrets, complete.Info(), time.Now())
+	assert.NilError(t, err)
+	c.ca, err = secrets.Get(t.Context(), pki.PublicKubernetes)
+	assert.NilError(t, err)
+	conf.CAFile = "/ca.crt"
+	assert.NilError(t, os.WriteFile(filepath.Join(c.root, "ca.crt"), c.ca, 0o600))
+	_, err = certs.Mint(t.Context(), certs.MintOptions{Root: c.root, Roles: group.Roles, Config: conf, Store: secrets, Now: time.Now,
+		Host: func() (certs.Host, error) {
+			return certs.Host{Name: "live", Addresses: []netip.Addr{netip.MustParseAddr("10.1.0.10")}}, nil
+		}})
+	assert.NilError(t, err)
+	here := strings.NewReplacer("/run/hardtack", c.root+"/run/hardtack", "/etc/kubernetes", c.root+"/etc/kubernetes", "/var/", c.root+"/var/",
+		":2379", ":"+c.etcd, ":2380", ":"+freePort(t), ":2381", ":"+freePort(t), "--secure-port=443", "--secure-port="+c.api)
+	for _, program := range []string{"etcd", "kube-apiserver"} {
+		args := m.arguments(t, program+".service", program)
+		for i := range args {
+			args[i] = here.Replace(args[i])
+		}
+		c.start(t, p.path(program), args...)
+	}
+	c.await(t, "the API server", func() bool {
+		code, _ := c.try(t.Context(), c.admin(), http.MethodGet, "/readyz", "", "")
+		return code == http.StatusOK
+	})
+	return c
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	assert.NilError(t, err)
+	assert.NilError(t, l.Close())
+	return port
+}
+
+// start runs a program until the test ends.
+func (c *live) start(t *testing.T, program string, args ...string) {
+	t.Helper()
+	var out bytes.Buffer
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	assert.NilError(t, cmd.Start())
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+		if t.Failed() {
+			text := out.String()
+			t.Logf("%s ends with\n%s", filepath.Base(program), text[max(0, len(text)-4000):])
+		}
+	})
+}
+
+func (c *live) await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Minute); !done(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waiting for %s took too long", what)
+		}
+	}
+}
+
+// as is a client with the certificate that the agent has minted into a directory.
+func (c *live) as(dir string) *rest.Config {
+	name := filepath.Join(c.root, "/run/hardtack/pki", dir, "client")
+	return &rest.Config{Host: "https://127.0.0.1:" + c.api, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca, CertFile: name + pki.Crt, KeyFile: name + pki.Key}}
+}
+
+func (c *live) admin() *rest.Config { return c.as(pki.DirAdmin) }
+
+// try sends a request, and returns 0 with the error where there is no answer.
+func (c *live) try(ctx context.Context, who *rest.Config, method, path, kind, body string) (int, string) {
+	client, err := rest.HTTPClientFor(who)
+	if err != nil {
+		return 0, err.Error()
+	}
+	request, err := http.NewRequestWithContext(ctx, method, who.Host+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	if kind == "" {
+		kind = "application/json"
+	}
+	request.Header.Set("Content-Type", kind)
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = answer.Body.Close() }() // only read
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return answer.StatusCode, string(text)
+}
+
+// want asserts the answer's code, and that its text has the words.
+func (c *live) want(t *testing.T, who *rest.Config, method, path, body string, code int, words string) {
+	t.Helper()
+	got, text := c.try(t.Context(), who, method, path, "", body)
+	assert.Assert(t, got == code && strings.Contains(text, words), "%s %s: %d, want %d with %q: %.600s", method, path, got, code, words, text)
+}
+
+// addons applies what the masters apply at their start.
+func (c *live) addons(t *testing.T) {
+	t.Helper()
+	dir, err := fs.Sub(images.FS, "rootfs"+addons.Dir)
+	assert.NilError(t, err)
+	objects, err := addons.Load(map[string]string{"CLUSTER_NAME": "demo", "DNS_ADDRESS": "10.96.0.10", "DNS_DOMAIN": "cluster.local", "SERVICE_CIDR": "10.96.0.0/16", "POD_CIDR": "10.244.0.0/16", "PAUSE_IMAGE": "pause"}, dir)
+	assert.NilError(t, err)
+	client, err := kube.New(c.admin())
+	assert.NilError(t, err)
+	assert.NilError(t, addons.Apply(t.Context(), client, objects, slog.New(slog.NewTextHandler(t.Output(), nil))))
+	for _, namespace := range []string{"default", "kube-system"} { // as the controller manager does
+		c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", `{"metadata":{"name":"default"}}`, http.StatusCreated, "")
+	}
+}
+
+// ciphers: no CBC at the API server, and nothing older than TLS 1.3 at etcd.
+func (c *live) ciphers(t *testing.T) {
+	dial := func(port string, newest uint16, suites ...uint16) error {
+		conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MaxVersion: newest, CipherSuites: suites}}).DialContext(t.Context(), "tcp", "127.0.0.1:"+port)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	}
+	assert.NilError(t, dial(c.api, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256))
+	assert.ErrorContains(t, dial(c.api, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA), "handshake failure")
+	assert.ErrorContains(t, dial(c.etcd, tls.VersionTLS12), "protocol version")
+}
+
+const privilegedPod = `{"metadata":{"name":"%s"},"spec":{"hostNetwork":true,"containers":[{"name":"a","image":"a","securityContext":{"privileged":true}}]}}`
+
+// pods that could take over their machine: not where a namespace does not allow it.
+func (c *live) pods(t *testing.T) {
+	c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/default/pods", fmt.Sprintf(privilegedPod, "takes-over"), http.StatusForbidden, `violates PodSecurity \"baseline:latest\"`)
+	c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/kube-system/pods", fmt.Sprintf(privilegedPod, "system"), http.StatusCreated, "")
+	c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/default/pods", `{"metadata":{"name":"usual"},"spec":{"containers":[{"name":"a","image":"a"}]}}`, http.StatusCreated, "")
+	c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"drivers","labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`, http.StatusCreated, "")
+	c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/drivers/serviceaccounts", `{"metadata":{"name":"default"}}`, http.StatusCreated, "")
+	c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/drivers/pods", fmt.Sprintf(privilegedPod, "driver"), http.StatusCreated, "")
+}
+
+// externalIPs: a Service that takes the traffic of an address that is not its own (CVE-2020-8554).
+func (c *live) externalIPs(t *testing.T) {
+	c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/default/services",
+		`{"metadata":{"name":"thief"},"spec":{"ports":[{"port":80}],"externalIPs":["192.0.2.1"]}}`, http.StatusForbidden, "external IPs is denied")
+}
+
+// tokens: a pod's lives for the hour that the kubelet asks for, not for a year.
+func (c *live) tokens(t *testing.T) {
+	const kubeletAsks = 3607
+	code, text := c.try(t.Context(), c.admin(), http.MethodPost, "/api/v1/namespaces/default/serviceaccounts/default/token", "",
+		fmt.Sprintf(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":%d}}`, kubeletAsks))
+	assert.Equal(t, code, http.StatusCreated, text)
+	var answer struct{ Status struct{ Token string } }
+	assert.NilError(t, json.Unmarshal([]byte(text), &answer))
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(answer.Status.Token, ".")[1])
+	assert.NilError(t, err)
+	var claims struct{ Exp, Iat int64 }
+	assert.NilError(t, json.Unmarshal(payload, &claims))
+	assert.Equal(t, claims.Exp-claims.Iat, int64(kubeletAsks))
+}
+
+// controller: hardtack-controller can do what it does, and not more.
+func (c *live) controller(t *testing.T) {
+	me := c.as(pki.DirController)
+	client, err := kube.New(me)
+	assert.NilError(t, err)
+	c.want(t, c.admin(), http.MethodPost, "/api/v1/nodes", `{"metadata":{"name":"n"}}`, http.StatusCreated, "")
+	nodes, err := client.Nodes(t.Context())
+	assert.Assert(t, err == nil && len(nodes) == 1, "%v %v", nodes, err)
+	assert.NilError(t, client.Label(t.Context(), "n", map[string]string{"node-role.kubernetes.io/minions": ""}))
+	_, err = client.Masters(t.Context())
+	assert.NilError(t, err)
+	for signer, may := range map[string]bool{"kubernetes.io/kubelet-serving": true, "kubernetes.io/kube-apiserver-client-kubelet": true, "kubernetes.io/kube-apiserver-client": false} {
+		name := signer[strings.Index(signer, "/")+1:]
+		c.want(t, c.admin(), http.MethodPost, "/apis/certificates.k8s.io/v1/certificatesigningrequests", request(t, name, signer), http.StatusCreated, "")
+		err := client.Approve(t.Context(), name, "a test")
+		assert.Assert(t, (err == nil) == may, "%s: %v", signer, err)
+	}
+	token := func(name, kind string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": map[string]any{"name": name, "namespace": "kube-system"}}
+	}
+	assert.NilError(t, client.Apply(t.Context(), token("bootstrap-token-abcdef", "bootstrap.kubernetes.io/token")))
+	i := 0
+	c.await(t, "the policy about Secrets", func() bool { // it takes effect a little after it was made
+		i++
+		return client.Apply(t.Context(), token(fmt.Sprintf("foreign-%d", i), "Opaque")) != nil
+	})
+	assert.ErrorContains(t, client.Apply(t.Context(), token("foreign", "Opaque")), "writes bootstrap tokens only")
+	assert.ErrorContains(t, client.Apply(t.Context(), token("bootstrap-token-x", "Opaque")), "writes bootstrap tokens only")
+	c.want(t, me, http.MethodDelete, "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef", "", http.StatusOK, "")
+	assert.NilError(t, client.Remove(t.Context(), nodes[0]))
+	for _, path := range []string{"/api/v1/secrets", "/api/v1/namespaces/default/secrets", "/api/v1/pods", "/api/v1/namespaces/kube-system/configmaps"} {
+		c.want(t, me, http.MethodGet, path, "", http.StatusForbidden, "hardtack:controller")
+	}
+	c.want(t, me, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", everything("me", "hardtack:controller"), http.StatusForbidden, "")
+}
+
+// everything is a binding of cluster-admin.
+func everything(name, user string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":%q}]}`, name, user)
+}
+
+// request is a certificate request for a signer.
+func request(t *testing.T, name, signer string) string {
+	t.Helper()
+	key, err := pki.NewKey()
+	assert.NilError(t, err)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n", Organization: []string{"system:nodes"}}, DNSNames: []string{"n"}}, key)
+	assert.NilError(t, err)
+	usage := "client auth"
+	if strings.HasSuffix(signer, "serving") {
+		usage = "server auth"
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"signerName":%q,"usages":["digital signature",%q],"request":%q}}`, name, signer, usage, base64.StdEncoding.EncodeToString(text))
+}
+
+// people log in by the README's document.
+func (c *live) people(t *testing.T, idp *issuer) {
+	as := func(token string) *rest.Config {
+		return &rest.Config{Host: "https://127.0.0.1:" + c.api, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca}}
+	}
+	claims := func(change string, value any) map[string]any {
+		all := map[string]any{"iss": idp.server.URL, "aud": "hardtack", "sub": "1", "email": "ada@example.org", "email_verified": true, "groups": []string{"platform"},
+			"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+		all[change] = value
+		return all
+	}
+	const who = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	c.await(t, "the API server to know the issuer", func() bool {
+		code, _ := c.try(t.Context(), as(idp.token(t, claims("sub", "1"))), http.MethodPost, who, "", "{}")
+		return code == http.StatusCreated
+	})
+	c.want(t, as(idp.token(t, claims("sub", "1"))), http.MethodPost, who, "{}", http.StatusCreated, `"username":"oidc:ada@example.org"`)
+	c.want(t, as(idp.token(t, claims("sub", "1"))), http.MethodPost, who, "{}", http.StatusCreated, `"oidc:platform"`)
+	for name, bad := range map[string]map[string]any{
+		"another's audience": claims("aud", "another"), "an expired token": claims("exp", time.Now().Add(-time.Hour).Unix()), "an address that nobody has checked": claims("email_verified", false),
+		"a group of the system": claims("groups", []string{"system:masters"}),
+	} {
+		code, text := c.try(t.Context(), as(idp.token(t, bad)), http.MethodGet, "/api/v1/secrets", "", "")
+		assert.Assert(t, code == http.StatusUnauthorized || code == http.StatusForbidden, "%s: %d %s", name, code, text)
+	}
+}
+
+// audit: who did what is there, and what a Secret holds is not.
+func (c *live) audit(t *testing.T) {
+	const known = "ship's biscuit"
+	c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"kept"},"stringData":{"known":"`+known+`"}}`, http.StatusCreated, "")
+	c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"kept"},"data":{"known":"`+known+`"}}`, http.StatusCreated, "")
+	c.want(t, c.admin(), http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", everything("all", "eve"), http.StatusCreated, "")
+	c.want(t, c.admin(), http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/default/leases", `{"metadata":{"name":"beat"}}`, http.StatusCreated, "")
+	c.want(t, c.admin(), http.MethodGet, "/livez", "", http.StatusOK, "")
+	file := filepath.Join(c.root, "/var/log/kube-apiserver/audit.log")
+	info, err := os.Stat(file)
+	assert.NilError(t, err)
+	assert.Equal(t, info.Mode().Perm(), fs.FileMode(0o600))
+	var text []byte
+	for _, want := range []string{`"resource":"secrets","namespace":"default","name":"kept"`, `"roleRef":`, `"username":"hardtack:controller"`, "violates PodSecurity", `"username":"oidc:ada@example.org"`} {
+		c.await(t, want, func() bool {
+			text, err = os.ReadFile(file)
+			return err == nil && bytes.Contains(text, []byte(want))
+		})
+	}
+	for _, secret := range []string{known, base64.StdEncoding.EncodeToString([]byte(known)), `"resource":"leases"`, `"requestURI":"/livez`, `"resource":"events"`, "eyJhbGciOi"} {
+		assert.Assert(t, !bytes.Contains(text, []byte(secret)), "the audit log has %q", secret)
+	}
+}
+
+// issuer is an identity provider.
+type issuer struct {
+	server *httptest.Server
+	key    *ecdsa.PrivateKey
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	assert.NilError(t, err)
+	i := &issuer{key: key}
+	point, err := key.PublicKey.Bytes() // 4, x, y
+	assert.NilError(t, err)
+	text := base64.RawURLEncoding.EncodeToString
+	i.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var answer any = map[string]any{"issuer": i.server.URL, "jwks_uri": i.server.URL + "/keys", "id_token_signing_alg_values_supported": []string{"ES256"}}
+		if r.URL.Path == "/keys" {
+			answer = map[string]any{"keys": []any{map[string]any{"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": "k", "x": text(point[1:33]), "y": text(point[33:])}}}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer) // the API server asks again
+	}))
+	t.Cleanup(i.server.Close)
+	return i
+}
+
+// ca is the certificate that the issuer's server shows, which is its own authority.
+func (i *issuer) ca() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.server.Certificate().Raw}))
+}
+
+func (i *issuer) token(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	payload, err := json.Marshal(claims)
+	assert.NilError(t, err)
+	text := base64.RawURLEncoding.EncodeToString
+	signed := text([]byte(`{"alg":"ES256","kid":"k"}`)) + "." + text(payload)
+	digest := sha256.Sum256([]byte(signed))
+	r, s, err := ecdsa.Sign(rand.Reader, i.key, digest[:])
+	assert.NilError(t, err)
+	return signed + "." + text(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
+}
+
+// indent puts a text below a key of YAML.
+func indent(text, by string) string {
+	return by + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+by)
+}
