@@ -51,6 +51,7 @@ func TestCluster(t *testing.T) {
 		{"space", c.space},
 		{"taint", c.taint},
 		{"extended", c.extended},
+		{"cis", c.cis},
 		{"outside", c.outside},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(ctx, t) })

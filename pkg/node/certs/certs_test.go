@@ -129,7 +129,7 @@ func (b *bench) mustMint(t *testing.T, want ...string) []certs.Minted {
 
 func TestMint(t *testing.T) {
 	b := newBench(t, role.Masters, role.Etcd)
-	all := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "admin", "etcd"}
+	all := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "hardtack-controller", "admin", "etcd"}
 	each := func(action string, but ...string) (out []string) {
 		for _, dir := range all {
 			if slices.Contains(but, dir) {
