@@ -81,7 +81,7 @@ func documentedOIDC(t *testing.T) string {
 }
 
 // liveCluster starts the processes for the README's document; replace changes the document's texts.
-func liveCluster(t *testing.T, p programs, replace *strings.Replacer) *live {
+func liveCluster(t *testing.T, p unpacked, replace *strings.Replacer) *live {
 	t.Helper()
 	complete := complete(t, replace.Replace(documentedOIDC(t)))
 	group, err := complete.Group("masters")
