@@ -249,11 +249,11 @@ func (c *live) externalIPs(t *testing.T) {
 		`{"metadata":{"name":"thief"},"spec":{"ports":[{"port":80}],"externalIPs":["192.0.2.1"]}}`, http.StatusForbidden, "external IPs is denied")
 }
 
-// tokens: a pod's lives for the hour that the kubelet asks for, not for a year.
+// tokens: a pod's lives for the hour that the kubelet asks for, not for a year. Only a token of a pod would be extended.
 func (c *live) tokens(t *testing.T) {
 	const kubeletAsks = 3607
 	code, text := c.try(t.Context(), c.admin(), http.MethodPost, "/api/v1/namespaces/default/serviceaccounts/default/token", "",
-		fmt.Sprintf(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":%d}}`, kubeletAsks))
+		fmt.Sprintf(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":%d,"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"usual"}}}`, kubeletAsks))
 	assert.Equal(t, code, http.StatusCreated, text)
 	var answer struct{ Status struct{ Token string } }
 	assert.NilError(t, json.Unmarshal([]byte(text), &answer))
