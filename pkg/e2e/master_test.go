@@ -80,6 +80,7 @@ ip route add default dev lo
 mkdir %[2]s/upper %[2]s/work
 mount -t overlay overlay -o lowerdir=%[3]s:/etc,upperdir=%[2]s/upper,workdir=%[2]s/work /etc
 mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /var/log
 mkdir -p /etc/hardtack /etc/sysconfig`, masterAddress, dir, etc)
 	if out, err := exec.CommandContext(t.Context(), "sh", "-ec", script).CombinedOutput(); err != nil {
 		t.Fatalf("preparing the namespaces: %v\n%s", err, out)

@@ -217,7 +217,7 @@ func (m *master) renewal(t *testing.T) {
 	}
 	began := time.Now()
 	out, err := m.run(t, "hardtack-agent", "renew", "--patience=10s")
-	if err != nil || strings.Count(out, "minted") != 9 {
+	if err != nil || strings.Count(out, "minted") != 10 {
 		t.Fatalf("hardtack-agent renew: %v\n%s", err, out)
 	}
 	if out, err := m.run(t, "hardtack-agent", "renew", "--patience=10s"); err != nil || strings.Contains(out, "minted") {
@@ -336,6 +336,11 @@ func (m *master) noKeys(t *testing.T) {
 	for name, log := range m.logs {
 		look("the log of "+name, []byte(log.String()))
 	}
+	audit, err := os.ReadFile("/var/log/kube-apiserver/audit.log")
+	if err != nil || !bytes.Contains(audit, []byte(`"resource":"secrets"`)) || bytes.Contains(audit, []byte(probeSecret)) {
+		t.Errorf("the audit log does not tell of Secrets, or tells what is in one: %v", err)
+	}
+	look("the audit log", audit)
 	// Searched is everything that was written below /etc, except for the store (it is there only in this test), and
 	// etcd's data.
 	for _, dir := range []string{filepath.Join(m.dir, "upper"), filepath.Join(m.dir, "data")} {
