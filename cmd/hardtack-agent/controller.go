@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"net/netip"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -11,8 +14,12 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsconfig"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
 )
 
@@ -61,11 +68,39 @@ func newController(ctx context.Context, root, kubeconfig string) (*controller.Co
 	}
 	hardware := boot.ReadFacts(root)
 	api := kube.NewFile(kubeconfig)
-	c := &controller.Controller{Nodes: api, Requests: api, Objects: api, Secrets: secrets, Now: time.Now}
+	reserved, err := reservedOf(effective.Config)
+	if err != nil {
+		return nil, err
+	}
+	c := &controller.Controller{Nodes: api, Requests: api, Objects: api, Secrets: secrets, Reserved: reserved, Self: selfBelow(root), Now: time.Now}
 	if hardware.Metadata {
 		c.Instances = &cloud{cluster: effective.Cluster, endpoint: endpoint, metadata: hardware.Endpoint}
 	}
 	return c, nil
+}
+
+// reservedOf returns what belongs to the cluster itself, and to no node.
+func reservedOf(c machine.Config) (controller.Reserved, error) {
+	services, err := netip.ParsePrefix(c.Network.ServiceCIDR)
+	if err != nil {
+		return controller.Reserved{}, reason.Errorf(reason.Config, "network.serviceCIDR: %w", err)
+	}
+	return controller.Reserved{Cluster: c.Cluster, DNSDomain: c.Network.DNSDomain, Services: services.Masked(), API: c.API.Names}, nil
+}
+
+// selfBelow returns the node of this machine, each time anew: addresses change.
+func selfBelow(root string) func() (controller.Self, error) {
+	return func() (controller.Self, error) {
+		name, err := kubelet.NodeName(root)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && name == "" {
+			return controller.Self{}, nil // no node
+		}
+		if err != nil {
+			return controller.Self{}, err
+		}
+		host, err := certs.ThisHost()
+		return controller.Self{Node: name, Addresses: host.Addresses}, err
+	}
 }
 
 // cloud is EC2. It connects at the first call, since the metadata service may start later.

@@ -30,11 +30,11 @@ func nodeOf(r Request) (string, bool) {
 
 // approve decides requests for serving certificates: a kubelet gets one for the names and addresses of its own machine
 // only. A refused request stays pending, so that an operator may still approve it.
-func (c *Controller) approve(ctx context.Context, nodes []Node, requests []Request, known cloud) error {
+func (c *Controller) approve(ctx context.Context, nodes []Node, requests []Request, masters []netip.Addr, known cloud) error {
 	var errs []error
 	seen := map[string]bool{}
 	for _, r := range requests {
-		err := judge(r, nodes, known)
+		err := c.judge(r, nodes, masters, known)
 		if err == nil {
 			c.Log.Info("approving a node's server certificate", "request", r.Name, "user", r.User)
 			errs = append(errs, c.Requests.Approve(ctx, r.Name, "the names and addresses are those of the node's own machine"))
@@ -50,7 +50,7 @@ func (c *Controller) approve(ctx context.Context, nodes []Node, requests []Reque
 }
 
 // judge returns why a request must not be approved, or nil.
-func judge(r Request, nodes []Node, known cloud) error {
+func (c *Controller) judge(r Request, nodes []Node, masters []netip.Addr, known cloud) error {
 	name, ok := nodeOf(r)
 	if !ok {
 		return fmt.Errorf("%s is not a node", r.User)
@@ -74,7 +74,13 @@ func judge(r Request, nodes []Node, known cloud) error {
 	if err != nil {
 		return err
 	}
-	return within(asked, names, addresses)
+	if err := within(asked, names, addresses); err != nil {
+		return err
+	}
+	if err := c.Reserved.free(asked); err != nil || !known.none {
+		return err
+	}
+	return c.proven(asked, name, nodes, masters)
 }
 
 func parseRequest(text []byte) (*x509.CertificateRequest, error) {
@@ -89,15 +95,15 @@ func parseRequest(text []byte) (*x509.CertificateRequest, error) {
 	return asked, asked.CheckSignature()
 }
 
-// machineNames returns the names and addresses of a node's machine: the cloud's, or the node's own status if there is no
-// cloud.
+// machineNames returns the names and addresses of a node's machine: the cloud's, or, if there is no cloud, the node's name
+// and the addresses of its own status, which are no proof.
 func machineNames(name string, nodes []Node, known cloud) ([]string, []netip.Addr, error) {
 	i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == name })
 	if i < 0 {
 		return nil, nil, fmt.Errorf("node %s does not exist (yet)", name)
 	}
 	if known.none {
-		return append([]string{name}, nodes[i].Names...), nodes[i].Addresses, nil
+		return []string{name}, nodes[i].Addresses, nil
 	}
 	machine, ok := known.find(name)
 	if !ok || machine.Gone {

@@ -101,8 +101,12 @@ type Controller struct {
 	Secrets  Secrets
 	// Instances is nil if there is no cloud: then a node's own status is trusted, and no node is deleted.
 	Instances Instances
-	Now       func() time.Time
-	Log       *slog.Logger
+	// Reserved is never in a kubelet's serving certificate.
+	Reserved Reserved
+	// Self returns the node of this machine; nil if it is not a node. It is asked only if there is no cloud.
+	Self func() (Self, error)
+	Now  func() time.Time
+	Log  *slog.Logger
 
 	// refused has the requests that were refused, so that each refusal is logged once.
 	refused map[string]bool
@@ -161,7 +165,7 @@ func (c *Controller) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.label(ctx, nodes, masters, known), c.approve(ctx, nodes, requests, known), c.remove(ctx, nodes, known))
+	return errors.Join(c.label(ctx, nodes, masters, known), c.approve(ctx, nodes, requests, masters, known), c.remove(ctx, nodes, known))
 }
 
 // cloud has the instances that were looked up. The zero value means that there is no cloud.
