@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -37,8 +39,8 @@ func pkiCommand() *cli.Command {
 				Flags: append(storeFlags(), jsonFlag()), Action: pkiShow},
 			{Name: "verify", Usage: "print the problems of the stored objects, and fail if there are any",
 				Flags: append(storeFlags(), jsonFlag()), Action: pkiVerify},
-			{Name: "ca", Usage: "print the CA certificate that every machine trusts",
-				Flags: storeFlags(), Action: pkiCA},
+			{Name: "ca", Usage: "print the CA certificate that every machine trusts, or another authority's",
+				Flags: append(storeFlags(), &cli.StringFlag{Name: "authority", Usage: "the authority's `NAME`, as pki show lists it without its directory: kubelet-serving-ca (default: what every machine trusts)"}), Action: pkiCA},
 			{Name: "policy", Usage: "print the IAM policy for the instance role of machines with the given roles",
 				Flags:  append(storeFlags(), &cli.StringFlag{Name: "role", Usage: "the machines' `ROLES`, such as masters+etcd"}),
 				Action: pkiPolicy},
@@ -261,12 +263,20 @@ func pkiCA(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	data, err := s.Get(c.Context, pki.PublicKubernetes)
+	object := pki.PublicKubernetes
+	if name := c.String("authority"); name != "" {
+		i := slices.IndexFunc(pki.Authorities(), func(a string) bool { return path.Base(a) == name })
+		if i < 0 {
+			return usagef("--authority %q: none of %s", name, strings.Join(pki.Authorities(), ", "))
+		}
+		object = pki.Authorities()[i] + pki.Crt
+	}
+	data, err := s.Get(c.Context, object)
 	if err != nil {
 		return err
 	}
 	if _, err := pki.ParseAuthorityCertificate(data); err != nil {
-		return fmt.Errorf("%s: %w", pki.PublicKubernetes, err)
+		return fmt.Errorf("%s: %w", object, err)
 	}
 	_, err = c.App.Writer.Write(data)
 	return err

@@ -28,10 +28,10 @@ func TestPKIInParameterStore(t *testing.T) {
 		return out.String(), err
 	}
 	out, err := pki(operator, "create")
-	if err != nil || strings.Count(out, "created") != 13 {
+	if err != nil || strings.Count(out, "created") != 15 {
 		t.Fatalf("create: %v\n%s", err, out)
 	}
-	if names := account.SSM().Names("/hardtack/demo"); len(names) != 13 {
+	if names := account.SSM().Names("/hardtack/demo"); len(names) != 15 {
 		t.Errorf("parameters %v", names)
 	}
 	if out, err := pki(operator, "verify"); err != nil || out != "" {

@@ -2,8 +2,13 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,6 +49,7 @@ func TestCertificates(t *testing.T) {
 	t.Run("etcd takes its own clients only", m.strangersAtEtcd)
 	t.Run("secrets are encrypted in etcd", m.encrypted)
 	t.Run("each identity may do what it needs", m.identities)
+	t.Run("kubelets' certificates are good for nothing else", m.kubeletServing)
 	t.Run("renewal needs no restart", m.renewal)
 	t.Run("no key is in a log or on a disk", m.noKeys)
 }
@@ -165,6 +171,56 @@ func (m *master) identities(t *testing.T) {
 		return nil
 	}); len(pending) > 0 {
 		t.Errorf("controller manager and scheduler: %v", pending)
+	}
+}
+
+// kubeletServing has the real controller manager sign a node's request for the API server's name, approved by hand, which
+// the controller would not do: nobody who looks for an API server takes it.
+func (m *master) kubeletServing(t *testing.T) {
+	const user = "system:node:evil"
+	key, err := pki.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{Organization: []string{"system:nodes"}, CommonName: user}, DNSNames: []string{"masters.demo.k8s"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := json.Marshal(map[string]any{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": map[string]any{"name": "evil"},
+		"spec": map[string]any{"signerName": "kubernetes.io/kubelet-serving", "usages": []string{"digital signature", "server auth"},
+			"request": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "csr.json")
+	if err := os.WriteFile(file, object, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.mustKubectl(t, "create", "-f", file, "--as="+user, "--as-group=system:nodes")
+	m.mustKubectl(t, "certificate", "approve", "evil")
+	var text string
+	if pending := eventually(time.Minute, func() []string {
+		if text = m.mustKubectl(t, "get", "csr", "evil", "-o", "jsonpath={.status.certificate}"); text == "" {
+			return []string{m.mustKubectl(t, "get", "csr", "evil", "-o", "jsonpath={.status}")}
+		}
+		return nil
+	}); len(pending) > 0 {
+		t.Fatalf("it is not signed: %v", pending)
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := pki.ParseCertificate(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ca, want := range map[string]bool{machine.CAPath: false, pki.Dir + "/kube-apiserver/ca.crt": false, pki.Dir + "/kube-apiserver/kubelet-ca.crt": true} {
+		_, err := cert.Verify(x509.VerifyOptions{Roots: pool(t, ca), DNSName: "masters.demo.k8s"})
+		if (err == nil) != want {
+			t.Errorf("by %s: %v, want that it verifies: %v", ca, err, want)
+		}
 	}
 }
 

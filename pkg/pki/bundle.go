@@ -112,8 +112,8 @@ func EtcdBundles(a EtcdAuthorities, m Machine, member string) []Bundle {
 
 // MastersAuthorities are the authorities and other keys that a machine with the role masters reads.
 type MastersAuthorities struct {
-	Kubernetes, FrontProxy, EtcdClient Authority
-	ServiceAccount                     *ecdsa.PrivateKey
+	Kubernetes, KubeletServing, FrontProxy, EtcdClient Authority
+	ServiceAccount                                     *ecdsa.PrivateKey
 	// Encryption is the key that encrypts Secrets in etcd, EncryptionKeySize bytes.
 	Encryption []byte
 }
@@ -151,11 +151,18 @@ func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) 
 		return nil, err
 	}
 	manager := client(DirControllerManager, "system:kube-controller-manager", nil, LeafLife, a, api)
-	authorityKey, err := EncodeKey(a.Kubernetes.Key)
-	if err != nil {
-		return nil, err
+	manager.Files = append(manager.Files, File{"service-account.key", accounts})
+	// What it signs requests with: each signer takes one certificate and its key.
+	for _, signer := range []struct {
+		name string
+		Authority
+	}{{"client-ca", a.Kubernetes}, {"kubelet-serving-ca", a.KubeletServing}} {
+		key, err := EncodeKey(signer.Key)
+		if err != nil {
+			return nil, err
+		}
+		manager.Files = append(manager.Files, File{signer.name + Crt, EncodeCertificate(signer.Certificate)}, File{signer.name + Key, key})
 	}
-	manager.Files = append(manager.Files, File{"ca.key", authorityKey}, File{"service-account.key", accounts})
 	return []Bundle{
 		apiserver, manager,
 		client(DirScheduler, "system:kube-scheduler", nil, LeafLife, a, api),
@@ -188,6 +195,7 @@ func apiServer(a MastersAuthorities, m Machine, api API) (Bundle, error) {
 		},
 		Files: []File{
 			{"ca.crt", EncodeCertificate(a.Kubernetes.Certificate)},
+			{"kubelet-ca.crt", EncodeCertificate(a.KubeletServing.Certificate)},
 			{"etcd-ca.crt", EncodeCertificate(a.EtcdClient.Certificate)},
 			{"front-proxy-ca.crt", EncodeCertificate(a.FrontProxy.Certificate)},
 			{"service-account.key", accounts},

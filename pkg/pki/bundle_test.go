@@ -28,7 +28,8 @@ func mastersAuthorities(tb testing.TB) pki.MastersAuthorities {
 		tb.Fatal(err)
 	}
 	return pki.MastersAuthorities{Kubernetes: newAuthority(tb, pki.AuthorityName("demo", pki.KubernetesCA), now), FrontProxy: newAuthority(tb, pki.AuthorityName("demo", pki.FrontProxyCA), now),
-		EtcdClient: newAuthority(tb, pki.AuthorityName("demo", pki.EtcdClientCA), now), ServiceAccount: accounts, Encryption: key}
+		KubeletServing: newAuthority(tb, pki.AuthorityName("demo", pki.KubeletServingCA), now),
+		EtcdClient:     newAuthority(tb, pki.AuthorityName("demo", pki.EtcdClientCA), now), ServiceAccount: accounts, Encryption: key}
 }
 
 func self() pki.Machine {

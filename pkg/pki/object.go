@@ -10,8 +10,10 @@ import (
 
 // The objects of a cluster's store, as paths below its root. An authority is a pair: its name with Crt and with Key.
 const (
-	KubernetesCA     = mastersDir + "kubernetes-ca"
-	FrontProxyCA     = mastersDir + "front-proxy-ca"
+	KubernetesCA = mastersDir + "kubernetes-ca"
+	FrontProxyCA = mastersDir + "front-proxy-ca"
+	// KubeletServingCA signs what kubelets serve with, and nothing else: only API servers trust it.
+	KubeletServingCA = mastersDir + "kubelet-serving-ca"
 	EtcdClientCA     = role.EtcdClientCA
 	EtcdPeerCA       = string(role.Etcd) + "/peer-ca"
 	ServiceAccount   = mastersDir + "service-account"
@@ -32,7 +34,9 @@ const (
 )
 
 // Authorities lists the names of all authorities, in the order of their creation.
-func Authorities() []string { return []string{KubernetesCA, FrontProxyCA, EtcdClientCA, EtcdPeerCA} }
+func Authorities() []string {
+	return []string{KubernetesCA, KubeletServingCA, FrontProxyCA, EtcdClientCA, EtcdPeerCA}
+}
 
 // Secrets lists what of a store is secret: objects, or what the names of some begin with.
 func Secrets() []string { return append(Authorities(), ServiceAccount, EncryptionKey, BootstrapToken) }

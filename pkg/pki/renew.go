@@ -29,7 +29,7 @@ const (
 //	                 ca, front-proxy-ca           inotify and a look every minute
 //	controller manager, scheduler, our own        client: read at each new connection and every five minutes, when the old
 //	                                              connections are closed (client-go/transport/cert_rotation.go)
-//	                 ca.crt and ca.key            as kube-apiserver's server (certificates/signer/ca_provider.go)
+//	                 the signers' authorities     as kube-apiserver's server (certificates/signer/ca_provider.go)
 //	etcd             server, peer                 read at each new connection, of clients and of members
 //	kubelet          its own                      it renews itself; its file is what kube-proxy and flanneld read, as above
 //

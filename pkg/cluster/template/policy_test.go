@@ -76,6 +76,8 @@ var calls = []call{
 	{"demo-masters", put, root + pki.BootstrapToken, true}, {"demo-masters", finish, "demo-masters", true}, {"demo-masters", beat, "demo-masters", true},
 	{"demo-masters", state, "", true}, {"demo-masters", machines, "", true},
 	{"demo-masters", get, root + pki.EtcdPeerCA + pki.Key, false}, {"demo-masters", get, other + pki.KubernetesCA + pki.Key, false},
+	{"demo-masters", get, root + pki.KubeletServingCA + pki.Key, true}, {"demo-masters", put, root + pki.KubeletServingCA + pki.Key, false},
+	{"demo-minions", get, root + pki.KubeletServingCA + pki.Key, false}, {"demo-etcd-a", get, root + pki.KubeletServingCA + pki.Key, false},
 	{"demo-masters", put, root + pki.KubernetesCA + pki.Key, false}, {"demo-masters", remove, root + pki.KubernetesCA + pki.Key, false},
 	{"demo-masters", finish, "demo-minions", false}, {"demo-masters", scale, "demo-masters", false}, {"demo-masters", end, "", false},
 	{"demo-masters", zoneRead, "", false}, {"demo-masters", records, "", false},

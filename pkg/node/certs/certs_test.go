@@ -356,3 +356,32 @@ func TestModes(t *testing.T) {
 		}
 	}
 }
+
+// TestOlderStore has a store that was made before kubelets' serving certificates had an authority of their own: the
+// master says what it lacks and what makes it, and goes on when it is made.
+func TestOlderStore(t *testing.T) {
+	b := newBench(t, role.Masters)
+	dir := strings.TrimPrefix(b.store.String(), store.KindDir+":")
+	for _, half := range []string{pki.Crt, pki.Key} {
+		if err := os.Remove(filepath.Join(dir, pki.KubeletServingCA+half)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := b.mint(t.Context())
+	var told *reason.Error
+	if reason.Of(err) != reason.Store || !strings.Contains(err.Error(), pki.KubeletServingCA) || !errors.As(err, &told) || !strings.Contains(told.Next, "hardtack pki create") {
+		t.Errorf("%q: %v", reason.Of(err), err)
+	}
+	made, err := authority.Create(t.Context(), b.store, conf().Info(), created)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range made {
+		if (m.Action == authority.Created) != strings.HasPrefix(m.Object, pki.KubeletServingCA+".") {
+			t.Errorf("%s was %s", m.Object, m.Action)
+		}
+	}
+	if _, err := b.mint(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

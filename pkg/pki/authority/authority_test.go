@@ -67,8 +67,8 @@ func healthy(t *testing.T, s store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(items) != 13 {
-		t.Errorf("%d objects, want 13", len(items))
+	if len(items) != 15 {
+		t.Errorf("%d objects, want 15", len(items))
 	}
 	for _, i := range items {
 		if i.Problem != "" {
@@ -103,7 +103,7 @@ func TestCreateTwice(t *testing.T) {
 // TestCrashAnywhere ends the first run at each of its steps, and lets a second one finish.
 func TestCrashAnywhere(t *testing.T) {
 	for _, after := range []bool{false, true} {
-		for step := range 13 {
+		for step := range 15 {
 			t.Run(fmt.Sprintf("step %d, carried out %v", step, after), func(t *testing.T) {
 				s := store.NewDir(t.TempDir())
 				made, err := authority.Create(t.Context(), &crashing{s, step, after}, info, now)
@@ -234,7 +234,7 @@ func TestInspectTellsNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	items, err := authority.Inspect(t.Context(), s, now)
-	if err != nil || len(items) != 14 {
+	if err != nil || len(items) != 16 {
 		t.Fatalf("%v, %d objects", err, len(items))
 	}
 	text, err := json.Marshal(items)

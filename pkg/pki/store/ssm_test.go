@@ -107,7 +107,7 @@ func TestRolesReadOnlyTheirOwn(t *testing.T) {
 	}
 	// May read, may write: written out, so that a change of the table is seen here.
 	masters := map[string]bool{
-		"masters/kubernetes-ca.crt": true, "masters/kubernetes-ca.key": true, "masters/front-proxy-ca.crt": true, "masters/front-proxy-ca.key": true,
+		"masters/kubernetes-ca.crt": true, "masters/kubernetes-ca.key": true, "masters/front-proxy-ca.crt": true, "masters/front-proxy-ca.key": true, "masters/kubelet-serving-ca.crt": true, "masters/kubelet-serving-ca.key": true,
 		"masters/service-account.key": true, "masters/service-account.pub": true, "masters/encryption.key": true,
 		"etcd/client-ca.crt": true, "etcd/client-ca.key": true, "minions/bootstrap-token": true, "public/kubernetes-ca.crt": true,
 	}
