@@ -41,6 +41,7 @@ func pkiCommand() *cli.Command {
 				Flags: append(storeFlags(), jsonFlag()), Action: pkiVerify},
 			{Name: "ca", Usage: "print the CA certificate that every machine trusts, or another authority's",
 				Flags: append(storeFlags(), &cli.StringFlag{Name: "authority", Usage: "the authority's `NAME`, as pki show lists it without its directory: kubelet-serving-ca (default: what every machine trusts)"}), Action: pkiCA},
+			{Name: "rotate", Usage: "replace a key of a running cluster, step by step", Subcommands: []*cli.Command{pkiRotateEncryption()}},
 			{Name: "policy", Usage: "print the IAM policy for the instance role of machines with the given roles",
 				Flags:  append(storeFlags(), &cli.StringFlag{Name: "role", Usage: "the machines' `ROLES`, such as masters+etcd"}),
 				Action: pkiPolicy},

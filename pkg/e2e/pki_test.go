@@ -2,11 +2,14 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -25,8 +28,10 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 )
 
 // TestCertificates starts a control plane with certificates that the agent mints, and tests it from outside: who can
@@ -51,6 +56,7 @@ func TestCertificates(t *testing.T) {
 	t.Run("each identity may do what it needs", m.identities)
 	t.Run("kubelets' certificates are good for nothing else", m.kubeletServing)
 	t.Run("renewal needs no restart", m.renewal)
+	t.Run("the encryption key is replaced under a client", m.encryptionRotates)
 	t.Run("no key is in a log or on a disk", m.noKeys)
 }
 
@@ -135,6 +141,91 @@ func (m *master) encrypted(t *testing.T) {
 	}
 	if out := m.mustKubectl(t, "get", "secret", "probe", "-o", "jsonpath={.data.word}"); out == "" {
 		t.Error("the Secret cannot be read back")
+	}
+}
+
+// encryptionRotates takes the three steps to a new key while a client reads and writes Secrets all the time. No daemon is
+// restarted, and no request of the client fails. The API server's metric tells when it has taken a step.
+func (m *master) encryptionRotates(t *testing.T) {
+	m.mustKubectl(t, "create", "secret", "generic", "busy", "--from-literal=word=0")
+	stop, ended := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		defer func() { ended <- n }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			n++
+			for _, args := range [][]string{{"get", "secret", "probe"}, {"patch", "secret", "busy", "-p", fmt.Sprintf(`{"stringData":{"word":"%d"}}`, n)}} {
+				if out, err := m.kubectl(t, args...); err != nil {
+					t.Errorf("kubectl %v during the rotation: %v\n%s", args, err, out)
+				}
+			}
+		}
+	}()
+	prefix := func(name string) string {
+		value, err := m.etcdctl(t, pki.DirAPIServer, "etcd-client", "get", "--print-value-only", "/registry/secrets/default/"+name)
+		if err != nil {
+			t.Fatalf("etcdctl: %v\n%s", err, value)
+		}
+		key, _, _ := strings.Cut(strings.TrimPrefix(value, "k8s:enc:secretbox:v1:"), ":")
+		return key
+	}
+	first := prefix("probe")
+	o := authority.RotateOptions{Now: time.Now(), Taken: true, Rewrite: func(ctx context.Context) error {
+		if got := prefix("probe"); got != first {
+			t.Errorf("the Secret that nobody writes has the key %s before it is written again, want %s", got, first)
+		}
+		client, err := kube.NewFile(filepath.Join(m.dir, "admin.kubeconfig")).Client()
+		if err != nil {
+			return err
+		}
+		n, err := client.RewriteSecrets(ctx)
+		t.Logf("%d Secrets written again", n)
+		return err
+	}}
+	var state authority.Rotation
+	for _, step := range []string{pki.StepAdded, pki.StepUsed, pki.StepNone} {
+		var err error
+		if state, err = authority.RotateEncryption(t.Context(), m.store, o); err != nil || state.Step != step {
+			t.Fatalf("%v: step %s, want %s", err, state.Step, step)
+		}
+		if out, err := m.run(t, "hardtack-agent", "renew", "--patience=10s"); err != nil {
+			t.Fatalf("hardtack-agent renew: %v\n%s", err, out)
+		}
+		file, err := os.ReadFile("/run/hardtack/pki/kube-apiserver/encryption.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		sum := sha256.Sum256(file)
+		want := hex.EncodeToString(sum[:])
+		if pending := eventually(3*time.Minute, func() []string {
+			for line := range strings.Lines(m.mustKubectl(t, "get", "--raw", "/metrics")) {
+				if strings.HasPrefix(line, "apiserver_encryption_config_controller_last_config_info{") && strings.Contains(line, want) {
+					return nil
+				}
+			}
+			return []string{want}
+		}); len(pending) > 0 {
+			t.Fatalf("the API server does not take step %s: %v", step, pending)
+		}
+		t.Logf("step %s: taken after %v", step, time.Since(began).Round(time.Second))
+	}
+	close(stop)
+	if n := <-ended; n < 10 {
+		t.Errorf("the client came %d times", n)
+	}
+	for _, name := range []string{"probe", "busy"} {
+		if got := prefix(name); got != state.Keys[0] || got == first {
+			t.Errorf("%s is encrypted with %s, want %s and not %s", name, got, state.Keys[0], first)
+		}
+	}
+	if out := m.mustKubectl(t, "get", "secret", "probe", "-o", "jsonpath={.data.word}"); out != base64.StdEncoding.EncodeToString([]byte(probeSecret)) {
+		t.Errorf("the Secret is %q", out)
 	}
 }
 

@@ -114,8 +114,8 @@ func EtcdBundles(a EtcdAuthorities, m Machine, member string) []Bundle {
 type MastersAuthorities struct {
 	Kubernetes, KubeletServing, FrontProxy, EtcdClient Authority
 	ServiceAccount                                     *ecdsa.PrivateKey
-	// Encryption is the key that encrypts Secrets in etcd, EncryptionKeySize bytes.
-	Encryption []byte
+	// Encryption are the keys of Secrets in etcd.
+	Encryption EncryptionKeys
 }
 
 // API is the API server's identity in its certificate.

@@ -23,7 +23,7 @@ func mastersAuthorities(tb testing.TB) pki.MastersAuthorities {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	key, err := pki.ParseEncryptionKey(pki.NewEncryptionKey())
+	key, err := pki.ParseEncryptionKeys(pki.NewEncryptionKey())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestToken(t *testing.T) {
 
 func TestEncryptionConfig(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, pki.EncryptionKeySize)
-	config, err := pki.EncryptionConfig(key)
+	config, err := pki.EncryptionConfig(pki.EncryptionKeys{Keys: [][]byte{key}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,8 +222,15 @@ func TestEncryptionConfig(t *testing.T) {
 	if !strings.Contains(string(config), base64.StdEncoding.EncodeToString(key)) {
 		t.Error("the key is not in it")
 	}
-	if _, err := pki.EncryptionConfig(key[1:]); err == nil {
-		t.Error("a short key was taken")
+	two, err := pki.EncryptionConfig(pki.EncryptionKeys{Keys: [][]byte{key, bytes.Repeat([]byte{8}, pki.EncryptionKeySize)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Assert(t, string(two), "encryption-two.golden.yaml")
+	for _, keys := range [][][]byte{nil, {key[1:]}, {key, key[1:]}} {
+		if _, err := pki.EncryptionConfig(pki.EncryptionKeys{Keys: keys}); err == nil {
+			t.Errorf("%d keys, one of them none, were taken", len(keys))
+		}
 	}
 	a, b := pki.NewEncryptionKey(), pki.NewEncryptionKey()
 	if bytes.Equal(a, b) {
@@ -279,4 +286,33 @@ func covers(paths []string, object string) bool {
 	return slices.ContainsFunc(paths, func(p string) bool {
 		return p == object || strings.HasSuffix(p, "/") && strings.HasPrefix(object, p)
 	})
+}
+
+// TestEncryptionKeys: what is written is read back, and what is not keys is refused without showing one.
+func TestEncryptionKeys(t *testing.T) {
+	keys, err := pki.ParseEncryptionKeys(pki.NewEncryptionKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		data, err := keys.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := pki.ParseEncryptionKeys(data)
+		if err != nil || !slices.Equal(back.Names(), keys.Names()) || back.Step != keys.Step || !back.Since.Equal(keys.Since) {
+			t.Errorf("%v: %v %s %v, want %v %s %v", err, back.Names(), back.Step, back.Since, keys.Names(), keys.Step, keys.Since)
+		}
+		keys = keys.Next(now)
+	}
+	a, b := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)), base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32))
+	const rest = `,"step":"added","since":"2026-01-02T03:04:05Z"}`
+	for _, text := range []string{a + "\n" + b, `{"keys":["` + a + `"]` + rest, `{"keys":["` + a + `","` + a + `"]` + rest, `{"keys":["` + a + `","AAAA"]` + rest,
+		`{"keys":["` + a + `","` + b + `"],"step":"none","since":"2026-01-02T03:04:05Z"}`, `{"keys":["` + a + `","` + b + `"],"step":"added"}`,
+		`{"keys":["` + a + `","` + b + `"],"more":1` + rest[:len(rest)-1] + "}", "{" + a} {
+		_, err := pki.ParseEncryptionKeys([]byte(text))
+		if err == nil || strings.Contains(err.Error(), a) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }

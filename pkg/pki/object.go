@@ -54,6 +54,8 @@ var (
 	ErrForbidden = errors.New("no permission")
 	// ErrExists: the object exists, and was left unchanged.
 	ErrExists = errors.New("already in the store")
+	// ErrChanged: the object is not what it was when it was read.
+	ErrChanged = errors.New("changed by somebody else")
 	// ErrUnreachable: the store did not answer. Retrying may help.
 	ErrUnreachable = errors.New("the store is out of reach")
 )

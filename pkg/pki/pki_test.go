@@ -138,7 +138,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 	const secret = "MIGHAgEAMBMGByqGSM49"
 	for name, err := range map[string]error{
 		"key":            second(pki.ParseKey([]byte("-----BEGIN PRIVATE KEY-----\n" + secret + "\n-----END PRIVATE KEY-----\n"))),
-		"encryption key": second(pki.ParseEncryptionKey([]byte(secret))),
+		"encryption key": second(pki.ParseEncryptionKeys([]byte(secret))),
 		"token":          second(pki.ParseToken([]byte(`{"token":"` + secret + `","expires":"2026-01-02T03:04:05Z"}`))),
 		"token's JSON":   second(pki.ParseToken([]byte(`{"token":"` + secret))),
 	} {

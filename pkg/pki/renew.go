@@ -33,7 +33,9 @@ const (
 //	etcd             server, peer                 read at each new connection, of clients and of members
 //	kubelet          its own                      it renews itself; its file is what kube-proxy and flanneld read, as above
 //
-// The service account key, the encryption key and etcd's authorities are read only at the start. They never change.
+//	kube-apiserver   encryption.yaml              a look every minute (encryptionconfig/controller)
+//
+// The service account key and etcd's authorities are read only at the start. They never change.
 
 // RenewAt returns when a certificate is due for renewal: at 2/3 of its life, or up to a tenth of its life earlier. The
 // result is the same for the same certificate, since the jitter is derived from its serial number.

@@ -59,14 +59,14 @@ func (k *keyring) key(ctx context.Context, name string) *ecdsa.PrivateKey {
 	return key
 }
 
-func (k *keyring) encryption(ctx context.Context) []byte {
+func (k *keyring) encryption(ctx context.Context) pki.EncryptionKeys {
 	data := k.get(ctx, pki.EncryptionKey)
 	if k.err != nil {
-		return nil
+		return pki.EncryptionKeys{}
 	}
-	key, err := pki.ParseEncryptionKey(data)
+	keys, err := pki.ParseEncryptionKeys(data)
 	k.fail(pki.EncryptionKey, err)
-	return key
+	return keys
 }
 
 // classified gives an error of the store its reason and the next step; one that may pass becomes passing.

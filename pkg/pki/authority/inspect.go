@@ -24,7 +24,7 @@ type Item struct {
 	Object string `json:"object"`
 	// Kind is "cluster info", "authority", "private key", "public key", "encryption key" or "bootstrap token".
 	Kind string `json:"kind"`
-	// Subject is set for authorities and the cluster info; the times for authorities, and Expires for bootstrap tokens too.
+	// Subject is set for authorities, the cluster info and an encryption key that is being rotated; the times for authorities, and Expires for bootstrap tokens too.
 	Subject string     `json:"subject,omitempty"`
 	Begins  *time.Time `json:"begins,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
@@ -128,7 +128,10 @@ func describe(item *Item, data []byte, now time.Time) error {
 		item.Fingerprint = sum(der)
 		return err
 	case kindEncryption:
-		_, err := pki.ParseEncryptionKey(data)
+		keys, err := pki.ParseEncryptionKeys(data)
+		if err == nil && keys.Step != pki.StepNone {
+			item.Subject = fmt.Sprintf("rotation, step %s since %s", keys.Step, keys.Since.UTC().Format(time.RFC3339))
+		}
 		return err
 	}
 	token, err := pki.ParseToken(data)

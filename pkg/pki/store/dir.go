@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
@@ -64,6 +66,31 @@ func (d *Dir) Create(_ context.Context, object string, content []byte) error {
 // Put writes a temporary file and renames it to the object's path.
 func (d *Dir) Put(_ context.Context, object string, content []byte) error {
 	return d.write("writing", object, content, os.Rename)
+}
+
+// Swap compares and replaces under a lock on the object's directory, which another Swap waits for.
+func (d *Dir) Swap(ctx context.Context, object string, old, content []byte) (err error) {
+	if _, err := d.Get(ctx, object); err != nil {
+		return err
+	}
+	unlock, err := file.LockDir(filepath.Dir(d.file(object)))
+	if err != nil {
+		return d.explain("locking", object, err)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	have, err := d.Get(ctx, object)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(have, old) {
+		return changed(d, object)
+	}
+	return d.Put(ctx, object, content)
+}
+
+// changed is the error of an object that is not what the caller of Swap has read.
+func changed(s fmt.Stringer, object string) error {
+	return fmt.Errorf("replacing %s in %s: %w; next: read it again", object, s, pki.ErrChanged)
 }
 
 // write writes a temporary file, lets place move it to its path, and syncs both to disk.

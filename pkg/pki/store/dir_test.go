@@ -48,6 +48,10 @@ func (s stranger) Put(ctx context.Context, object string, content []byte) error 
 	return as(nobody, func() error { return s.Store.Put(ctx, object, content) })
 }
 
+func (s stranger) Swap(ctx context.Context, object string, old, content []byte) error {
+	return as(nobody, func() error { return s.Store.Swap(ctx, object, old, content) })
+}
+
 func TestDir(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
 		t.Helper()

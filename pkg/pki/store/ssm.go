@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -88,48 +89,77 @@ func (s *SSM) connect(ctx context.Context) (*ssm.Client, error) {
 
 // Get reads the parameter.
 func (s *SSM) Get(ctx context.Context, object string) ([]byte, error) {
+	content, _, err := s.get(ctx, object)
+	return content, err
+}
+
+// get returns the version too, which every write makes one more.
+func (s *SSM) get(ctx context.Context, object string) ([]byte, int64, error) {
 	client, err := s.begin(ctx, "reading", object)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	out, err := client.GetParameter(ctx, &ssm.GetParameterInput{Name: s.name(object), WithDecryption: aws.Bool(true)})
 	if err != nil {
-		return nil, s.explain("reading", object, err)
+		return nil, 0, s.explain("reading", object, err)
 	}
 	if skew, ok := awsmiddleware.GetAttemptSkew(out.ResultMetadata); ok {
 		s.mu.Lock()
 		s.skew = skew
 		s.mu.Unlock()
 	}
-	return []byte(aws.ToString(out.Parameter.Value)), nil
+	return []byte(aws.ToString(out.Parameter.Value)), out.Parameter.Version, nil
 }
 
 // Create puts the parameter with Overwrite=false.
 func (s *SSM) Create(ctx context.Context, object string, content []byte) error {
-	return s.put(ctx, "creating", object, content, false)
+	_, err := s.put(ctx, "creating", object, content, false)
+	return err
 }
 
 // Put puts the parameter with Overwrite=true.
 func (s *SSM) Put(ctx context.Context, object string, content []byte) error {
-	return s.put(ctx, "writing", object, content, true)
+	_, err := s.put(ctx, "writing", object, content, true)
+	return err
 }
 
-func (s *SSM) put(ctx context.Context, doing, object string, content []byte, overwrite bool) error {
-	client, err := s.begin(ctx, doing, object)
+// Swap compares, puts the parameter with Overwrite=true, and looks whether the new version follows the one that it has
+// compared.
+func (s *SSM) Swap(ctx context.Context, object string, old, content []byte) error {
+	have, version, err := s.get(ctx, object)
 	if err != nil {
 		return err
+	}
+	if !bytes.Equal(have, old) {
+		return changed(s, object)
+	}
+	written, err := s.put(ctx, "replacing", object, content, true)
+	if err != nil {
+		return err
+	}
+	if written != version+1 {
+		return changed(s, object)
+	}
+	return nil
+}
+
+// put returns the version that it has written.
+func (s *SSM) put(ctx context.Context, doing, object string, content []byte, overwrite bool) (int64, error) {
+	client, err := s.begin(ctx, doing, object)
+	if err != nil {
+		return 0, err
 	}
 	kind := types.ParameterTypeSecureString
 	if public(object) {
 		kind = types.ParameterTypeString
 	}
-	_, err = client.PutParameter(ctx, &ssm.PutParameterInput{
+	out, err := client.PutParameter(ctx, &ssm.PutParameterInput{
 		Name: s.name(object), Value: aws.String(string(content)), Type: kind, Overwrite: aws.Bool(overwrite),
 	})
 	if err != nil {
-		return s.explain(doing, object, err)
+		return 0, s.explain(doing, object, err)
 	}
-	return nil
+	return out.Version, nil
 }
 
 func (s *SSM) begin(ctx context.Context, doing, object string) (*ssm.Client, error) {

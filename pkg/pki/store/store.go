@@ -14,7 +14,7 @@ import (
 
 // Store holds the objects of one cluster by path ("masters/kubernetes-ca.crt"). It is safe for concurrent use, by
 // several processes too. Every error names the object, and matches at most one of pki's ErrNotFound, ErrForbidden,
-// ErrExists and ErrUnreachable.
+// ErrExists, ErrChanged and ErrUnreachable.
 type Store interface {
 	// Get returns an object's content.
 	Get(ctx context.Context, object string) ([]byte, error)
@@ -23,6 +23,10 @@ type Store interface {
 	Create(ctx context.Context, object string, content []byte) error
 	// Put creates or replaces an object: readers see the old content or the new.
 	Put(ctx context.Context, object string, content []byte) error
+	// Swap replaces an object that still has the content old; if it has another, the error matches pki.ErrChanged. Callers
+	// at once do not replace each other's content unnoticed: in a directory exactly one succeeds. Parameter Store has no
+	// conditional write: there, of two calls within the same moment both write, and the later one gets pki.ErrChanged.
+	Swap(ctx context.Context, object string, old, content []byte) error
 	// String returns the location: "dir:/path", "ssm:/hardtack/demo".
 	String() string
 }

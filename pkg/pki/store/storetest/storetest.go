@@ -45,6 +45,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"nothing is created twice", twice},
 		{"one of many at once creates", concurrent},
 		{"what is put is replaced whole", replaced},
+		{"what has changed is not swapped", swapped},
+		{"one of many at once swaps", swappedAtOnce},
 		{"every byte of a PEM file comes back", exact},
 		{"a path out of the store is refused", outside},
 		{"no permission", forbidden},
@@ -56,7 +58,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 
 func is(t *testing.T, err, want error) {
 	t.Helper()
-	for _, one := range []error{pki.ErrNotFound, pki.ErrForbidden, pki.ErrExists, pki.ErrUnreachable} {
+	for _, one := range []error{pki.ErrNotFound, pki.ErrForbidden, pki.ErrExists, pki.ErrChanged, pki.ErrUnreachable} {
 		if got := errors.Is(err, one); got != (want != nil && errors.Is(want, one)) {
 			t.Errorf("%v: matches %q: %v", err, one, got)
 		}
@@ -124,6 +126,40 @@ func concurrent(t *testing.T, s Subject) {
 		t.Fatalf("%d callers created it", won.Load())
 	}
 	get(t, s.Again, secret, <-winner)
+}
+
+func swapped(t *testing.T, s Subject) {
+	is(t, s.Store.Create(t.Context(), public, []byte("here")), nil)
+	is(t, s.Store.Swap(t.Context(), secret, nil, []byte("new")), pki.ErrNotFound)
+	is(t, s.Store.Create(t.Context(), secret, []byte("first")), nil)
+	is(t, s.Again.Swap(t.Context(), secret, []byte("first"), []byte("second")), nil)
+	is(t, s.Store.Swap(t.Context(), secret, []byte("first"), []byte("third")), pki.ErrChanged)
+	get(t, s.Store, secret, "second")
+	if s.Stranger != nil {
+		is(t, s.Stranger.Swap(t.Context(), secret, []byte("second"), []byte("mine")), pki.ErrForbidden)
+		get(t, s.Store, secret, "second")
+	}
+}
+
+// swappedAtOnce: whoever is told that it has swapped is the only one.
+func swappedAtOnce(t *testing.T, s Subject) {
+	is(t, s.Store.Create(t.Context(), secret, []byte("first")), nil)
+	var won atomic.Int32
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			err := s.Store.Swap(t.Context(), secret, []byte("first"), fmt.Appendf(nil, "caller %d", i))
+			if err == nil {
+				won.Add(1)
+			} else if !errors.Is(err, pki.ErrChanged) {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d callers have swapped it", won.Load())
+	}
 }
 
 // replaced reads during writes: a reader never sees a part, or nothing.
