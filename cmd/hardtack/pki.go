@@ -276,7 +276,7 @@ func pkiCA(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := pki.ParseAuthorityCertificate(data); err != nil {
+	if _, err := pki.ParseTrusted(data); err != nil {
 		return fmt.Errorf("%s: %w", object, err)
 	}
 	_, err = c.App.Writer.Write(data)

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
@@ -80,8 +81,11 @@ func readCA(file string) ([]byte, error) {
 			return nil, usagef("--ca: %s holds %s: only the public certificate belongs into user data", file, strings.ToLower(block.Type))
 		}
 	}
-	if count == 0 {
+	switch {
+	case count == 0:
 		return nil, usagef("--ca: %s holds no certificate in PEM", file)
+	case count > pki.MaxTrusted:
+		return nil, usagef("--ca: %s holds %d certificates, and machines take at most %d: an old authority and its successor", file, count, pki.MaxTrusted)
 	}
 	return data, nil
 }

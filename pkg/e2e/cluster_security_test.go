@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -67,8 +68,12 @@ func (c *cluster) anonymous(ctx context.Context, t *testing.T) {
 	kubelet.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return c.network.Dial(ctx, netip.AddrPortFrom(c.addr, 10250))
 	}
-	// The kubelet's certificate is signed by the cluster's authority and names the node; otherwise the requests fail
-	// with another error.
+	// The kubelet's certificate is signed by the authority that only API servers trust, and names the node; otherwise the
+	// requests fail with another error.
+	if _, _, err := c.get(ctx, kubelet, "/healthz"); err == nil {
+		t.Error("who trusts the cluster's authority trusts a kubelet too")
+	}
+	kubelet.CAData = []byte(c.shell(ctx, t, "cat "+clusterStore+"/"+pki.KubeletServingCA+pki.Crt))
 	for _, path := range []string{"/pods", "/metrics", "/healthz", "/logs/"} {
 		if code, body, err := c.get(ctx, kubelet, path); err != nil || code != http.StatusUnauthorized {
 			t.Errorf("anybody gets %d from the kubelet for %s: %s %v", code, path, firstLine(body), err)

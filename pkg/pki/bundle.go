@@ -104,8 +104,8 @@ func EtcdBundles(a EtcdAuthorities, m Machine, member string) []Bundle {
 		Dir:    DirEtcd,
 		Leaves: []Leaf{leaf("server", a.Client), leaf("peer", a.Peer)},
 		Files: []File{
-			{"ca.crt", EncodeCertificate(a.Client.Certificate)},
-			{"peer-ca.crt", EncodeCertificate(a.Peer.Certificate)},
+			{"ca.crt", EncodeCertificates(a.Client.Trusted())},
+			{"peer-ca.crt", EncodeCertificates(a.Peer.Trusted())},
 		},
 	}}
 }
@@ -194,10 +194,10 @@ func apiServer(a MastersAuthorities, m Machine, api API) (Bundle, error) {
 			{"kubelet-client", Profile{Name: "kube-apiserver-kubelet-client", Groups: []string{GroupKubeletClients}, Usage: Client, Life: LeafLife}, a.Kubernetes},
 		},
 		Files: []File{
-			{"ca.crt", EncodeCertificate(a.Kubernetes.Certificate)},
-			{"kubelet-ca.crt", EncodeCertificate(a.KubeletServing.Certificate)},
-			{"etcd-ca.crt", EncodeCertificate(a.EtcdClient.Certificate)},
-			{"front-proxy-ca.crt", EncodeCertificate(a.FrontProxy.Certificate)},
+			{"ca.crt", EncodeCertificates(a.Kubernetes.Trusted())},
+			{"kubelet-ca.crt", EncodeCertificates(a.KubeletServing.Trusted())},
+			{"etcd-ca.crt", EncodeCertificates(a.EtcdClient.Trusted())},
+			{"front-proxy-ca.crt", EncodeCertificates(a.FrontProxy.Trusted())},
 			{"service-account.key", accounts},
 			{"service-account.pub", accountsPublic},
 			{"encryption.yaml", encryption},
@@ -245,7 +245,7 @@ func client(dir, user string, groups []string, life time.Duration, a MastersAuth
 		Leaves: []Leaf{{"client", Profile{Name: user, Groups: groups, Usage: Client, Life: life}, a.Kubernetes}},
 	}
 	b.Files = []File{
-		{"ca.crt", EncodeCertificate(a.Kubernetes.Certificate)},
+		{"ca.crt", EncodeCertificates(a.Kubernetes.Trusted())},
 		{"kubeconfig", Kubeconfig{
 			Server: fmt.Sprintf("https://127.0.0.1:%d", api.Port), CAFile: b.Path("ca.crt"), User: user,
 			CertificateFile: b.Path("client" + Crt), KeyFile: b.Path("client" + Key),

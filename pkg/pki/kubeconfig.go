@@ -86,5 +86,5 @@ func AdminKubeconfig(a Authority, server string, life time.Duration, now time.Ti
 	if err != nil {
 		return nil, err
 	}
-	return Kubeconfig{Server: server, CA: EncodeCertificate(a.Certificate), User: userAdmin, Pair: pair}.Render(), nil
+	return Kubeconfig{Server: server, CA: EncodeCertificates(a.Trusted()), User: userAdmin, Pair: pair}.Render(), nil
 }

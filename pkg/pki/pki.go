@@ -18,6 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -41,7 +43,19 @@ var ErrExpired = errors.New("the certificate authority has expired")
 type Authority struct {
 	Certificate *x509.Certificate
 	Key         *ecdsa.PrivateKey
+	// Others are trusted beside Certificate, and sign nothing here: while an authority is being replaced, its predecessor
+	// or its successor.
+	Others []*x509.Certificate
 }
+
+// Trusted returns all certificates of the authority, the one that signs first.
+func (a Authority) Trusted() []*x509.Certificate {
+	return append([]*x509.Certificate{a.Certificate}, a.Others...)
+}
+
+// MaxTrusted is how many certificates of an authority can be trusted at the same time: the old one and the new one. User
+// data has room for little more.
+const MaxTrusted = 2
 
 // NewKey makes a private key: P-256, which every daemon accepts, and which signs much faster than RSA.
 func NewKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
@@ -73,9 +87,9 @@ func NewAuthority(name string, key *ecdsa.PrivateKey, now time.Time) (Authority,
 	return Authority{Certificate: cert, Key: key}, nil
 }
 
-// ParseAuthority parses a certificate and its key, and checks that they belong together and are an authority's.
+// ParseAuthority parses certificates as ParseTrusted does, and the key of one of them, which then signs.
 func ParseAuthority(certPEM, keyPEM []byte) (Authority, error) {
-	cert, err := ParseAuthorityCertificate(certPEM)
+	certs, err := ParseTrusted(certPEM)
 	if err != nil {
 		return Authority{}, err
 	}
@@ -83,22 +97,37 @@ func ParseAuthority(certPEM, keyPEM []byte) (Authority, error) {
 	if err != nil {
 		return Authority{}, err
 	}
-	if !key.PublicKey.Equal(cert.PublicKey) {
+	i := slices.IndexFunc(certs, func(c *x509.Certificate) bool { return key.PublicKey.Equal(c.PublicKey) })
+	if i < 0 {
 		return Authority{}, errors.New("the key is not that of the certificate: one of the two was replaced")
 	}
-	return Authority{Certificate: cert, Key: key}, nil
+	return Authority{Certificate: certs[i], Key: key, Others: slices.Delete(slices.Clone(certs), i, i+1)}, nil
 }
 
-// ParseAuthorityCertificate parses the certificate of an authority.
-func ParseAuthorityCertificate(data []byte) (*x509.Certificate, error) {
-	cert, err := ParseCertificate(data)
-	if err != nil {
-		return nil, err
+// ParseTrusted parses the certificates of an authority: one, or two while it is being replaced.
+func ParseTrusted(data []byte) ([]*x509.Certificate, error) {
+	var certs []*x509.Certificate
+	for rest := data; len(certs) == 0 || len(bytes.TrimSpace(rest)) > 0; {
+		var block []byte
+		var err error
+		if block, rest, err = nextBlock(rest, blockCertificate); err != nil {
+			return nil, err
+		}
+		cert, err := x509.ParseCertificate(block)
+		if err != nil {
+			return nil, fmt.Errorf("reading a certificate: %w", err)
+		}
+		if !cert.IsCA || !cert.BasicConstraintsValid || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
+			return nil, fmt.Errorf("the certificate of %s is not an authority's: it may sign no other", cert.Subject)
+		}
+		if slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return Same(c, cert) }) {
+			return nil, fmt.Errorf("the certificate of %s is there twice", cert.Subject)
+		}
+		if certs = append(certs, cert); len(certs) > MaxTrusted {
+			return nil, fmt.Errorf("there are more than %d certificates: an old authority and its successor", MaxTrusted)
+		}
 	}
-	if !cert.IsCA || !cert.BasicConstraintsValid || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
-		return nil, fmt.Errorf("the certificate of %s is not an authority's: it may sign no other", cert.Subject)
-	}
-	return cert, nil
+	return certs, nil
 }
 
 // Check returns ErrClock or ErrExpired if an authority cannot be used at that time.
@@ -115,6 +144,28 @@ func Check(authority *x509.Certificate, now time.Time) error {
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// CheckAny is Check for authorities of which one is enough.
+func CheckAny(authorities []*x509.Certificate, now time.Time) error {
+	var errs []error
+	for _, a := range authorities {
+		err := Check(a, now)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errs[0]
+}
+
+// Fingerprints returns the fingerprints of certificates, separated by commas.
+func Fingerprints(certs []*x509.Certificate) string {
+	var all []string
+	for _, c := range certs {
+		all = append(all, Fingerprint(c))
+	}
+	return strings.Join(all, ", ")
+}
 
 // Fingerprint returns the SHA-256 of a certificate in hex, as browsers and openssl show it.
 func Fingerprint(cert *x509.Certificate) string {
@@ -144,6 +195,15 @@ const (
 // EncodeCertificate encodes a certificate as PEM.
 func EncodeCertificate(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: cert.Raw})
+}
+
+// EncodeCertificates encodes certificates as PEM, in their order.
+func EncodeCertificates(certs []*x509.Certificate) []byte {
+	var out []byte
+	for _, c := range certs {
+		out = append(out, EncodeCertificate(c)...)
+	}
+	return out
 }
 
 // EncodeKey encodes a private key as PEM (PKCS #8).
@@ -208,14 +268,24 @@ func ParsePublic(data []byte) ([]byte, error) {
 
 // oneBlock returns the content of the only PEM block of data.
 func oneBlock(data []byte, kind string) ([]byte, error) {
+	block, rest, err := nextBlock(data, kind)
+	if err == nil && len(bytes.TrimSpace(rest)) > 0 {
+		err = fmt.Errorf("reading PEM: something follows the block %q", kind)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return block, nil
+}
+
+// nextBlock returns the content of the first PEM block of data, and what follows it.
+func nextBlock(data []byte, kind string) (content, rest []byte, err error) {
 	block, rest := pem.Decode(data)
 	switch {
 	case block == nil:
-		return nil, fmt.Errorf("reading PEM: there is no block %q in %d bytes", kind, len(data))
+		return nil, nil, fmt.Errorf("reading PEM: there is no block %q in %d bytes", kind, len(data))
 	case block.Type != kind:
-		return nil, fmt.Errorf("reading PEM: the block is %q, not %q", block.Type, kind)
-	case len(bytes.TrimSpace(rest)) > 0:
-		return nil, fmt.Errorf("reading PEM: something follows the block %q", kind)
+		return nil, nil, fmt.Errorf("reading PEM: the block is %q, not %q", block.Type, kind)
 	}
-	return block.Bytes, nil
+	return block.Bytes, rest, nil
 }

@@ -69,13 +69,13 @@ func TestParseAuthorityRefuses(t *testing.T) {
 		crt, key []byte
 		want     string
 	}{
-		"another key":      {crt, otherKey, "not that of the certificate"},
-		"a leaf":           {leaf.Certificate, leaf.Key, "not an authority's"},
-		"nothing":          {nil, key, "no block"},
-		"the wrong way":    {key, crt, `is "PRIVATE KEY", not "CERTIFICATE"`},
-		"two certificates": {append(append([]byte{}, crt...), crt...), key, "something follows"},
-		"a broken key":     {crt, []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "not PKCS #8"},
-		"half a file":      {crt[:len(crt)/2], key, "no block"},
+		"another key":    {crt, otherKey, "not that of the certificate"},
+		"a leaf":         {leaf.Certificate, leaf.Key, "not an authority's"},
+		"nothing":        {nil, key, "no block"},
+		"the wrong way":  {key, crt, `is "PRIVATE KEY", not "CERTIFICATE"`},
+		"the same twice": {append(append([]byte{}, crt...), crt...), key, "there twice"},
+		"a broken key":   {crt, []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "not PKCS #8"},
+		"half a file":    {crt[:len(crt)/2], key, "no block"},
 	} {
 		if _, err := pki.ParseAuthority(tt.crt, tt.key); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)

@@ -34,8 +34,12 @@ const (
 //	kubelet          its own                      it renews itself; its file is what kube-proxy and flanneld read, as above
 //
 //	kube-apiserver   encryption.yaml              a look every minute (encryptionconfig/controller)
+//	                 kubelet-ca                   client-go's transports of 1.36 look at it (ClientsAllowCARotation), and so
+//	                                              does every kubeconfig's authority, but not in clients built with an older one
+//	kubelet          ca, for its clients          as kube-apiserver's ca
 //
-// The service account key and etcd's authorities are read only at the start. They never change.
+// Read only at the start are the service account key, etcd's authorities (by etcd and by kube-apiserver), and the
+// controller manager's --root-ca-file, which it publishes to pods.
 
 // RenewAt returns when a certificate is due for renewal: at 2/3 of its life, or up to a tenth of its life earlier. The
 // result is the same for the same certificate, since the jitter is derived from its serial number.

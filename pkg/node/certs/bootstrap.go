@@ -41,7 +41,8 @@ type Bootstrapped struct {
 	// Token is without its secret.
 	Token   string    `json:"token"`
 	Expires time.Time `json:"expires"`
-	// Authority is the SHA-256 of the authority that the machine trusts.
+	// Authority is the SHA-256 of the authority that the machine trusts; of two, while it is being replaced, separated by a
+	// comma.
 	Authority string `json:"authority"`
 	// Changed lists the directories that were written.
 	Changed []string `json:"changed"`
@@ -54,12 +55,12 @@ func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
 	if err := files.check(); err != nil {
 		return Bootstrapped{}, err
 	}
-	authority, err := readAuthority(o.Root, o.Config.CA())
+	trusted, err := readTrusted(o.Root, o.Config.CA())
 	if err != nil {
 		return Bootstrapped{}, err
 	}
 	w := newWaiter(o.Patience, o.Status, o.Log)
-	if err := w.retry(ctx, func() error { return clockReason(pki.Check(authority, o.Now())) }); err != nil {
+	if err := w.retry(ctx, func() error { return clockReason(pki.CheckAny(trusted, o.Now())) }); err != nil {
 		return Bootstrapped{}, err
 	}
 	var token pki.Token
@@ -72,9 +73,9 @@ func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
 	}
 	out := Bootstrapped{
 		Server: fmt.Sprintf("https://%s:%d", role.Masters.Host(o.Config.Cluster), o.Config.API.Port),
-		Token:  token.String(), Expires: token.Expires, Authority: pki.Fingerprint(authority), Changed: []string{},
+		Token:  token.String(), Expires: token.Expires, Authority: pki.Fingerprints(trusted), Changed: []string{},
 	}
-	for _, b := range nodeBundles(out.Server, pki.EncodeCertificate(authority), token) {
+	for _, b := range nodeBundles(out.Server, pki.EncodeCertificates(trusted), token) {
 		minted, err := files.renew(b, o.Now())
 		if err != nil {
 			return out, err

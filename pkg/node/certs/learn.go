@@ -121,7 +121,7 @@ func (o LearnOptions) writeCA(ctx context.Context) error {
 	if err != nil {
 		return classified(err, o.Store)
 	}
-	if _, err := pki.ParseAuthorityCertificate(data); err != nil {
+	if _, err := pki.ParseTrusted(data); err != nil {
 		return reason.Errorf(reason.Store, "%s of %s: %w", pki.PublicKubernetes, o.Store, err)
 	}
 	return o.writeFile(config.CAFile, string(data))

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
@@ -192,36 +193,36 @@ func apiOf(c machine.Config) (pki.API, error) {
 	return pki.API{Port: c.API.Port, Service: services.Masked().Addr().Next(), DNSDomain: c.Network.DNSDomain, Names: c.API.Names}, nil
 }
 
-// sameAuthority compares the authority that the machines trust with the one of the store.
+// sameAuthority reports an authority of the store that signs and that the machines do not trust.
 func sameAuthority(root, file string, stored *x509.Certificate, store Secrets) error {
-	trusted, err := readAuthority(root, file)
+	trusted, err := readTrusted(root, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // a master alone needs none; its minions will
 	}
 	if err != nil {
 		return err
 	}
-	if pki.Same(trusted, stored) {
+	if slices.ContainsFunc(trusted, func(c *x509.Certificate) bool { return pki.Same(c, stored) }) {
 		return nil
 	}
 	return &reason.Error{
 		Reason: reason.Untrusted,
 		Next:   "hardtack pki ca prints the certificate of this store: put it into the user data, leave it out there, or name the store that the user data was made from by the line STORE= of the role file",
 		Err: fmt.Errorf("wrong authority: %s of the user data is %q (SHA-256 %s), and %s of %s is %q (SHA-256 %s): no machine would trust this one",
-			file, trusted.Subject.CommonName, pki.Fingerprint(trusted),
+			file, trusted[0].Subject.CommonName, pki.Fingerprints(trusted),
 			pki.KubernetesCA+pki.Crt, store, stored.Subject.CommonName, pki.Fingerprint(stored)),
 	}
 }
 
-// readAuthority reads the authority that the machine trusts.
-func readAuthority(root, file string) (*x509.Certificate, error) {
+// readTrusted reads the authority that the machine trusts, or the two while it is being replaced.
+func readTrusted(root, file string) ([]*x509.Certificate, error) {
 	data, err := os.ReadFile(filepath.Join("/", root, file))
 	if err != nil {
 		return nil, reason.Errorf(reason.Config, "reading the cluster's authority: %w", err)
 	}
-	cert, err := pki.ParseAuthorityCertificate(data)
+	certs, err := pki.ParseTrusted(data)
 	if err != nil {
 		return nil, reason.Errorf(reason.Config, "%s: %w", file, err)
 	}
-	return cert, nil
+	return certs, nil
 }

@@ -7,8 +7,10 @@ package authority
 import (
 	"context"
 	"crypto/ecdsa"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -169,11 +171,11 @@ func (c *creator) authority(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	cert, err := pki.ParseAuthorityCertificate(content)
+	certs, err := pki.ParseTrusted(content)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name+pki.Crt, err)
 	}
-	if !key.PublicKey.Equal(cert.PublicKey) {
+	if !slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return key.PublicKey.Equal(c.PublicKey) }) {
 		return fmt.Errorf("%s is not the certificate of %s: one of the two was replaced, and nothing is changed here", name+pki.Crt, name+pki.Key)
 	}
 	if name != pki.KubernetesCA {

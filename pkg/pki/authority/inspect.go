@@ -24,6 +24,9 @@ type Item struct {
 	Object string `json:"object"`
 	// Kind is "cluster info", "authority", "private key", "public key", "encryption key" or "bootstrap token".
 	Kind string `json:"kind"`
+	// Of an authority that is being replaced, with two certificates, the times are of the one that expires first, and there
+	// are two fingerprints, separated by a comma.
+	//
 	// Subject is set for authorities, the cluster info and an encryption key that is being rotated; the times for authorities, and Expires for bootstrap tokens too.
 	Subject string     `json:"subject,omitempty"`
 	Begins  *time.Time `json:"begins,omitempty"`
@@ -108,13 +111,18 @@ func describe(item *Item, data []byte, now time.Time) error {
 		item.Subject = strings.Join(facts, ", ")
 		return nil
 	case kindAuthority:
-		cert, err := pki.ParseAuthorityCertificate(data)
+		certs, err := pki.ParseTrusted(data)
 		if err != nil {
 			return err
 		}
-		item.Subject, item.Fingerprint = cert.Subject.String(), pki.Fingerprint(cert)
-		item.Begins, item.Expires = &cert.NotBefore, &cert.NotAfter
-		return pki.Check(cert, now)
+		item.Subject, item.Fingerprint = certs[0].Subject.String(), pki.Fingerprints(certs)
+		for _, cert := range certs {
+			if item.Expires == nil || cert.NotAfter.Before(*item.Expires) {
+				item.Begins, item.Expires = &cert.NotBefore, &cert.NotAfter
+			}
+			err = errors.Join(err, pki.Check(cert, now))
+		}
+		return err
 	case kindPrivate:
 		key, err := pki.ParseKey(data)
 		if err != nil {
