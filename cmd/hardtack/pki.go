@@ -41,7 +41,7 @@ func pkiCommand() *cli.Command {
 				Flags: append(storeFlags(), jsonFlag()), Action: pkiVerify},
 			{Name: "ca", Usage: "print the CA certificate that every machine trusts, or another authority's",
 				Flags: append(storeFlags(), &cli.StringFlag{Name: "authority", Usage: "the authority's `NAME`, as pki show lists it without its directory: kubelet-serving-ca (default: what every machine trusts)"}), Action: pkiCA},
-			{Name: "rotate", Usage: "replace a key of a running cluster, step by step", Subcommands: []*cli.Command{pkiRotateEncryption()}},
+			{Name: "rotate", Usage: "replace a key of a running cluster, step by step", Subcommands: pkiRotate()},
 			{Name: "policy", Usage: "print the IAM policy for the instance role of machines with the given roles",
 				Flags:  append(storeFlags(), &cli.StringFlag{Name: "role", Usage: "the machines' `ROLES`, such as masters+etcd"}),
 				Action: pkiPolicy},
@@ -276,10 +276,11 @@ func pkiCA(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := pki.ParseTrusted(data); err != nil {
+	certs, err := pki.ParseTrusted(data)
+	if err != nil {
 		return fmt.Errorf("%s: %w", object, err)
 	}
-	_, err = c.App.Writer.Write(data)
+	_, err = c.App.Writer.Write(pki.EncodeCertificates(certs))
 	return err
 }
 

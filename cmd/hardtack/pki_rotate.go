@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"time"
 
@@ -11,39 +12,79 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 )
+
+// rotator reads the state of one rotation, and takes its next step.
+type rotator struct {
+	state func(context.Context, store.Store) (authority.Rotation, error)
+	step  func(context.Context, store.Store, authority.RotateOptions) (authority.Rotation, error)
+}
+
+// pkiRotate are the commands of hardtack pki rotate, one for each key that can be replaced.
+func pkiRotate() []*cli.Command {
+	commands := []*cli.Command{pkiRotateEncryption()}
+	for _, name := range authority.Replaceable() {
+		commands = append(commands, &cli.Command{
+			Name: path.Base(name), Usage: "take the next of three steps to a new " + path.Base(name) + ": trust it, sign with it, trust only it",
+			Flags: rotateFlags(),
+			Action: func(c *cli.Context) error {
+				return rotate(c, rotator{
+					state: func(ctx context.Context, s store.Store) (authority.Rotation, error) {
+						return authority.RotationOf(ctx, s, name)
+					},
+					step: func(ctx context.Context, s store.Store, o authority.RotateOptions) (authority.Rotation, error) {
+						return authority.RotateAuthority(ctx, s, c.String("cluster"), name, o)
+					},
+				})
+			},
+		})
+	}
+	return commands
+}
+
+func rotateFlags(more ...cli.Flag) []cli.Flag {
+	return append(append(storeFlags(),
+		&cli.BoolFlag{Name: "status", Usage: "print the step, and take none"},
+		&cli.BoolFlag{Name: "taken", Usage: "take the step before its time: every machine has taken the last one, which you have seen"},
+		jsonFlag()), more...)
+}
 
 func pkiRotateEncryption() *cli.Command {
 	return &cli.Command{
 		Name: "encryption", Usage: "take the next of three steps to a new key for Secrets in etcd: add it, encrypt with it, write every Secret again and drop the old one",
-		Flags: append(storeFlags(),
-			&cli.BoolFlag{Name: "status", Usage: "print the step, and take none"},
-			&cli.StringFlag{Name: "kubeconfig", Usage: "an administrator's kubeconfig, a `FILE`, for the last step"},
-			&cli.BoolFlag{Name: "taken", Usage: "take the step before its time: every master has taken the last one, which you have seen"},
-			jsonFlag()),
+		Flags: rotateFlags(&cli.StringFlag{Name: "kubeconfig", Usage: "an administrator's kubeconfig, a `FILE`, for the last step"}),
 		Action: func(c *cli.Context) error {
-			s, err := openStore(c)
-			if err != nil {
-				return err
-			}
-			if c.Bool("status") {
-				state, err := authority.EncryptionRotation(c.Context, s)
-				if err != nil {
-					return err
-				}
-				return printRotation(c, state)
-			}
-			o := authority.RotateOptions{Now: time.Now(), Taken: c.Bool("taken")}
-			if file := c.String("kubeconfig"); file != "" {
-				o.Rewrite = func(ctx context.Context) error { return rewriteSecrets(ctx, c.App.ErrWriter, file) }
-			}
-			state, err := authority.RotateEncryption(c.Context, s, o)
-			if err != nil {
-				return err
-			}
-			return printRotation(c, state)
+			return rotate(c, rotator{
+				state: func(ctx context.Context, s store.Store) (authority.Rotation, error) {
+					return authority.EncryptionRotation(ctx, s)
+				},
+				step: func(ctx context.Context, s store.Store, o authority.RotateOptions) (authority.Rotation, error) {
+					if file := c.String("kubeconfig"); file != "" {
+						o.Rewrite = func(ctx context.Context) error { return rewriteSecrets(ctx, c.App.ErrWriter, file) }
+					}
+					return authority.RotateEncryption(ctx, s, o)
+				},
+			})
 		},
 	}
+}
+
+func rotate(c *cli.Context, r rotator) error {
+	s, err := openStore(c)
+	if err != nil {
+		return err
+	}
+	var state authority.Rotation
+	if c.Bool("status") {
+		state, err = r.state(c.Context, s)
+	} else {
+		state, err = r.step(c.Context, s, authority.RotateOptions{Now: time.Now(), Taken: c.Bool("taken")})
+	}
+	if err != nil {
+		return err
+	}
+	return printRotation(c, state)
 }
 
 func rewriteSecrets(ctx context.Context, story io.Writer, file string) error {
@@ -62,7 +103,7 @@ func printRotation(c *cli.Context, r authority.Rotation) error {
 	}
 	text := fmt.Sprintf("%s: step %s, keys %s\n", r.Object, r.Step, strings.Join(r.Keys, ", "))
 	if r.Since != nil {
-		text += fmt.Sprintf("taken at %s; every master has it at %s\n", r.Since.UTC().Format(time.RFC3339), r.NotBefore.UTC().Format(time.RFC3339))
+		text += fmt.Sprintf("taken at %s; every machine has it at %s\n", r.Since.UTC().Format(time.RFC3339), r.NotBefore.UTC().Format(time.RFC3339))
 	}
 	_, err := fmt.Fprintf(c.App.Writer, "%snext: %s\n", text, r.Next)
 	return err

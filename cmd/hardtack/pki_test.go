@@ -24,7 +24,11 @@ func TestPKIInParameterStore(t *testing.T) {
 		t.Setenv("HOME", t.TempDir())
 		var out, story bytes.Buffer
 		app := newApp(&out, &story)
-		err := app.RunContext(t.Context(), append([]string{"hardtack", "pki", args[0], "--cluster", "demo", "--endpoint", server.URL}, args[1:]...))
+		command := []string{"hardtack", "pki", args[0]}
+		if rest := args[1:]; args[0] == "rotate" {
+			command, args = append(command, rest[0]), rest
+		}
+		err := app.RunContext(t.Context(), append(append(command, "--cluster", "demo", "--endpoint", server.URL), args[1:]...))
 		return out.String(), err
 	}
 	out, err := pki(operator, "create")
@@ -39,6 +43,21 @@ func TestPKIInParameterStore(t *testing.T) {
 	}
 	if out, err := pki(operator, "show"); err != nil || strings.Contains(out, "PRIVATE") || !strings.Contains(out, "ssm:/hardtack/demo") {
 		t.Errorf("show: %v\n%s", err, out)
+	}
+	// A key is replaced in Parameter Store, which has no conditional write.
+	rotate := func(what string, args ...string) (string, error) {
+		return pki(operator, append([]string{"rotate", what}, args...)...)
+	}
+	for _, step := range []string{"added", "used", "none"} {
+		if out, err := rotate("front-proxy-ca", "--taken"); err != nil || !strings.Contains(out, "step "+step) {
+			t.Errorf("rotate: %v, want step %s\n%s", err, step, out)
+		}
+	}
+	if out, err := rotate("encryption"); err != nil || !strings.Contains(out, "step added") {
+		t.Errorf("rotate: %v\n%s", err, out)
+	}
+	if out, err := pki(operator, "verify"); err != nil || out != "" {
+		t.Errorf("verify: %v\n%s", err, out)
 	}
 	if out, err := pki(nobody, "create"); err == nil || !strings.Contains(err.Error(), "no permission") {
 		t.Errorf("somebody else: %v\n%s", err, out)

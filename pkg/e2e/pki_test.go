@@ -57,6 +57,7 @@ func TestCertificates(t *testing.T) {
 	t.Run("kubelets' certificates are good for nothing else", m.kubeletServing)
 	t.Run("renewal needs no restart", m.renewal)
 	t.Run("the encryption key is replaced under a client", m.encryptionRotates)
+	t.Run("authorities are replaced without a restart", m.authoritiesRotate)
 	t.Run("no key is in a log or on a disk", m.noKeys)
 }
 
@@ -268,7 +269,19 @@ func (m *master) identities(t *testing.T) {
 // kubeletServing has the real controller manager sign a node's request for the API server's name, approved by hand, which
 // the controller would not do: nobody who looks for an API server takes it.
 func (m *master) kubeletServing(t *testing.T) {
-	const user = "system:node:evil"
+	cert := m.signed(t, "evil")
+	for ca, want := range map[string]bool{machine.CAPath: false, pki.Dir + "/kube-apiserver/ca.crt": false, pki.Dir + "/kube-apiserver/kubelet-ca.crt": true} {
+		_, err := cert.Verify(x509.VerifyOptions{Roots: pool(t, ca), DNSName: "masters.demo.k8s"})
+		if (err == nil) != want {
+			t.Errorf("by %s: %v, want that it verifies: %v", ca, err, want)
+		}
+	}
+}
+
+// signed is a serving certificate with the API server's name, which the controller manager signs for a node.
+func (m *master) signed(t *testing.T, node string) *x509.Certificate {
+	t.Helper()
+	user := "system:node:" + node
 	key, err := pki.NewKey()
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +291,7 @@ func (m *master) kubeletServing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	object, err := json.Marshal(map[string]any{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": map[string]any{"name": "evil"},
+	object, err := json.Marshal(map[string]any{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": map[string]any{"name": node},
 		"spec": map[string]any{"signerName": "kubernetes.io/kubelet-serving", "usages": []string{"digital signature", "server auth"},
 			"request": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}})
 	if err != nil {
@@ -289,11 +302,11 @@ func (m *master) kubeletServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.mustKubectl(t, "create", "-f", file, "--as="+user, "--as-group=system:nodes")
-	m.mustKubectl(t, "certificate", "approve", "evil")
+	m.mustKubectl(t, "certificate", "approve", node)
 	var text string
 	if pending := eventually(time.Minute, func() []string {
-		if text = m.mustKubectl(t, "get", "csr", "evil", "-o", "jsonpath={.status.certificate}"); text == "" {
-			return []string{m.mustKubectl(t, "get", "csr", "evil", "-o", "jsonpath={.status}")}
+		if text = m.mustKubectl(t, "get", "csr", node, "-o", "jsonpath={.status.certificate}"); text == "" {
+			return []string{m.mustKubectl(t, "get", "csr", node, "-o", "jsonpath={.status}")}
 		}
 		return nil
 	}); len(pending) > 0 {
@@ -307,12 +320,90 @@ func (m *master) kubeletServing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ca, want := range map[string]bool{machine.CAPath: false, pki.Dir + "/kube-apiserver/ca.crt": false, pki.Dir + "/kube-apiserver/kubelet-ca.crt": true} {
-		_, err := cert.Verify(x509.VerifyOptions{Roots: pool(t, ca), DNSName: "masters.demo.k8s"})
-		if (err == nil) != want {
-			t.Errorf("by %s: %v, want that it verifies: %v", ca, err, want)
+	return cert
+}
+
+// authoritiesRotate replaces the authorities whose users read them anew. The aggregator's certificate is taken at every
+// step, and refused when its authority is no longer trusted; kubelets' certificates come from the new authority as soon
+// as that is to sign, and are trusted by the file of the API server.
+func (m *master) authoritiesRotate(t *testing.T) {
+	pair := filepath.Join(pki.Dir, pki.DirAPIServer, "front-proxy-client")
+	old, err := tls.LoadX509KeyPair(pair+".crt", pair+".key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	current := func() (int, error) {
+		now, err := tls.LoadX509KeyPair(pair+".crt", pair+".key")
+		if err != nil {
+			return 0, err
+		}
+		return m.aggregated(t, now)
+	}
+	for _, name := range []string{pki.FrontProxyCA, pki.KubeletServingCA} {
+		for _, step := range []string{pki.StepAdded, pki.StepUsed, pki.StepNone} {
+			state, err := authority.RotateAuthority(t.Context(), m.store, "demo", name, authority.RotateOptions{Now: time.Now(), Taken: true})
+			if err != nil || state.Step != step {
+				t.Fatalf("%v: step %s, want %s", err, state.Step, step)
+			}
+			if out, err := m.run(t, "hardtack-agent", "renew", "--patience=10s"); err != nil {
+				t.Fatalf("hardtack-agent renew: %v\n%s", err, out)
+			}
+			if code, err := current(); err != nil || code != http.StatusOK {
+				t.Errorf("%s, step %s: the aggregator's certificate is answered with %d, %v", name, step, code, err)
+			}
+			if step == pki.StepAdded {
+				time.Sleep(65 * time.Second) // the API server looks every minute, if nothing tells it before
+			}
+			if name != pki.KubeletServingCA {
+				continue
+			}
+			n := 0
+			if pending := eventually(90*time.Second, func() []string {
+				n++
+				cert := m.signed(t, fmt.Sprintf("%s-%d", step, n))
+				if _, err := cert.Verify(x509.VerifyOptions{Roots: pool(t, pki.Dir+"/kube-apiserver/kubelet-ca.crt")}); err != nil {
+					t.Errorf("step %s: the API server would not take a kubelet's certificate: %v", step, err)
+				}
+				data, err := os.ReadFile("/run/hardtack/pki/kube-controller-manager/kubelet-serving-ca.crt")
+				if err != nil {
+					t.Fatal(err)
+				}
+				signer, err := pki.ParseCertificate(data)
+				if err != nil || pki.Fingerprint(signer) != state.Keys[0] || cert.CheckSignatureFrom(signer) != nil {
+					return []string{fmt.Sprintf("signed by another than %s: %v", state.Keys[0], err)}
+				}
+				return nil
+			}); len(pending) > 0 {
+				t.Errorf("step %s: %v", step, pending)
+			}
 		}
 	}
+	if pending := eventually(90*time.Second, func() []string {
+		if code, err := m.aggregated(t, old); err != nil || code != http.StatusUnauthorized {
+			return []string{fmt.Sprintf("%d, %v", code, err)}
+		}
+		return nil
+	}); len(pending) > 0 {
+		t.Errorf("a certificate of the replaced authority is still taken: %v", pending)
+	}
+}
+
+// aggregated asks the API server as its aggregator asks others: in the name of a user, with the aggregator's certificate.
+func (m *master) aggregated(t *testing.T, pair tls.Certificate) (int, error) {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool(t, machine.CAPath), MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://masters.demo.k8s/version", nil)
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("X-Remote-User", "somebody")
+	answer, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
+	if err != nil {
+		return 0, err
+	}
+	return answer.StatusCode, answer.Body.Close()
 }
 
 // token does the same as a master's controller: it creates the Secret, and the object in the store.

@@ -22,12 +22,13 @@ type Swapper interface {
 	Swap(ctx context.Context, object string, old, content []byte) error
 }
 
-// Rotation is the state of the rotation of the encryption key.
+// Rotation is the state of the rotation of the encryption key or of an authority.
 type Rotation struct {
 	Object string `json:"object"`
 	// Step is pki.StepNone, StepAdded or StepUsed.
 	Step string `json:"step"`
-	// Keys are the names of the keys, which prefix what they encrypt in etcd; the first encrypts.
+	// Keys are the names of the encryption keys, which prefix what they encrypt in etcd, or the SHA-256 of the authority's
+	// certificates; the first encrypts or signs.
 	Keys []string `json:"keys"`
 	// Since is when the step was taken, and NotBefore when every master has taken it; nil for StepNone.
 	Since     *time.Time `json:"since,omitempty"`
@@ -84,6 +85,16 @@ func rotation(keys pki.EncryptionKeys) Rotation {
 	return r
 }
 
+// early refuses a step before its time.
+func early(object string, store fmt.Stringer, have Rotation, why, how string) error {
+	return fmt.Errorf("rotating %s of %s: the step %q was taken at %s, and a machine may not have it before %s: %s; "+
+		"next: wait until then, or %s, and say so with --taken",
+		object, store, have.Step, have.Since.UTC().Format(time.RFC3339), have.NotBefore.UTC().Format(time.RFC3339), why, how)
+}
+
+// renewAll is how an operator makes every master take a step.
+const renewAll = "start hardtack-renew.service on every master, wait two minutes"
+
 // RotateEncryption takes the next step of the rotation of the encryption key, and returns the state after it. A step is
 // refused before every master has taken the last one: an API server that lacks a key cannot read what another one has
 // written with it. It may be repeated after any error: what was done is not done again, and a Secret may be written
@@ -95,10 +106,8 @@ func RotateEncryption(ctx context.Context, store Swapper, o RotateOptions) (Rota
 	}
 	have := rotation(keys)
 	if have.NotBefore != nil && o.Now.Before(*have.NotBefore) && !o.Taken {
-		return have, fmt.Errorf("rotating %s of %s: the step %q was taken at %s, and a master may not have it before %s: "+
-			"an API server without a key cannot read what another writes with it; next: wait until then, or start hardtack-renew.service "+
-			"on every master, wait two minutes, and say so with --taken", pki.EncryptionKey, store, have.Step,
-			have.Since.UTC().Format(time.RFC3339), have.NotBefore.UTC().Format(time.RFC3339))
+		return have, early(pki.EncryptionKey, store, have, "an API server without a key cannot read what another writes with it",
+			renewAll)
 	}
 	if keys.Step == pki.StepUsed {
 		if o.Rewrite == nil {
