@@ -61,7 +61,7 @@ func inMaster(t *testing.T, dir string) bool {
 	const inside = "HARDTACK_E2E_MASTER"
 	if os.Getenv(inside) == "" {
 		cmd := exec.CommandContext(interrupted, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", os.Args[0],
-			"-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=10m")
+			"-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=20m")
 		cmd.Env = append(os.Environ(), inside+"=1")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
