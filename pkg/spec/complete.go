@@ -214,6 +214,7 @@ const controlPlaneTaint = "node-role.kubernetes.io/control-plane=:NoSchedule"
 func (f *completer) node(field string, n Node, roles role.Set, all []GroupSpec) Node {
 	out := Node{Naming: orDefault(f, field+".naming", n.Naming, "auto", byHardtack)}
 	out.MaxPods = orDefault(f, field+".maxPods", n.MaxPods, 0, byHardtack)
+	out.PodsReachMetadata = orDefault(f, field+".podsReachMetadata", n.PodsReachMetadata, false, byHardtack)
 	out.Labels = map[string]string{}
 	for key, value := range n.Labels {
 		out.Labels[key] = value

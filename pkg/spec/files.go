@@ -84,6 +84,9 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 		}
 		files = append(files, admission...)
 	}
+	if g.Node.PodsReachMetadata && g.Roles.Has(role.Minions) {
+		files = append(files, File{Path: openMetadata, Content: []byte("# Pods reach the metadata service: groups[].node.podsReachMetadata.\n")})
+	}
 	more, err := c.assets(g)
 	if err != nil {
 		return nil, err
@@ -106,6 +109,9 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 	}
 	return files, nil
 }
+
+// openMetadata takes the place of the image's drop-in of the same name, which keeps pods from the metadata service.
+const openMetadata = unitDir + "/kubepods.slice.d/10-hardtack.conf"
 
 // taintsField is KubeletConfiguration's.
 const taintsField = "registerWithTaints"

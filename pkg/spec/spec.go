@@ -116,6 +116,9 @@ type Node struct {
 	Taints []string `yaml:"taints"`
 	// MaxPods is how many pods a node takes; 0 is 110, or what the node's address range holds.
 	MaxPods int `yaml:"maxPods"`
+	// PodsReachMetadata is whether the group's pods reach the metadata service, with the machine's credentials in it; without
+	// it no pod does, even in the host's network.
+	PodsReachMetadata bool `yaml:"podsReachMetadata"`
 }
 
 // Group is one AutoScaling group of the complete configuration.

@@ -218,7 +218,7 @@ func (v checker) node(field string, n Node, roles role.Set) {
 	if n.MaxPods < 0 || n.MaxPods > 1024 {
 		v.errorf(field+".maxPods", "%d is not between 0 and 1024", n.MaxPods)
 	}
-	if len(n.Labels)+len(n.Taints) > 0 && len(roles) > 0 && !roles.Has(role.Minions) {
+	if (len(n.Labels)+len(n.Taints) > 0 || n.PodsReachMetadata) && len(roles) > 0 && !roles.Has(role.Minions) {
 		v.errorf(field, "the group's machines are no nodes: they have not the role %s", role.Minions)
 	}
 }

@@ -173,12 +173,13 @@ func (c container) boot(t *testing.T, script string) (console []string, out stri
 		"StandardOutput=file:/report/out\nStandardError=file:/report/trace\nTimeoutStartSec=infinity\n[Install]\nWantedBy=multi-user.target\n")
 	c.write(t, "/usr/lib/report", script)
 	c.enable(t, "report.service")
-	// The host may have the old control groups, and the container must not.
+	// The host may have the old control groups, and the container must not. Without bpf systemd drops IPAddressDeny= with a
+	// line in its journal.
 	const nspawn = `if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then
 	umount -R /sys/fs/cgroup
 	mount -t cgroup2 cgroup2 /sys/fs/cgroup
 fi
-exec systemd-nspawn --quiet --boot --register=no --keep-unit --private-network --directory "$1" --bind "$2:/report" --machine "hardtack-test-$$"`
+exec systemd-nspawn --quiet --boot --register=no --keep-unit --private-network --capability=CAP_BPF --system-call-filter=bpf --directory "$1" --bind "$2:/report" --machine "hardtack-test-$$"`
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for a container that hangs
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c", nspawn, "sh", c.root, c.report)
