@@ -68,9 +68,8 @@ func (f *completer) checkContent(field string, a FileAsset) {
 		f.errorf(field, "has content and base64: one of them is the file's")
 	case err != nil:
 		f.errorf(field+".base64", "%v", err)
-	case secret(data) != "":
-		f.hint(field, "bring it to the machine by the cluster's store, which its role can read and others cannot",
-			"holds %s, and user data is no place for a secret", secret(data))
+	default:
+		f.noSecret(field, data)
 	}
 	for _, name := range []string{".content", ".base64"} {
 		if f.source.given[field+name] {
@@ -118,26 +117,62 @@ func (f *completer) assetPath(field string, a FileAsset, before []FileAsset) {
 	}
 }
 
+// form is what text that matches holds.
+type form struct {
+	what    string
+	pattern *regexp.Regexp
+}
+
 // secrets are patterns of secrets, which must not be in user data: every process of a machine can read it from the
 // metadata service.
-var secrets = []struct {
-	what string
-	form *regexp.Regexp
-}{
+var secrets = []form{
 	{"a private key", regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----`)},
 	{"a private key", regexp.MustCompile(`(?m)^\s*"?client-key-data"?\s*:\s*"?[A-Za-z0-9+/=]{16,}`)},
 	{"a private key", regexp.MustCompile(`AGE-SECRET-KEY-1[0-9A-Z]{20,}`)},
 	{"a secret access key", regexp.MustCompile(`(?i)aws_?secret_?access_?key["']?\s*[=:]\s*["']?[A-Za-z0-9/+]{40}`)},
+	// What a token is by its own form: of Kubernetes' service accounts and OIDC, GitHub, GitLab and Slack.
+	{"a token", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}`)},
+	{"a token", regexp.MustCompile(`\b(gh[opsur]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20}|xox[abprs]-[A-Za-z0-9-]{10,})`)},
+	{"a password", regexp.MustCompile(`"auth"\s*:\s*"[A-Za-z0-9+/]{8,}={0,2}"`)},
+	{"a password", regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^/\s:@"']*:[^/\s:@"'$<{%]{3,}@`)},
 }
 
-// secret says what kind of secret the data holds, or "".
-func secret(data []byte) string {
-	for _, s := range secrets {
-		if s.form.Match(data) {
-			return s.what
+// likely are patterns of what is a secret by its name alone, or by a form that other words have too: a bootstrap token's.
+// They are no more than warnings, since who means something else has no other way to say it.
+var likely = []form{
+	{"a token", regexp.MustCompile(`(?m)(^|[\s"'=,])[a-z0-9]{6}\.[a-z0-9]{16}($|[\s"',])`)},
+	{"a token", field(`([a-z0-9]+[_.-])*(access[_-]?|auth[_-]?|bearer[_-]?|refresh[_-]?|session[_-]?|id[_-]?|api[_-]?)?token`)},
+	{"a password", field(`([a-z0-9]+[_.-])*(password|passwd|passphrase)`)},
+	{"a secret", field(`([a-z0-9]+[_.-])*(client[_-]?secret|secret[_-]?key|api[_-]?key)`)},
+}
+
+// field is the form of a field or variable with that name and a value of its own: not empty, and no reference to another
+// variable, no file's path and no placeholder.
+func field(name string) *regexp.Regexp {
+	const value = `[^\s"'$</{%*,#\[(|>&!-][^\s"',]{5,}`
+	return regexp.MustCompile(`(?im)^[ \t]*(export[ \t]+|-[ \t]+|Environment=)?["']?` + name + `["']?[ \t]*(:[ \t]+|:|=|[ \t]=[ \t]*)["']?` + value + `["']?[ \t]*,?[ \t]*$`)
+}
+
+// secret says what kind of secret the data certainly holds, or "".
+func secret(data []byte) string { return holds(secrets, data) }
+
+func holds(forms []form, data []byte) string {
+	for _, f := range forms {
+		if f.pattern.Match(data) {
+			return f.what
 		}
 	}
 	return ""
+}
+
+// noSecret refuses a secret in what the operator adds to user data, and warns of what looks like one.
+func (f *completer) noSecret(field string, data []byte) {
+	const next = "bring it to the machine by the cluster's store, which its role can read and others cannot"
+	if what := secret(data); what != "" {
+		f.hint(field, next, "holds %s, and user data is no place for a secret", what)
+	} else if what := holds(likely, data); what != "" {
+		f.warn(field, next, "seems to hold %s, and every process of the machine can read user data", what)
+	}
 }
 
 // assets are the files that the operator adds to a group's machines.

@@ -80,9 +80,7 @@ func (f *completer) manifest(field string, h Hook) {
 		f.errorf(field, "is missing: the [Service] section, or a whole unit")
 		return
 	}
-	if what := secret([]byte(h.Manifest)); what != "" {
-		f.errorf(field, "holds %s, and user data is no place for a secret", what)
-	}
+	f.noSecret(field, []byte(h.Manifest))
 	options, problems := unit.Parse(h.unit(), []byte(h.text(nil)))
 	for _, p := range problems {
 		f.errorf(field, "%s", p.Text)

@@ -34,9 +34,7 @@ func (f *completer) userDataParts() {
 		if !typeForm.MatchString(p.Type) {
 			f.hint(field+".type", "a script's is text/x-shellscript", "%q is not a MIME type", p.Type)
 		}
-		if what := secret([]byte(p.Content)); what != "" {
-			f.errorf(field+".content", "holds %s, and user data is no place for a secret", what)
-		}
+		f.noSecret(field+".content", []byte(p.Content))
 		p.Roles = f.targetRoles(field+".roles", p.Roles)
 		out = append(out, p)
 	}

@@ -78,6 +78,9 @@ kubelet:
   config:
     featureGates:
       AllBetta: true
+fileAssets:
+- path: /etc/program.env
+  content: DB_PASSWORD=not-in-user-data
 `)
 	assert.NilError(t, found.Err())
 	var lines []string
@@ -88,6 +91,7 @@ kubelet:
 		`cluster.yaml:6: kubeAPIServer.flags.feature-gates: warning: kube-apiserver v1.36.3 lists no feature gate AllAlfa (did you mean "AllAlpha"?)`,
 		`cluster.yaml:9: kubelet.flags.cgroup-driver: warning: --cgroup-driver is deprecated (set the field of kubelet.config)`,
 		`cluster.yaml:12: kubelet.config.featureGates.AllBetta: warning: kubelet v1.36.3 lists no feature gate AllBetta (did you mean "AllBeta"?)`,
+		`cluster.yaml:14: fileAssets[0]: warning: seems to hold a password, and every process of the machine can read user data (bring it to the machine by the cluster's store, which its role can read and others cannot)`,
 	})
 }
 
