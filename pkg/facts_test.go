@@ -1,10 +1,12 @@
 package pkg
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,7 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -111,4 +115,28 @@ func checkFacts(t *testing.T, list []fact, path, name string) {
 		}
 		return true
 	})
+}
+
+// TestPlainFacts compares what the image's plain files repeat of the code: where the metadata service is, and the port of the
+// overlay, which is the one that the kernel listens on.
+func TestPlainFacts(t *testing.T) {
+	service, err := url.Parse(imds.DefaultEndpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"usr/lib/systemd/system/kubepods.slice.d/10-hardtack.conf": "IPAddressDeny=" + service.Host + "/32 "}
+	for _, p := range role.Minions.Ports() {
+		if p.Program == "" {
+			want["usr/lib/hardtack/pods.nft"] = fmt.Sprintf(`iifname "cbr0" %s dport %d drop`, p.Protocol, p.Number)
+		}
+	}
+	for file, line := range want {
+		text, err := fs.ReadFile(images.FS, "rootfs/"+file)
+		if err != nil || !strings.Contains(string(text), line) {
+			t.Errorf("%s does not say %q, %v", file, line, err)
+		}
+	}
+	if len(want) != 2 {
+		t.Errorf("no port of a minion is the kernel's own: %v", role.Minions.Ports())
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
+	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -100,6 +102,7 @@ func startCluster(ctx context.Context, t *testing.T) *cluster {
 		}
 	})
 	c.network = network
+	c.serveMetadata(t)
 	if c.api, err = network.Forward(ctx, "127.0.0.1:0", vnet.To(netip.AddrPortFrom(c.addr, 443))); err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +146,21 @@ func (c *cluster) powerOn(ctx context.Context, t *testing.T, network *vnet.Netwo
 			keep(t, name+".console", c.machine.Console().Bytes())
 		}
 	})
+}
+
+// serveMetadata answers every request to the metadata service's address, as no machine of this kind expects it to: what
+// counts is who gets there.
+func (c *cluster) serveMetadata(t *testing.T) {
+	t.Helper()
+	listener, err := c.network.Listen(ec2.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "the machine's credentials")
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
 }
 
 // consoleTail is how many lines of the console a failure shows.

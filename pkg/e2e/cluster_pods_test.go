@@ -118,10 +118,15 @@ func (c *cluster) podIP(ctx context.Context, t *testing.T, pod string) netip.Add
 	return netip.Addr{}
 }
 
-// exec runs a command in a pod, as kubectl does: over a WebSocket, through the API server to the kubelet.
+// exec runs a command in a pod of the namespace default.
 func (c *cluster) exec(ctx context.Context, pod string, command ...string) (string, error) {
+	return c.execIn(ctx, "default", pod, command...)
+}
+
+// execIn runs a command in a pod, as kubectl does: over a WebSocket, through the API server to the kubelet.
+func (c *cluster) execIn(ctx context.Context, namespace, pod string, command ...string) (string, error) {
 	q := url.Values{"stdout": {"true"}, "stderr": {"true"}, "command": command}
-	e, err := remotecommand.NewWebSocketExecutor(c.admin, http.MethodGet, c.admin.Host+"/api/v1/namespaces/default/pods/"+pod+"/exec?"+q.Encode())
+	e, err := remotecommand.NewWebSocketExecutor(c.admin, http.MethodGet, c.admin.Host+"/api/v1/namespaces/"+namespace+"/pods/"+pod+"/exec?"+q.Encode())
 	if err != nil {
 		return "", err
 	}

@@ -69,7 +69,7 @@ func (b *builder) launchTemplate(g spec.Group) error {
 }
 
 // metadataOptions are the options of the metadata service of a group's machines. A pod is one hop further away than its
-// machine, and so never reaches the machine's credentials. Only a member of etcd reads its tags: with them in the
+// machine, and so gets no token; one in the host's network is not, and the image's drop-in of kubepods.slice keeps it away. Only a member of etcd reads its tags: with them in the
 // metadata EC2 refuses to launch a machine that has a tag with a slash in its key ("View tags for your EC2 instances
 // using instance metadata"), and groups that cluster-autoscaler scales have such tags. Other machines ask AutoScaling for
 // their group. Their tags are disabled explicitly, since the default of the account may be to show them.
