@@ -55,6 +55,7 @@ func TestCertificates(t *testing.T) {
 	t.Run("secrets are encrypted in etcd", m.encrypted)
 	t.Run("each identity may do what it needs", m.identities)
 	t.Run("kubelets' certificates are good for nothing else", m.kubeletServing)
+	t.Run("a NetworkPolicy is answered with a warning", m.networkPolicy)
 	t.Run("renewal needs no restart", m.renewal)
 	t.Run("the encryption key is replaced under a client", m.encryptionRotates)
 	t.Run("authorities are replaced without a restart", m.authoritiesRotate)
@@ -227,6 +228,25 @@ func (m *master) encryptionRotates(t *testing.T) {
 	}
 	if out := m.mustKubectl(t, "get", "secret", "probe", "-o", "jsonpath={.data.word}"); out != base64.StdEncoding.EncodeToString([]byte(probeSecret)) {
 		t.Errorf("the Secret is %q", out)
+// networkPolicy writes a NetworkPolicy, as somebody does who takes it for enforced.
+func (m *master) networkPolicy(t *testing.T) {
+	m.mustKubectl(t, "apply", "-f", filepath.Join(root, "images/rootfs/usr/lib/hardtack/addons/30-network-policy.yaml"))
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: deny}\nspec: {podSelector: {}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) { // the API server reads new policies now and then
+		out := m.mustKubectl(t, "create", "-f", policy)
+		if strings.Contains(out, "this NetworkPolicy is stored and not enforced") && strings.Contains(out, "deny created") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a NetworkPolicy is answered with %q", out)
+		}
+		m.mustKubectl(t, "delete", "-f", policy)
+	}
+	if out := m.mustKubectl(t, "delete", "-f", policy); strings.Contains(out, "enforced") {
+		t.Errorf("its deletion is answered with %q", out)
 	}
 }
 
