@@ -228,6 +228,9 @@ func (m *master) encryptionRotates(t *testing.T) {
 	}
 	if out := m.mustKubectl(t, "get", "secret", "probe", "-o", "jsonpath={.data.word}"); out != base64.StdEncoding.EncodeToString([]byte(probeSecret)) {
 		t.Errorf("the Secret is %q", out)
+	}
+}
+
 // networkPolicy writes a NetworkPolicy, as somebody does who takes it for enforced.
 func (m *master) networkPolicy(t *testing.T) {
 	m.mustKubectl(t, "apply", "-f", filepath.Join(root, "images/rootfs/usr/lib/hardtack/addons/30-network-policy.yaml"))
