@@ -47,7 +47,7 @@ func facts() []fact {
 			plain = append(plain, string(r))
 		}
 	}
-	tags := []string{role.TagCluster, role.TagEtcdMember, role.TagEtcdMembers}
+	tags := []string{role.TagCluster, role.TagEtcdMember, role.TagEtcdMembers, role.TagInstanceRole}
 	return []fact{
 		{"pkg/role", "the constants of roles", func(value string) bool { return slices.Contains(plain, value) }},
 		{"pkg/role", "Role.Host", text(`(^|//)(` + names + `)\.($|[<%])`)},

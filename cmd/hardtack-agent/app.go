@@ -34,9 +34,9 @@ usage:
   hardtack-agent certs [--role ROLE] [--patience 2m] [--json] [--root DIR] [-v]
       create the missing certificates of the daemons of the machine's roles, or of one role
   hardtack-agent bootstrap [--patience DURATION] [--json] [--root DIR] [-v]
-      wait for the cluster's bootstrap token, and write the files that a minion's daemons start with
+      get the node its certificate, and write the files that a minion's daemons start with
   hardtack-agent renew [--patience 2m] [--json] [--root DIR] [-v]
-      renew the certificates that are due, and fetch the newest bootstrap token on a minion
+      renew the certificates that are due
   hardtack-agent version
       print the version
 

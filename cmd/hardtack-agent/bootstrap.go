@@ -5,9 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsconfig"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/identity"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
@@ -31,22 +37,57 @@ func bootstrapCommand(ctx context.Context, args []string, s streams) error {
 	if err != nil {
 		return err
 	}
-	systemd.Status("bootstrap token " + got.Token + ", good until " + got.Expires.UTC().Format(time.RFC3339))
+	systemd.Status("the certificate of node " + got.Node + " is good until " + got.Expires.UTC().Format(time.RFC3339))
 	return showBootstrapped(s.out, got, f.asJSON)
 }
 
 func (f *certsFlags) bootstrap(ctx context.Context, s streams) (certs.Bootstrapped, error) {
-	return certs.Bootstrap(ctx, certs.BootstrapOptions{
+	o := certs.BootstrapOptions{
 		Root: f.root, Config: f.effective, Store: f.store, Now: time.Now,
+		Node:  func() (string, error) { return kubelet.NodeName(f.root) },
+		Reach: func(ctx context.Context) error { return f.reach(ctx, s) },
+		Join: func(server string, ca []byte, token string) (certs.Joiner, error) {
+			return kube.NewJoiner(server, ca, token)
+		},
+
 		Patience: f.patience, Status: systemd.Status, Log: logger(s.err, f.verbose),
-	})
+	}
+	if hardware := boot.ReadFacts(f.root); hardware.Metadata {
+		endpoint, err := systemd.Credential(awsEndpoint)
+		if err != nil {
+			return certs.Bootstrapped{}, err
+		}
+		o.Prove = func(ctx context.Context, request []byte) (string, error) {
+			c, err := awsconfig.Machine{Endpoint: endpoint, Metadata: hardware.Endpoint}.Load(ctx)
+			if err != nil {
+				return "", err
+			}
+			return identity.Prove(ctx, c, f.effective.Cluster, request, time.Now())
+		}
+	}
+	return certs.Bootstrap(ctx, o)
+}
+
+// reach waits for an API server, as hardtack-agent wait --api does.
+func (f *certsFlags) reach(ctx context.Context, s streams) error {
+	if f.patience != certs.Forever {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.patience, fmt.Errorf("gave up after %v", f.patience))
+		defer cancel()
+	}
+	w := waitFlags{api: true, root: f.root, verbose: f.verbose}
+	return w.run(ctx, nil, s)
 }
 
 func showBootstrapped(w io.Writer, b certs.Bootstrapped, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, b)
 	}
-	_, err := fmt.Fprintf(w, "server %s\nauthority %s\ntoken %s, good until %s\n", b.Server, b.Authority, b.Token, b.Expires.UTC().Format(time.RFC3339))
+	joined := "kept"
+	if b.Joined {
+		joined = "joined"
+	}
+	_, err := fmt.Fprintf(w, "server %s\nauthority %s\nnode %s, %s, certificate good until %s\n", b.Server, b.Authority, b.Node, joined, b.Expires.UTC().Format(time.RFC3339))
 	return err
 }
 
@@ -56,9 +97,13 @@ type renewed struct {
 	Bootstrap *certs.Bootstrapped `json:"bootstrap,omitempty"`
 }
 
-// renewCommand is hardtack-agent renew: it renews the certificates of every role of the machine that are due, and
-// fetches the newest bootstrap token on a minion. A missing token is not an error: hardtack-bootstrap.service waits
-// for the first one, and reports that.
+// joining are the reasons for which a machine has not joined yet.
+var joining = []reason.Reason{reason.File, reason.Token, reason.Identity, reason.DNS, reason.Unreachable, reason.NotReady}
+
+// renewCommand is hardtack-agent renew: it renews the certificates of every role of the machine that are due. On a
+// minion whose own certificate has expired it asks for another, as hardtack-agent bootstrap does; the kubelet renews one
+// that is good. What a machine waits for that joins is not an error: hardtack-bootstrap.service waits for it too, and
+// reports that.
 func renewCommand(ctx context.Context, args []string, s streams) error {
 	var f certsFlags
 	if done, err := f.parse("renew", certsPatience, args, s); done || err != nil {
@@ -74,8 +119,8 @@ func renewCommand(ctx context.Context, args []string, s streams) error {
 		switch {
 		case bootErr == nil:
 			out.Bootstrap = &got
-		case reason.Of(bootErr) == reason.Token:
-			logger(s.err, f.verbose).WarnContext(ctx, "no new bootstrap token", "reason", bootErr)
+		case slices.Contains(joining, reason.Of(bootErr)):
+			logger(s.err, f.verbose).WarnContext(ctx, "the node has no certificate yet", "reason", bootErr)
 		default:
 			err = errors.Join(err, bootErr)
 		}

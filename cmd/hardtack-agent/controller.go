@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsconfig"
@@ -16,6 +18,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/identity"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
@@ -74,7 +77,9 @@ func newController(ctx context.Context, root, kubeconfig string) (*controller.Co
 	}
 	c := &controller.Controller{Nodes: api, Requests: api, Objects: api, Secrets: secrets, Reserved: reserved, Self: selfBelow(root), Now: time.Now}
 	if hardware.Metadata {
-		c.Instances = &cloud{cluster: effective.Cluster, endpoint: endpoint, metadata: hardware.Endpoint}
+		here := awsconfig.Machine{Endpoint: endpoint, Metadata: hardware.Endpoint}
+		c.Instances = &cloud{cluster: effective.Cluster, load: here.Load}
+		c.Identities = &identity.Verifier{Load: here.Load, Cluster: effective.Cluster, Now: time.Now}
 	}
 	return c, nil
 }
@@ -88,14 +93,11 @@ func reservedOf(c machine.Config) (controller.Reserved, error) {
 	return controller.Reserved{Cluster: c.Cluster, DNSDomain: c.Network.DNSDomain, Services: services.Masked(), API: c.API.Names}, nil
 }
 
-// selfBelow returns the node of this machine, each time anew: addresses change.
+// selfBelow returns this machine, each time anew: addresses change.
 func selfBelow(root string) func() (controller.Self, error) {
 	return func() (controller.Self, error) {
 		name, err := kubelet.NodeName(root)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && name == "" {
-			return controller.Self{}, nil // no node
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a master that is no minion has no such file, or it is not there yet
 			return controller.Self{}, err
 		}
 		host, err := certs.ThisHost()
@@ -103,19 +105,20 @@ func selfBelow(root string) func() (controller.Self, error) {
 	}
 }
 
-// cloud is EC2. It connects at the first call, since the metadata service may start later.
+// cloud is EC2 and AutoScaling. It connects at the first call, since the metadata service may start later.
 type cloud struct {
-	cluster, endpoint, metadata string
-	found                       *fleet.Instances
+	cluster string
+	load    func(context.Context) (aws.Config, error)
+	found   *fleet.Instances
 }
 
 func (c *cloud) Instances(ctx context.Context, names []string) ([]controller.Instance, error) {
 	if c.found == nil {
-		conf, err := awsconfig.Machine{Endpoint: c.endpoint, Metadata: c.metadata}.Load(ctx)
+		conf, err := c.load(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("looking for EC2: %w", err)
 		}
-		c.found = &fleet.Instances{Machines: ec2.NewFromConfig(conf), Cluster: c.cluster}
+		c.found = &fleet.Instances{Machines: ec2.NewFromConfig(conf), Groups: autoscaling.NewFromConfig(conf), Cluster: c.cluster}
 	}
 	return c.found.Instances(ctx, names)
 }

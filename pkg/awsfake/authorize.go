@@ -9,8 +9,11 @@ import (
 	"time"
 )
 
-// skew is how far a signature's date may differ from the service's clock.
-const skew = 5 * time.Minute
+// skew is how far a signature's date may differ from the service's clock; a presigned URL may be older.
+const (
+	skew          = 5 * time.Minute
+	presignedLife = 15 * time.Minute
+)
 
 // need is one permission that a call requires.
 type need struct {
@@ -65,17 +68,19 @@ func (a *Account) authenticate(ctx context.Context, c *call) (*principal, error)
 		return nil, nil
 	}
 	k, known := a.identities.keys[c.Key]
-	sent := c.Signature.request.Header.Get("X-Amz-Security-Token")
+	life, whole := c.Signature.life()
 	date, err := time.Parse(dateFormat, c.Signature.date)
 	switch {
-	case !known || sent != k.Token:
+	case !whole:
+		return nil, refuse("IncompleteSignature", "X-Amz-Expires must be a number of seconds from 1 to %d", maxExpires)
+	case !known || c.Signature.token != k.Token:
 		return nil, unknownKey(c.Service)
 	case !k.Expires.IsZero() && !c.Now.Before(k.Expires):
 		return nil, expiredToken(c.Service)
 	case err != nil || !c.Signature.valid(ctx, k.Credentials):
 		return nil, badSignature(c.Service, "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.")
-	case a.dated && c.Now.Sub(date) > skew:
-		return nil, skewed(c.Service, fmt.Sprintf("Signature expired: %s is now earlier than %s (%s - 5 min.)", c.Signature.date, stampDate(c.Now.Add(-skew)), stampDate(c.Now)))
+	case a.dated && c.Now.Sub(date) > life:
+		return nil, skewed(c.Service, fmt.Sprintf("Signature expired: %s is now earlier than %s (%s - %.0f min.)", c.Signature.date, stampDate(c.Now.Add(-life)), stampDate(c.Now), life.Minutes()))
 	case a.dated && date.Sub(c.Now) > skew:
 		return nil, skewed(c.Service, fmt.Sprintf("Signature not yet current: %s is still later than %s (%s + 5 min.)", c.Signature.date, stampDate(c.Now.Add(skew)), stampDate(c.Now)))
 	}

@@ -8,6 +8,9 @@ func (s sts) serve(c *call) (any, error) {
 	if c.Action != "GetCallerIdentity" {
 		return nil, refuse("InvalidAction", "awsfake does not model sts:%s", c.Action)
 	}
+	if c.Form.Get("Version") != "2011-06-15" {
+		return nil, refuse("NoSuchVersion", "The requested version (%s) of service AWSSecurityTokenService does not exist", c.Form.Get("Version"))
+	}
 	out := struct{ Arn, UserId, Account string }{"arn:aws:iam::" + owner + ":root", owner, owner}
 	if c.Caller != nil {
 		out.Arn, out.UserId = c.Caller.arn, c.Caller.id

@@ -13,7 +13,13 @@ import (
 // queryProtocol is AutoScaling's: a form with Action, and an XML answer <ActionResponse><ActionResult>.
 type queryProtocol struct{ namespace string }
 
-func (queryProtocol) read(_ *http.Request, body []byte, c *call) error { return readForm(body, c) }
+// read takes the parameters from the body, or from the URL of a GET, which may be presigned.
+func (queryProtocol) read(r *http.Request, body []byte, c *call) error {
+	if r.Method == http.MethodGet {
+		return readForm([]byte(r.URL.RawQuery), c)
+	}
+	return readForm(body, c)
+}
 
 func (p queryProtocol) write(w http.ResponseWriter, c *call, answer any) {
 	inner := innerXML(answer)

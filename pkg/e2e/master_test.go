@@ -81,7 +81,9 @@ mkdir %[2]s/upper %[2]s/work
 mount -t overlay overlay -o lowerdir=%[3]s:/etc,upperdir=%[2]s/upper,workdir=%[2]s/work /etc
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/log
-mkdir -p /etc/hardtack /etc/sysconfig`, masterAddress, dir, etc)
+mount -t tmpfs tmpfs /var/lib
+mkdir -p /etc/hardtack /etc/sysconfig /var/lib/kubelet /run/hardtack/pki/node
+ln -s /run/hardtack/pki/node /var/lib/kubelet/pki`, masterAddress, dir, etc)
 	if out, err := exec.CommandContext(t.Context(), "sh", "-ec", script).CombinedOutput(); err != nil {
 		t.Fatalf("preparing the namespaces: %v\n%s", err, out)
 	}

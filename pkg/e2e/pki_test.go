@@ -3,6 +3,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
@@ -17,6 +19,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,11 +30,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest"
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds/imdstest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // TestCertificates starts a control plane with certificates that the agent mints, and tests it from outside: who can
@@ -56,6 +65,8 @@ func TestCertificates(t *testing.T) {
 	t.Run("each identity may do what it needs", m.identities)
 	t.Run("kubelets' certificates are good for nothing else", m.kubeletServing)
 	t.Run("a NetworkPolicy is answered with a warning", m.networkPolicy)
+	t.Run("a token alone is no identity", m.tokenAlone)
+	t.Run("a machine proves its identity", m.proved)
 	t.Run("renewal needs no restart", m.renewal)
 	t.Run("the encryption key is replaced under a client", m.encryptionRotates)
 	t.Run("authorities are replaced without a restart", m.authoritiesRotate)
@@ -253,22 +264,193 @@ func (m *master) networkPolicy(t *testing.T) {
 	}
 }
 
+// tokenAlone is the attack of who has copied the token off a minion: it asks for the certificate of another node. Then the
+// machine itself asks, first without a controller.
+func (m *master) tokenAlone(t *testing.T) {
+	m.mustKubectl(t, "apply", "-f", filepath.Join(root, "images/rootfs/usr/lib/hardtack/addons/10-nodes.yaml"))
+	token := m.token(t)
+	if err := os.WriteFile(kubelet.EnvFile, []byte("NODE_NAME=node-a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(machine.CAPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attacker, err := kube.NewJoiner("https://masters.demo.k8s", ca, token.Bearer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(request, node string) {
+		t.Helper()
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+			Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}, key)
+		if err == nil {
+			err = attacker.Ask(t.Context(), certs.JoinRequest{Name: request, PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pending := func(request string) {
+		t.Helper()
+		if got, err := attacker.Answer(t.Context(), request); err != nil || got.Approved || got.Over != "" || len(got.Certificate) > 0 {
+			t.Errorf("%s: %+v, %v, want a request that is pending", request, got, err)
+		}
+	}
+	ask("attack", "victim")
+	out, err := m.run(t, "hardtack-agent", "bootstrap", "--patience=10s")
+	if err == nil || !strings.Contains(out, "no master has decided") {
+		t.Errorf("without a controller: %v\n%s", err, out)
+	}
+	pending("attack") // the controller manager had ten seconds
+
+	// A node that works keeps its name, and its own machine joins by itself. Without a cloud the first one that asks for a
+	// free name gets it: "attack" would be approved now.
+	m.mustKubectl(t, "delete", "csr", "--all")
+	m.mustKubectl(t, "create", "-f", m.file(t, "victim.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: victim}\n"))
+	m.mustKubectl(t, "patch", "node", "victim", "--subresource=status", "--patch", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+	ask("attack-2", "victim")
+	defer m.controller(t, nil)()
+	if out, err := m.run(t, "hardtack-agent", "bootstrap", "--patience=30s"); err != nil || !strings.Contains(out, "node node-a, joined") {
+		t.Errorf("hardtack-agent bootstrap: %v\n%s\n%s", err, out, tail(m.logs["controller"].String(), 20))
+	}
+	pending("attack-2")
+	if got, err := attacker.Answer(t.Context(), "attack-2"); err != nil || !strings.Contains(got.Why, "is there and Ready") {
+		t.Errorf("the reason is %+v, %v", got, err)
+	}
+	who, err := m.run(t, "kubectl", "--kubeconfig=/run/hardtack/pki/kubelet/kubeconfig", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+	if err != nil || who != "system:node:node-a" {
+		t.Errorf("the machine is %q, %v", who, err)
+	}
+}
+
+// proved is a machine of a cloud that joins, with the real programs on both sides: the proof, STS, and the group of the
+// instance. Before it, another machine of the group asks for its name.
+func (m *master) proved(t *testing.T) {
+	account := awsfake.New(awsfake.Options{Rates: map[string]float64{"ssm": 0, "ssm:PutParameter": 0}})
+	account.AddUser("operator", awsfake.Administrator())
+	server := httptest.NewServer(account.Handler())
+	t.Cleanup(server.Close)
+	service := httptest.NewServer(&imdstest.Service{InstanceID: "i-0123456789abcdef0"})
+	t.Cleanup(service.Close)
+	for _, name := range []string{"demo-masters", "demo-minions"} {
+		account.AddRole(name, awsfake.Administrator())
+	}
+	group := awsfake.Group{Name: "demo-minions", Max: 2, Desired: 2, Zones: []string{"us-west-2a"},
+		Tags: map[string]string{role.TagCluster: "demo", role.TagRole: "minions", role.TagInstanceRole: "demo-minions"}}
+	if err := account.AutoScaling().Create(group); err != nil {
+		t.Fatal(err)
+	}
+	account.Tick()
+	var machines []awsfake.Machine
+	for _, member := range account.AutoScaling().Instances(group.Name) {
+		if one, ok := account.EC2().Machine(member.ID); ok {
+			machines = append(machines, one)
+		}
+	}
+	if len(machines) != 2 {
+		t.Fatalf("%d machines", len(machines))
+	}
+	// as is a root directory and the environment of a session of a role.
+	as := func(name, session string) (string, []string) {
+		t.Helper()
+		c, err := account.Issue(name, session, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := imagestest.Root(t, map[string]string{
+			"proc/cmdline": "hardtack.userdata=imds hardtack.imds=" + service.URL, "credentials/hardtack.aws-endpoint": server.URL,
+			machine.CAPath: m.text(t, machine.CAPath), role.Minions.File(): m.text(t, role.Minions.File()), role.Masters.File(): m.text(t, role.Masters.File()),
+			kubelet.EnvFile: "NODE_NAME=" + nameOf(machines[0]) + "\n",
+		})
+		return dir, []string{"CREDENTIALS_DIRECTORY=" + filepath.Join(dir, "credentials"), "AWS_REGION=us-west-2",
+			"AWS_ACCESS_KEY_ID=" + c.AccessKey, "AWS_SECRET_ACCESS_KEY=" + c.Secret, "AWS_SESSION_TOKEN=" + c.Token}
+	}
+	bootstrap := func(session string) (string, error) {
+		t.Helper()
+		dir, env := as("demo-minions", session)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, filepath.Join(m.dir, programs.Bin, "hardtack-agent"), "bootstrap", "--patience=15s", "--root="+dir)
+		cmd.Env = append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	dir, env := as("demo-masters", "i-00000000000000010")
+	defer m.controller(t, env, "--root="+dir)()
+	if out, err := bootstrap(machines[1].ID); err == nil || !strings.Contains(out, "instance "+machines[1].ID+" is ") || !strings.Contains(out, "asks for the node "+nameOf(machines[0])) {
+		t.Errorf("as another machine: %v\n%s\n%s", err, out, tail(m.logs["controller"].String(), 20))
+	}
+	before := account.Calls()["sts:GetCallerIdentity"]
+	if out, err := bootstrap(machines[0].ID); err != nil || !strings.Contains(out, "node "+nameOf(machines[0])+", joined") {
+		t.Errorf("the machine itself: %v\n%s\n%s", err, out, tail(m.logs["controller"].String(), 20))
+	}
+	if calls := account.Calls()["sts:GetCallerIdentity"] - before; calls != 1 {
+		t.Errorf("joining cost %d calls to STS, want 1", calls)
+	}
+}
+
+// nameOf is the private DNS name of a machine.
+func nameOf(m awsfake.Machine) string {
+	return "ip-" + strings.ReplaceAll(m.Private.String(), ".", "-") + ".us-west-2.compute.internal"
+}
+
+func (m *master) text(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// controller starts the masters' controller, with its own user and the rights of its addon.
+func (m *master) controller(t *testing.T, env []string, args ...string) (end func()) {
+	t.Helper()
+	m.mustKubectl(t, "apply", "-f", filepath.Join(root, "images/rootfs/usr/lib/hardtack/addons/11-controller.yaml"))
+	log := &output{}
+	cmd := exec.CommandContext(interrupted, filepath.Join(m.dir, programs.Bin, "hardtack-agent"),
+		append([]string{"controller", "--kubeconfig=/run/hardtack/pki/hardtack-controller/kubeconfig"}, args...)...) // not below --root
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.logs["controller"] = log
+	return func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+}
+
+// file writes a file for kubectl.
+func (m *master) file(t *testing.T, name, content string) string {
+	t.Helper()
+	name = filepath.Join(m.dir, name)
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 // identities asks the API server for the rights of each certificate and of the bootstrap token.
 func (m *master) identities(t *testing.T) {
 	m.mustKubectl(t, "apply", "-f", filepath.Join(root, "images/rootfs/usr/lib/hardtack/addons/10-nodes.yaml"))
-	m.token(t)
-	if out, err := m.run(t, "hardtack-agent", "bootstrap", "--patience=10s"); err != nil {
-		t.Fatalf("hardtack-agent bootstrap: %v\n%s", err, out)
-	}
-	kubelet := []string{"--server=https://masters.demo.k8s", "--certificate-authority=" + machine.CAPath,
+	token := m.token(t)
+	apiServer := []string{"--server=https://masters.demo.k8s", "--certificate-authority=" + machine.CAPath,
 		"--client-certificate=/run/hardtack/pki/kube-apiserver/kubelet-client.crt", "--client-key=/run/hardtack/pki/kube-apiserver/kubelet-client.key"}
-	bootstrap := []string{"--kubeconfig=/run/hardtack/pki/kubelet/bootstrap-kubeconfig"}
+	bootstrap := []string{"--server=https://masters.demo.k8s", "--certificate-authority=" + machine.CAPath, "--token=" + token.Bearer()}
 	for _, tt := range []struct {
 		who  []string
 		may  string
 		want string
 	}{
-		{kubelet, "get nodes --subresource=proxy", "yes"}, {kubelet, "get secrets", "no"}, {kubelet, "create pods", "no"}, {kubelet, "delete nodes", "no"},
+		{apiServer, "get nodes --subresource=proxy", "yes"}, {apiServer, "get secrets", "no"}, {apiServer, "create pods", "no"}, {apiServer, "delete nodes", "no"},
 		{bootstrap, "create certificatesigningrequests.certificates.k8s.io", "yes"}, {bootstrap, "get secrets", "no"}, {bootstrap, "get nodes", "no"},
 		{bootstrap, "create nodes", "no"}, {bootstrap, "approve certificatesigningrequests.certificates.k8s.io", "no"},
 	} {
@@ -430,7 +612,7 @@ func (m *master) aggregated(t *testing.T, pair tls.Certificate) (int, error) {
 }
 
 // token does the same as a master's controller: it creates the Secret, and the object in the store.
-func (m *master) token(t *testing.T) {
+func (m *master) token(t *testing.T) pki.Token {
 	t.Helper()
 	token := pki.NewToken(time.Now())
 	data, err := token.Marshal()
@@ -443,6 +625,7 @@ func (m *master) token(t *testing.T) {
 	m.mustKubectl(t, "create", "secret", "generic", "-n", "kube-system", "bootstrap-token-"+token.ID, "--type=bootstrap.kubernetes.io/token",
 		"--from-literal=token-id="+token.ID, "--from-literal=token-secret="+token.Secret, "--from-literal=usage-bootstrap-authentication=true",
 		"--from-literal=expiration="+token.Expires.Format(time.RFC3339), "--from-literal=auth-extra-groups="+pki.GroupBootstrappers)
+	return token
 }
 
 // shown returns the certificate that a server presents to a new connection.

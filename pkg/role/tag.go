@@ -10,6 +10,9 @@ const (
 	TagEtcdMember = "EtcdMember"
 	// TagEtcdMembers is the names of all etcd members of the cluster, on its groups: "a b c" or "a,b,c".
 	TagEtcdMembers = "EtcdMembers"
+	// TagInstanceRole is the name of the IAM role of a group's machines, on the group alone: by it the masters know a
+	// machine that proves its identity.
+	TagInstanceRole = "InstanceRole"
 	// TagGroup is the name of the group of a machine. AutoScaling sets it.
 	TagGroup = "aws:autoscaling:groupName"
 )

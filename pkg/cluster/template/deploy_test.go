@@ -127,6 +127,11 @@ func TestDeployedGroups(t *testing.T) {
 					want["EtcdMember"], want["EtcdMembers"] = [2]any{g.Member, true}, [2]any{strings.Join(g.Members, " "), false}
 					subnets = subnets[slices.Index(g.Members, g.Member):][:1]
 				}
+				// CloudFormation makes the role's name.
+				of := got.Tags[role.TagInstanceRole]
+				instanceRole, _ := of[0].(string)
+				assert.Assert(t, strings.Contains(instanceRole, "-Role"+groupID(g.Name)+"-"), instanceRole)
+				want[role.TagInstanceRole] = [2]any{instanceRole, false}
 				assert.DeepEqual(t, got.Tags, want)
 				assert.DeepEqual(t, got.Subnets, subnets)
 				assert.Equal(t, got.TemplateName, c.AutoScaling(g))

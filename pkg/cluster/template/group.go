@@ -95,7 +95,7 @@ func (b *builder) scalingGroup(g spec.Group) {
 		"VPCZoneIdentifier":              b.subnets(g),
 		"HealthCheckType":                "EC2",
 		"LifecycleHookSpecificationList": hookList(b.hooks()),
-		"Tags":                           tagList(b.groupTags(g)),
+		"Tags":                           append(tagList(b.groupTags(g)), object{"Key": role.TagInstanceRole, "Value": ref("Role" + id), "PropagateAtLaunch": false}),
 	}
 	if b.balanced(g) {
 		properties["TargetGroupARNs"] = []any{ref(targetsID)}
@@ -147,7 +147,8 @@ type Tag struct {
 	Propagate bool `json:"propagate"`
 }
 
-// groupTags are the tags from which the records are made. Only the group has EtcdMembers.
+// groupTags are the tags from which the records are made. Only the group has EtcdMembers. The tag with the name of the IAM
+// role, which CloudFormation or Terraform makes, is added beside them.
 func (b *builder) groupTags(g spec.Group) []Tag {
 	tags := []Tag{
 		{role.TagCluster, b.cluster.Cluster.Name, true},

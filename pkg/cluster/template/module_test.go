@@ -55,7 +55,8 @@ func TestModuleIsTheTemplate(t *testing.T) {
 			assert.Equal(t, group.UserData, launch["UserData"])
 			assert.Equal(t, group.InstanceType, launch["InstanceType"])
 			assert.Equal(t, group.ConfigHash, template["VersionDescription"])
-			assert.Equal(t, len(group.Tags), len(resources["Group"+id].Properties["Tags"].([]any)))
+			// The module's own text has the tag with the role's name.
+			assert.Equal(t, len(group.Tags)+1, len(resources["Group"+id].Properties["Tags"].([]any)))
 			policy := resources["Role"+id].Properties["Policies"].([]any)[0].(map[string]any)["PolicyDocument"].(map[string]any)
 			assert.Equal(t, len(group.Statements), len(policy["Statement"].([]any)))
 		}

@@ -38,8 +38,8 @@ func (b *builder) policy(g spec.Group) ([]Statement, error) {
 	}
 	describe := []string{"autoscaling:DescribeAutoScalingInstances"}
 	if g.Roles.Has(role.Masters) {
-		// The node's serving certificate is approved by the names and addresses of its instance.
-		describe = append(describe, "ec2:DescribeInstances")
+		// A node's certificates are approved by the group of its instance, and by the instance's names and addresses.
+		describe = append(describe, "autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances")
 	}
 	group := here("autoscaling") + "autoScalingGroup:*:autoScalingGroupName/" + b.cluster.AutoScaling(g)
 	return append(statements,

@@ -74,7 +74,7 @@ var calls = []call{
 	{"demo-masters", get, root + pki.KubernetesCA + pki.Key, true}, {"demo-masters", get, root + pki.EncryptionKey, true},
 	{"demo-masters", get, root + pki.EtcdClientCA + pki.Key, true}, {"demo-masters", get, root + pki.BootstrapToken, true},
 	{"demo-masters", put, root + pki.BootstrapToken, true}, {"demo-masters", finish, "demo-masters", true}, {"demo-masters", beat, "demo-masters", true},
-	{"demo-masters", state, "", true}, {"demo-masters", machines, "", true},
+	{"demo-masters", state, "", true}, {"demo-masters", machines, "", true}, {"demo-masters", groups, "", true},
 	{"demo-masters", get, root + pki.EtcdPeerCA + pki.Key, false}, {"demo-masters", get, other + pki.KubernetesCA + pki.Key, false},
 	{"demo-masters", get, root + pki.KubeletServingCA + pki.Key, true}, {"demo-masters", put, root + pki.KubeletServingCA + pki.Key, false},
 	{"demo-minions", get, root + pki.KubeletServingCA + pki.Key, false}, {"demo-etcd-a", get, root + pki.KubeletServingCA + pki.Key, false},

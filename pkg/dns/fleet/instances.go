@@ -7,18 +7,22 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // Instances reads a cluster's instances for the node controller.
 type Instances struct {
-	// Machines is EC2's client, which retries by its own settings.
+	// Machines and Groups are the clients of EC2 and AutoScaling, which retry by their own settings.
 	Machines ec2.DescribeInstancesAPIClient
+	Groups   autoscaling.DescribeAutoScalingGroupsAPIClient
 	Cluster  string
 }
 
@@ -28,18 +32,47 @@ var _ controller.Instances = (*Instances)(nil)
 // by name would miss terminated ones, which have no name.
 func (f *Instances) Instances(ctx context.Context, names []string) ([]controller.Instance, error) {
 	all, err := account.Machines(ctx, f.Machines, f.Cluster)
+	if err != nil {
+		return nil, awserr.Explain(err, "ec2:DescribeInstances for the masters' role")
+	}
 	var out []controller.Instance
 	for _, i := range all {
 		if one := instanceOf(i); slices.ContainsFunc(names, one.Is) {
 			out = append(out, one)
 		}
 	}
-	return out, awserr.Explain(err, "ec2:DescribeInstances for the masters' role")
+	if len(out) == 0 {
+		return nil, nil
+	}
+	groups, err := account.Groups(ctx, f.Groups, f.Cluster)
+	if err != nil {
+		return nil, awserr.Explain(err, "autoscaling:DescribeAutoScalingGroups for the masters' role")
+	}
+	inGroups(out, groups)
+	return out, nil
+}
+
+// inGroups adds what the instances' groups say. The group lists its members itself, and its tags are its owner's: an
+// instance's own tags are not believed here.
+func inGroups(instances []controller.Instance, groups []astypes.AutoScalingGroup) {
+	byID := map[string]*controller.Instance{}
+	for i := range instances {
+		byID[instances[i].ID] = &instances[i]
+	}
+	for _, g := range groups {
+		of := role.NewSet(roles(account.GroupTag(g, role.TagRole))...)
+		for _, member := range g.Instances {
+			if one := byID[aws.ToString(member.InstanceId)]; one != nil {
+				one.Group, one.Roles, one.Role = aws.ToString(g.AutoScalingGroupName), of, account.GroupTag(g, role.TagInstanceRole)
+			}
+		}
+	}
 }
 
 func instanceOf(i ec2types.Instance) controller.Instance {
-	out := controller.Instance{ID: aws.ToString(i.InstanceId), Name: aws.ToString(i.PrivateDnsName)}
+	out := controller.Instance{ID: aws.ToString(i.InstanceId), Name: firstWord(aws.ToString(i.PrivateDnsName))}
 	if i.State != nil {
+		out.Running = i.State.Name == ec2types.InstanceStateNamePending || i.State.Name == ec2types.InstanceStateNameRunning
 		out.Gone = i.State.Name == ec2types.InstanceStateNameShuttingDown || i.State.Name == ec2types.InstanceStateNameTerminated
 	}
 	add := func(text *string) {
@@ -61,6 +94,13 @@ func instanceOf(i ec2types.Instance) controller.Instance {
 		out.Name = ipName(out.Addresses[0])
 	}
 	return out
+}
+
+// firstWord returns the name that the machine takes: with DHCP options of several domains EC2 gives all of them, separated
+// by blanks.
+func firstWord(name string) string {
+	name, _, _ = strings.Cut(strings.ToLower(strings.TrimSpace(name)), " ")
+	return name
 }
 
 // ipName returns the beginning of an instance's private DNS name: "ip-10-1-0-12". EC2's API leaves the name out if the

@@ -22,7 +22,7 @@ func TestInstances(t *testing.T) {
 	}
 	byID, byName, foreign := run("demo"), run("demo"), run("other")
 	run("demo")
-	i := &fleet.Instances{Machines: f.Machines, Cluster: "demo"}
+	i := &fleet.Instances{Machines: f.Machines, Groups: f.Scaling, Cluster: "demo"}
 	name := "ip-" + strings.ReplaceAll(byName.Private.String(), ".", "-") + ".eu-central-1.compute.internal"
 	got, err := i.Instances(t.Context(), []string{byID.ID, name, foreign.ID, "nobody"})
 	if err != nil {
@@ -48,5 +48,37 @@ func TestInstances(t *testing.T) {
 	faults.Add("DescribeInstances", awsfake.Fault{Refuse: &awsfake.Error{Code: "UnauthorizedOperation", Status: 403}})
 	if _, err = i.Instances(t.Context(), []string{byID.ID}); err == nil || !strings.Contains(err.Error(), "allow ec2:DescribeInstances") {
 		t.Errorf("without permission: %v", err)
+	}
+}
+
+// TestInstancesInGroups reads the roles of a group's machines from the group, and believes no tag of a machine.
+func TestInstancesInGroups(t *testing.T) {
+	a, f, _ := region(t, awsfake.Options{})
+	group(t, a, "demo-all", "masters+minions", 1, map[string]string{role.TagInstanceRole: "demo-all-role"})
+	group(t, a, "other", "minions", 1, map[string]string{role.TagCluster: "other"})
+	alone, err := a.EC2().Run(awsfake.Machine{Tags: map[string]string{role.TagCluster: "demo", role.TagRole: "masters", role.TagGroup + "x": "demo-all"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := f.Read(t.Context(), "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := all.Groups[0].Members[0].InstanceID
+	i := &fleet.Instances{Machines: f.Machines, Groups: f.Scaling, Cluster: "demo"}
+	got, err := i.Instances(t.Context(), []string{member, alone.ID})
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, one := range got {
+		if !one.Running {
+			t.Errorf("%s does not run", one.ID)
+		}
+		switch {
+		case one.ID == alone.ID && (one.Group != "" || len(one.Roles) > 0 || one.Role != ""):
+			t.Errorf("a machine outside the groups is %+v", one)
+		case one.ID == member && (one.Group != "demo-all" || !one.Roles.Has(role.Masters) || !one.Roles.Has(role.Minions) || one.Role != "demo-all-role"):
+			t.Errorf("the group's machine is %+v", one)
+		}
 	}
 }

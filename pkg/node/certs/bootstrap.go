@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// NodeIdentity is the kubelet's certificate and key, which it renews by itself; kube-proxy and flanneld use it too,
-// so that a node has one identity and one secret.
+// NodeIdentity is the node's certificate and key, which the kubelet renews by itself; kube-proxy and flanneld use it too,
+// so that a node has one identity and one secret. The kubelet wants a link to a file with a date there.
 const NodeIdentity = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
 // BootstrapOptions are the options of Bootstrap.
@@ -24,7 +25,15 @@ type BootstrapOptions struct {
 	Config config.Effective
 	Store  Secrets
 	Now    func() time.Time
-	// Patience bounds the wait for the token; 0 tries once, and Forever waits without limit.
+	// Node returns the node's name; an error that matches fs.ErrNotExist may pass.
+	Node func() (string, error)
+	// Reach waits for an API server; Join returns a client of it with a bootstrap token. Prove returns the proof of the
+	// machine's identity for a certificate request in DER; it is nil where there is no cloud that knows the machine.
+	Reach func(ctx context.Context) error
+	Join  func(server string, ca []byte, token string) (Joiner, error)
+	Prove func(ctx context.Context, request []byte) (string, error)
+	// Patience bounds each wait: for the name, the API server, and the certificate. 0 tries once, and Forever waits without
+	// limit.
 	Patience time.Duration
 	// Status receives texts about what is missing; may be nil.
 	Status func(string)
@@ -38,9 +47,11 @@ const Forever = time.Duration(1<<63 - 1)
 // Bootstrapped is the result of Bootstrap.
 type Bootstrapped struct {
 	Server string `json:"server"`
-	// Token is without its secret.
-	Token   string    `json:"token"`
+	// Node is the node's name, and Expires the end of its certificate.
+	Node    string    `json:"node"`
 	Expires time.Time `json:"expires"`
+	// Joined: the certificate is new.
+	Joined bool `json:"joined"`
 	// Authority is the SHA-256 of the authority that the machine trusts; of two, while it is being replaced, separated by a
 	// comma.
 	Authority string `json:"authority"`
@@ -48,8 +59,8 @@ type Bootstrapped struct {
 	Changed []string `json:"changed"`
 }
 
-// Bootstrap waits for the cluster's bootstrap token and writes the files that the minion's daemons start with. The
-// machine trusts the authority of its user data, or the one that Learn has read from the store.
+// Bootstrap writes the files that the minion's daemons start with, and gets the node its certificate, unless the machine
+// has a good one. The machine trusts the authority of its user data, or the one that Learn has read from the store.
 func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
 	files := bundles{root: o.Root}
 	if err := files.check(); err != nil {
@@ -63,19 +74,12 @@ func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
 	if err := w.retry(ctx, func() error { return clockReason(pki.CheckAny(trusted, o.Now())) }); err != nil {
 		return Bootstrapped{}, err
 	}
-	var token pki.Token
-	err = w.retry(ctx, func() (err error) {
-		token, err = readToken(ctx, o.Store, o.Now())
-		return err
-	})
-	if err != nil {
-		return Bootstrapped{}, err
-	}
 	out := Bootstrapped{
-		Server: fmt.Sprintf("https://%s:%d", role.Masters.Host(o.Config.Cluster), o.Config.API.Port),
-		Token:  token.String(), Expires: token.Expires, Authority: pki.Fingerprints(trusted), Changed: []string{},
+		Server:    fmt.Sprintf("https://%s:%d", role.Masters.Host(o.Config.Cluster), o.Config.API.Port),
+		Authority: pki.Fingerprints(trusted), Changed: []string{},
 	}
-	for _, b := range nodeBundles(out.Server, pki.EncodeCertificates(trusted), token) {
+	ca := pki.EncodeCertificates(trusted)
+	for _, b := range nodeBundles(out.Server, ca) {
 		minted, err := files.renew(b, o.Now())
 		if err != nil {
 			return out, err
@@ -84,7 +88,28 @@ func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
 			out.Changed = append(out.Changed, minted.Dir)
 		}
 	}
+	if out.Node, err = o.name(ctx, w); err != nil {
+		return out, err
+	}
+	cert := o.identity(out.Node)
+	if out.Joined = cert == nil; out.Joined {
+		if cert, err = o.join(ctx, w, out.Server, ca, out.Node); err != nil {
+			return out, err
+		}
+	}
+	out.Expires = cert.NotAfter
 	return out, nil
+}
+
+// name waits for the node's name, which hardtack-node.service decides.
+func (o BootstrapOptions) name(ctx context.Context, w *waiter) (name string, err error) {
+	err = w.retry(ctx, func() error {
+		if name, err = o.Node(); errors.Is(err, fs.ErrNotExist) {
+			return temporaryError{reason.Errorf(reason.File, "the node has no name yet: %w", err)}
+		}
+		return reason.With(reason.File, err)
+	})
+	return name, err
 }
 
 // readToken reads a token that is good. Whatever is wrong with it may pass: the masters make it, and replace it, and
@@ -112,19 +137,15 @@ func readToken(ctx context.Context, store Secrets, now time.Time) (pki.Token, er
 	return token, nil
 }
 
-// nodeBundles are the files of the minions' daemons.
-func nodeBundles(server string, authority []byte, token pki.Token) []pki.Bundle {
-	kubelet := pki.Bundle{Dir: pki.DirKubelet}
-	ca := kubelet.Path("ca.crt")
-	kubelet.Files = []pki.File{
-		{Name: "ca.crt", Content: authority},
-		{Name: "bootstrap-kubeconfig", Content: pki.Kubeconfig{Server: server, CAFile: ca, User: "bootstrap", Token: token.Bearer()}.Render()},
+// nodeBundles are the files of the minions' daemons, which all show the node's certificate.
+func nodeBundles(server string, authority []byte) []pki.Bundle {
+	ca := pki.Bundle{Dir: pki.DirKubelet}.Path("ca.crt")
+	config := pki.File{Name: "kubeconfig", Content: pki.Kubeconfig{
+		Server: server, CAFile: ca, User: "node", CertificateFile: NodeIdentity, KeyFile: NodeIdentity,
+	}.Render()}
+	return []pki.Bundle{
+		{Dir: pki.DirKubelet, Files: []pki.File{{Name: "ca.crt", Content: authority}, config}},
+		{Dir: pki.DirProxy, Files: []pki.File{config}},
+		{Dir: pki.DirFlannel, Files: []pki.File{config}},
 	}
-	out := []pki.Bundle{kubelet}
-	for _, dir := range []string{pki.DirProxy, pki.DirFlannel} {
-		out = append(out, pki.Bundle{Dir: dir, Files: []pki.File{{Name: "kubeconfig", Content: pki.Kubeconfig{
-			Server: server, CAFile: ca, User: "node", CertificateFile: NodeIdentity, KeyFile: NodeIdentity,
-		}.Render()}}})
-	}
-	return out
 }

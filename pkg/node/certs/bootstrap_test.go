@@ -2,8 +2,17 @@ package certs_test
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,41 +47,227 @@ func (b *bench) publish(t *testing.T) pki.Token {
 	return token
 }
 
+// masters are an API server with a controller: requests get their certificates from the cluster's authority.
+type masters struct {
+	b *bench
+	// token is the only one that is accepted; "" accepts any.
+	token string
+	// why keeps requests undecided, and over ends them.
+	why, over string
+	// lose is how many answers are lost after a request has arrived.
+	lose  int
+	calls int
+	asked map[string]certs.JoinRequest
+}
+
+func (m *masters) join(_ string, _ []byte, token string) (certs.Joiner, error) {
+	return joiner{m, token}, nil
+}
+
+type joiner struct {
+	*masters
+	bearer string
+}
+
+var errLost = errors.New("connection reset by peer")
+
+func (j joiner) Ask(_ context.Context, r certs.JoinRequest) error {
+	if j.token != "" && j.bearer != j.token {
+		return fmt.Errorf("%w: 401", certs.ErrTokenRefused)
+	}
+	if j.calls++; j.asked == nil {
+		j.asked = map[string]certs.JoinRequest{}
+	}
+	j.asked[r.Name] = r
+	if j.lose--; j.lose >= 0 {
+		return errLost
+	}
+	return nil
+}
+
+func (j joiner) Answer(ctx context.Context, name string) (certs.JoinAnswer, error) {
+	r, ok := j.asked[name]
+	if !ok || j.over != "" || j.why != "" {
+		return certs.JoinAnswer{Over: j.over, Why: j.why}, nil
+	}
+	block, _ := pem.Decode(r.PEM)
+	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return certs.JoinAnswer{}, err
+	}
+	crt, err := j.b.store.Get(ctx, pki.KubernetesCA+pki.Crt)
+	if err != nil {
+		return certs.JoinAnswer{}, err
+	}
+	key, err := j.b.store.Get(ctx, pki.KubernetesCA+pki.Key)
+	if err != nil {
+		return certs.JoinAnswer{}, err
+	}
+	ca, err := tls.X509KeyPair(crt, key)
+	if err != nil {
+		return certs.JoinAnswer{}, err
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1), Subject: asked.Subject,
+		NotBefore: j.b.now.Add(-time.Minute), NotAfter: j.b.now.Add(7 * 24 * time.Hour)}, ca.Leaf, asked.PublicKey, ca.PrivateKey)
+	return certs.JoinAnswer{Approved: true, Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})}, err
+}
+
+func (b *bench) options(m *masters, patience time.Duration) certs.BootstrapOptions {
+	if m == nil {
+		m = &masters{}
+	}
+	m.b = b
+	return certs.BootstrapOptions{Root: b.root, Config: conf(), Store: b.store, Now: func() time.Time { return b.now },
+		Node: func() (string, error) { return "node-a", nil }, Reach: func(context.Context) error { return nil }, Join: m.join,
+		Patience: patience, Status: b.status}
+}
+
 func (b *bench) bootstrap(ctx context.Context, patience time.Duration) (certs.Bootstrapped, error) {
-	return certs.Bootstrap(ctx, certs.BootstrapOptions{Root: b.root, Config: conf(), Store: b.store,
-		Now: func() time.Time { return b.now }, Patience: patience, Status: b.status})
+	return certs.Bootstrap(ctx, b.options(nil, patience))
 }
 
 func TestBootstrap(t *testing.T) {
 	b := newBench(t, role.Minions)
 	token := b.publish(t)
-	got, err := b.bootstrap(t.Context(), 0)
+	m := &masters{}
+	o := b.options(m, 0)
+	o.Prove = func(_ context.Context, request []byte) (string, error) {
+		return fmt.Sprintf("proof of %x", sha256.Sum256(request)), nil
+	}
+	got, err := certs.Bootstrap(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Server != "https://masters.demo.k8s:443" || len(got.Changed) != 3 || !got.Expires.Equal(token.Expires) {
+	if got.Server != "https://masters.demo.k8s:443" || len(got.Changed) != 3 || !got.Joined || got.Node != "node-a" || got.Expires.Sub(b.now) != 7*24*time.Hour {
 		t.Errorf("%+v", got)
 	}
-	if strings.Contains(fmt.Sprintf("%+v", got), token.Secret) {
-		t.Error("the report has the token's secret")
+	for _, r := range m.asked {
+		block, _ := pem.Decode(r.PEM)
+		asked, err := x509.ParseCertificateRequest(block.Bytes)
+		if err != nil || asked.CheckSignature() != nil || asked.Subject.String() != "CN=system:node:node-a,O=system:nodes" ||
+			r.Proof != fmt.Sprintf("proof of %x", sha256.Sum256(block.Bytes)) {
+			t.Errorf("asked by %+v, %v", r, err)
+		}
 	}
-	if kubeconfig := string(b.read(t, "kubelet", "bootstrap-kubeconfig")); !strings.Contains(kubeconfig, token.Bearer()) || !strings.Contains(kubeconfig, "/run/hardtack/pki/kubelet/ca.crt") {
-		t.Errorf("kubelet's: %s", kubeconfig)
+	// The kubelet takes its certificate from a link to a file with a date, and nobody has the token.
+	target, err := os.Readlink(filepath.Join(b.root, certs.NodeIdentity))
+	if err != nil || target != "kubelet-client-2026-01-02-03-04-05.pem" {
+		t.Errorf("%q, %v", target, err)
 	}
-	for _, dir := range []string{"kube-proxy", "flanneld"} {
+	for _, dir := range []string{"kubelet", "kube-proxy", "flanneld"} {
 		kubeconfig := string(b.read(t, dir, "kubeconfig"))
-		if strings.Contains(kubeconfig, token.Secret) || strings.Count(kubeconfig, certs.NodeIdentity) != 2 {
+		if strings.Contains(kubeconfig, token.Secret) || strings.Count(kubeconfig, certs.NodeIdentity) != 2 || !strings.Contains(kubeconfig, "/run/hardtack/pki/kubelet/ca.crt") {
 			t.Errorf("%s: %s", dir, kubeconfig)
 		}
 	}
-	again, err := b.bootstrap(t.Context(), 0)
-	if err != nil || len(again.Changed) != 0 {
-		t.Errorf("%v %v", again, err)
+	err = filepath.WalkDir(b.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if strings.Contains(string(data), token.Secret) {
+			t.Errorf("%s has the token", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	// The next token: the kubelet's file changes, and nobody else's.
+	// A machine that has joined needs neither a token nor the API server.
+	b.store = refusing{}
+	again, err := b.bootstrap(t.Context(), 0)
+	if err != nil || len(again.Changed) != 0 || again.Joined || !again.Expires.Equal(got.Expires) {
+		t.Errorf("%+v %v", again, err)
+	}
+}
+
+// TestJoinAgain asks for another certificate where the machine's is gone, has expired, or is another node's.
+func TestJoinAgain(t *testing.T) {
+	for name, spoil := range map[string]func(b *bench, o *certs.BootstrapOptions) error{
+		"after a reboot": func(b *bench, _ *certs.BootstrapOptions) error {
+			return os.Remove(filepath.Join(b.root, certs.NodeIdentity))
+		},
+		"half written": func(b *bench, _ *certs.BootstrapOptions) error {
+			return os.Truncate(filepath.Join(b.root, certs.NodeIdentity), 100)
+		},
+		"with another name": func(_ *bench, o *certs.BootstrapOptions) error {
+			o.Node = func() (string, error) { return "node-b", nil }
+			return nil
+		},
+		"after it expired": func(b *bench, o *certs.BootstrapOptions) error {
+			b.now = b.now.Add(8 * 24 * time.Hour)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, role.Minions)
+			b.publish(t)
+			if _, err := b.bootstrap(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			o := b.options(nil, 0)
+			if err := spoil(b, &o); err != nil {
+				t.Fatal(err)
+			}
+			b.publish(t)
+			if got, err := certs.Bootstrap(t.Context(), o); err != nil || !got.Joined {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestLostReply loses the answer to the first request: there is one request, not two.
+func TestLostReply(t *testing.T) {
+	b := newBench(t, role.Minions)
 	b.publish(t)
-	if next, err := b.bootstrap(t.Context(), 0); err != nil || len(next.Changed) != 1 {
-		t.Errorf("%+v %v", next, err)
+	m := &masters{lose: 2}
+	got, err := certs.Bootstrap(t.Context(), b.options(m, time.Minute))
+	if err != nil || !got.Joined || len(m.asked) != 1 || m.calls != 3 {
+		t.Errorf("%+v, %v, %d requests by %d calls", got, err, len(m.asked), m.calls)
+	}
+}
+
+// TestUndecided says why the masters do not approve a request, and makes another one when the proof of it has expired, or
+// it was denied.
+func TestUndecided(t *testing.T) {
+	b := newBench(t, role.Minions)
+	b.publish(t)
+	m := &masters{why: "the node node-a is there and Ready"}
+	_, err := certs.Bootstrap(t.Context(), b.options(m, 0))
+	if reason.Of(err) != reason.Identity || !strings.Contains(err.Error(), "is there and Ready") || reason.Explain("u", err).Next == "" {
+		t.Errorf("%v", err)
+	}
+	m = &masters{why: "not yet"}
+	o := b.options(m, time.Minute)
+	looks := 0
+	o.Status = func(string) {
+		looks++
+		b.now = b.now.Add(6 * time.Minute)
+		if m.over = "Denied: by hand"; looks > 1 {
+			m.why, m.over = "", ""
+		}
+	}
+	if got, err := certs.Bootstrap(t.Context(), o); err != nil || !got.Joined || len(m.asked) != 3 {
+		t.Errorf("%+v, %v, after %d requests", got, err, len(m.asked))
+	}
+}
+
+// TestTokenReplaced has an API server that has lost its data, and with them the token that the store still has.
+func TestTokenReplaced(t *testing.T) {
+	b := newBench(t, role.Minions)
+	b.publish(t)
+	m := &masters{}
+	o := b.options(m, time.Minute)
+	m.token = "another"
+	o.Status = func(text string) {
+		if !strings.HasPrefix(text, "[token]") {
+			t.Errorf("it says %q", text)
+		}
+		m.token = b.publish(t).Bearer()
+	}
+	if got, err := certs.Bootstrap(t.Context(), o); err != nil || !got.Joined {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // The identity of kubelets, as the API server's Node authorizer defines it.
@@ -28,29 +30,53 @@ func nodeOf(r Request) (string, bool) {
 	return name, ok && name != "" && slices.Contains(r.Groups, nodesGroup)
 }
 
-// approve decides requests for serving certificates: a kubelet gets one for the names and addresses of its own machine
-// only. A refused request stays pending, so that an operator may still approve it.
-func (c *Controller) approve(ctx context.Context, nodes []Node, requests []Request, masters []netip.Addr, known cloud) error {
+// approve decides requests: a machine gets the certificate of its own node only, and a kubelet one for the names and
+// addresses of its own machine only. A refused request stays pending, so that an operator may still approve it.
+func (c *Controller) approve(ctx context.Context, nodes []Node, first, serving []Request, masters []netip.Addr, self Self, known cloud) error {
 	var errs []error
-	seen := map[string]bool{}
-	for _, r := range requests {
-		err := c.judge(r, nodes, masters, known)
+	undecided := map[string]string{}
+	decide := func(r Request, what, why string, err error) {
 		if err == nil {
-			c.Log.Info("approving a node's server certificate", "request", r.Name, "user", r.User)
-			errs = append(errs, c.Requests.Approve(ctx, r.Name, "the names and addresses are those of the node's own machine"))
-			continue
+			c.Log.Info("approving a node's "+what, "request", r.Name, "user", r.User)
+			errs = append(errs, c.Requests.Approve(ctx, r.Name, why))
+			return
 		}
-		seen[r.Name] = true
-		if !c.refused[r.Name] {
-			c.Log.Warn("leaving a node's request for a server certificate undecided", "request", r.Name, "user", r.User, "why", err)
+		why = err.Error()
+		undecided[r.Name] = why
+		if c.refused[r.Name] == why {
+			return
+		}
+		c.Log.Warn("leaving a request for a node's "+what+" undecided", "request", r.Name, "user", r.User, "why", why)
+		if r.Signer == SignerClient && r.Reason != why {
+			errs = append(errs, c.Requests.Undecided(ctx, r.Name, why))
 		}
 	}
-	c.refused = seen
+	for _, r := range first {
+		switch p := c.proofs[r.UID]; {
+		case errors.Is(p.err, errTurn):
+		case p.old:
+			undecided[r.Name] = c.refused[r.Name]
+		default:
+			decide(r, "first certificate", approval(known), judgeFirst(p, nodes, known))
+		}
+	}
+	for _, r := range serving {
+		decide(r, "server certificate", "the names and addresses are those of the node's own machine", c.judge(r, nodes, masters, self, known))
+	}
+	c.refused = undecided
 	return errors.Join(errs...)
 }
 
+// approval is what an approved request for a first certificate says.
+func approval(known cloud) string {
+	if known.none {
+		return "no working node has this name"
+	}
+	return "the machine has proved that it is the instance of this name"
+}
+
 // judge returns why a request must not be approved, or nil.
-func (c *Controller) judge(r Request, nodes []Node, masters []netip.Addr, known cloud) error {
+func (c *Controller) judge(r Request, nodes []Node, masters []netip.Addr, self Self, known cloud) error {
 	name, ok := nodeOf(r)
 	if !ok {
 		return fmt.Errorf("%s is not a node", r.User)
@@ -80,7 +106,7 @@ func (c *Controller) judge(r Request, nodes []Node, masters []netip.Addr, known 
 	if err := c.Reserved.free(asked); err != nil || !known.none {
 		return err
 	}
-	return c.proven(asked, name, nodes, masters)
+	return self.proven(asked, name, nodes, masters)
 }
 
 func parseRequest(text []byte) (*x509.CertificateRequest, error) {
@@ -108,6 +134,9 @@ func machineNames(name string, nodes []Node, known cloud) ([]string, []netip.Add
 	machine, ok := known.find(name)
 	if !ok || machine.Gone {
 		return nil, nil, fmt.Errorf("no running instance has the private DNS name or the id %s", name)
+	}
+	if machine.ID != nodes[i].Instance || !machine.Roles.Has(role.Minions) {
+		return nil, nil, fmt.Errorf("instance %s has this name, and it is not the node's (%q), or no minion", machine.ID, nodes[i].Instance)
 	}
 	return []string{name, machine.Name}, machine.Addresses, nil
 }

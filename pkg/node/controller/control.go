@@ -1,8 +1,9 @@
-// Package controller maintains a cluster's nodes: it rotates the bootstrap token, approves kubelets' serving
-// certificates, labels nodes with their roles, and deletes nodes whose machine is gone.
+// Package controller maintains a cluster's nodes: it rotates the bootstrap token, approves kubelets' certificates, labels
+// nodes with their roles, and deletes nodes whose machine is gone.
 //
 // Its rule: every master runs it all the time, without leader election. Each step compares the actual state with the
-// desired one and changes the difference; two masters that do the same at once have the effect of one.
+// desired one and changes the difference; two masters that do the same at once have the effect of one. Only what asks
+// AWS who a machine is takes turns.
 package controller
 
 import (
@@ -10,8 +11,11 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // Node is a node as the API server shows it.
@@ -29,9 +33,28 @@ type Node struct {
 	Ready bool
 }
 
+// The signers of kubelets' certificates.
+const (
+	SignerServing = "kubernetes.io/kubelet-serving"
+	SignerClient  = "kubernetes.io/kube-apiserver-client-kubelet"
+)
+
+// The annotations of a certificate request: the proof of identity, which the machine gives, and the reason why the
+// request stays undecided, which the machine can read.
+const (
+	AnnotationProof  = "hardtack.dev/identity"
+	AnnotationReason = "hardtack.dev/undecided"
+)
+
 // Request is a pending certificate request.
 type Request struct {
 	Name string
+	// UID distinguishes it from a later one of the same name.
+	UID string
+	// Signer is SignerServing or SignerClient.
+	Signer string
+	// Proof is its AnnotationProof, and Reason its AnnotationReason; "" if it has none.
+	Proof, Reason string
 	// User and Groups identify the requester, as authenticated by the API server.
 	User   string
 	Groups []string
@@ -46,14 +69,34 @@ type Instance struct {
 	// Name is the private DNS name, or only its first label if the cloud does not tell the domain.
 	Name      string
 	Addresses []netip.Addr
-	// Gone: it is terminated or terminating.
-	Gone bool
+	// Running: it is pending or running. Gone: it is terminated or terminating.
+	Running, Gone bool
+	// Group is its AutoScaling group in this cluster, Roles the group's roles and Role the name of the IAM role that the
+	// group gives its machines; all are empty for a machine outside the cluster's groups.
+	Group string
+	Roles role.Set
+	Role  string
 }
 
-// Is reports whether name is one of the instance's names, or the name of a node on it.
+// Is reports whether name is one of the instance's names, or the name of a node on it: its id, its private DNS name, or
+// the first label of that. If the cloud does not tell the domain, that of the name does not matter: addresses and ids are
+// unique in a VPC.
 func (i Instance) Is(name string) bool {
-	host, _, _ := strings.Cut(name, ".")
-	return name == i.ID || i.Name != "" && (name == i.Name || host == i.Name)
+	host, domain, _ := strings.Cut(name, ".")
+	label, known, _ := strings.Cut(i.Name, ".")
+	return host != "" && (host == i.ID || host == label) && (domain == "" || known == "" || domain == known)
+}
+
+// Caller is the signer of a proof of identity: an instance and the IAM role whose credentials it has.
+type Caller struct{ Instance, Role string }
+
+// ErrRefused means that a proof of identity is worth nothing, and will not be worth more later.
+var ErrRefused = errors.New("the proof of identity is refused")
+
+// Identities verifies proofs of identity.
+type Identities interface {
+	// Verify returns who has signed the proof for the certificate request, which is DER.
+	Verify(ctx context.Context, proof string, request []byte) (Caller, error)
 }
 
 // Nodes are the cluster's nodes. All methods may be repeated; a node that no longer exists is not an error.
@@ -67,12 +110,16 @@ type Nodes interface {
 	Masters(ctx context.Context) ([]netip.Addr, error)
 }
 
-// Requests are kubelets' requests for serving certificates.
+// Requests are kubelets' requests for certificates.
 type Requests interface {
 	// Requests returns the pending ones.
 	Requests(ctx context.Context) ([]Request, error)
 	// Approve approves one. A request that was decided meanwhile is not an error.
 	Approve(ctx context.Context, request, why string) error
+	// Undecided writes AnnotationReason. A request that is gone is not an error.
+	Undecided(ctx context.Context, request, why string) error
+	// Watch calls came for each new request for a client certificate until ctx ends or the watch breaks.
+	Watch(ctx context.Context, came func()) error
 }
 
 // Objects writes API objects of any kind.
@@ -101,26 +148,34 @@ type Controller struct {
 	Secrets  Secrets
 	// Instances is nil if there is no cloud: then a node's own status is trusted, and no node is deleted.
 	Instances Instances
+	// Identities is nil if there is no cloud: then the first machine that asks for a name gets it.
+	Identities Identities
 	// Reserved is never in a kubelet's serving certificate.
 	Reserved Reserved
-	// Self returns the node of this machine; nil if it is not a node. It is asked only if there is no cloud.
+	// Self returns the machine of this controller.
 	Self func() (Self, error)
 	Now  func() time.Time
 	Log  *slog.Logger
 
-	// refused has the requests that were refused, so that each refusal is logged once.
-	refused map[string]bool
+	// refused has the requests that stay undecided, with the reason that was logged.
+	refused map[string]string
+	// proofs has what is known of the requests for client certificates, by their UIDs.
+	proofs map[string]*proof
 }
 
 const (
 	// interval is the time between two runs. The logs of a new node are unavailable for as long.
 	interval = 5 * time.Second
+	// pause is the time between two runs while machines join, at least: each run lists all nodes.
+	pause = time.Second
 	// tokenInterval is the time between two checks of the token, which changes twice a day.
 	tokenInterval = time.Minute
 )
 
 // Run runs until ctx ends. ready is called after the first run without an error: then machines can join.
 func (c *Controller) Run(ctx context.Context, ready func()) error {
+	came := make(chan struct{}, 1)
+	go c.watch(ctx, came)
 	var token time.Time // the next check
 	for first := true; ; {
 		var tokenErr error
@@ -139,11 +194,40 @@ func (c *Controller) Run(ctx context.Context, ready func()) error {
 			ready()
 			first = false
 		}
-		select {
-		case <-ctx.Done():
+		if !c.sleep(ctx, came) {
 			return nil
-		case <-time.After(interval):
 		}
+	}
+}
+
+// watch tells that a machine asks for its first certificate, so that it need not wait for the next run.
+func (c *Controller) watch(ctx context.Context, came chan<- struct{}) {
+	for ctx.Err() == nil {
+		err := c.Requests.Watch(ctx, func() {
+			select {
+			case came <- struct{}{}:
+			default: // the next run sees it too
+			}
+		})
+		if ctx.Err() == nil {
+			c.Log.Debug("watching for certificate requests, which is tried again", "error", err)
+		}
+		wait(ctx, interval, nil)
+	}
+}
+
+// sleep waits for the next run; it returns false if ctx has ended.
+func (c *Controller) sleep(ctx context.Context, came <-chan struct{}) bool {
+	wait(ctx, pause, nil)
+	wait(ctx, interval-pause, came)
+	return ctx.Err() == nil
+}
+
+func wait(ctx context.Context, d time.Duration, came <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-came:
+	case <-time.After(d):
 	}
 }
 
@@ -161,11 +245,31 @@ func (c *Controller) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	self, err := c.Self()
+	if err != nil {
+		return err
+	}
+	first, serving := split(requests)
+	c.prove(ctx, first, self.Addresses, masters)
 	known, err := c.instances(ctx, nodes, masters, requests)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.label(ctx, nodes, masters, known), c.approve(ctx, nodes, requests, masters, known), c.remove(ctx, nodes, known))
+	return errors.Join(c.label(ctx, nodes, self, known), c.approve(ctx, nodes, first, serving, masters, self, known), c.remove(ctx, nodes, known))
+}
+
+// split returns the machines' requests for their first certificate, and those for serving certificates. A node that renews
+// its client certificate is the controller manager's affair.
+func split(requests []Request) (first, serving []Request) {
+	for _, r := range requests {
+		switch {
+		case r.Signer == SignerServing:
+			serving = append(serving, r)
+		case !slices.Contains(r.Groups, nodesGroup):
+			first = append(first, r)
+		}
+	}
+	return first, serving
 }
 
 // cloud has the instances that were looked up. The zero value means that there is no cloud.
@@ -186,6 +290,15 @@ func (c cloud) find(name string) (Instance, bool) {
 	return found, ok
 }
 
+// byID returns the instance with that id.
+func (c cloud) byID(id string) (Instance, bool) {
+	i := slices.IndexFunc(c.instances, func(i Instance) bool { return i.ID == id })
+	if i < 0 {
+		return Instance{}, false
+	}
+	return c.instances[i], true
+}
+
 // instances looks up only nodes that need a decision: in an idle cluster the cloud is not called.
 func (c *Controller) instances(ctx context.Context, nodes []Node, masters []netip.Addr, requests []Request) (cloud, error) {
 	if c.Instances == nil {
@@ -193,7 +306,7 @@ func (c *Controller) instances(ctx context.Context, nodes []Node, masters []neti
 	}
 	var names []string
 	for _, n := range nodes {
-		if !n.Ready || len(missing(n, n.Addresses, masters)) > 0 {
+		if !n.Ready || mayLack(n, masters) {
 			names = append(names, n.Name)
 			if n.Instance != "" {
 				names = append(names, n.Instance)
@@ -201,8 +314,12 @@ func (c *Controller) instances(ctx context.Context, nodes []Node, masters []neti
 		}
 	}
 	for _, r := range requests {
-		if name, ok := nodeOf(r); ok {
+		if name, ok := nodeOf(r); ok && r.Signer == SignerServing {
 			names = append(names, name)
+		}
+		if p := c.proofs[r.UID]; p != nil && !p.old && p.caller.Instance != "" {
+			names = append(names, p.caller.Instance)
+			names = append(names, holders(nodes, p.name)...)
 		}
 	}
 	if len(names) == 0 {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // world is a cluster, its store and its cloud, as the controller sees them.
@@ -39,10 +40,12 @@ type world struct {
 	// events are the writes in their order.
 	events []string
 	down   error
+	// reasons are those of the requests that stay undecided, by name.
+	reasons map[string]string
 }
 
 func newWorld(nodes ...controller.Node) *world {
-	w := &world{nodes: map[string]controller.Node{}, objects: map[string]map[string]any{}, secrets: map[string][]byte{},
+	w := &world{reasons: map[string]string{}, nodes: map[string]controller.Node{}, objects: map[string]map[string]any{}, secrets: map[string][]byte{},
 		masters: []netip.Addr{netip.MustParseAddr("10.1.0.10")}}
 	for _, n := range nodes {
 		w.nodes[n.Name] = n
@@ -81,6 +84,16 @@ func (w *world) Approve(_ context.Context, name, _ string) error {
 	return nil
 }
 
+func (w *world) Undecided(_ context.Context, name, why string) error {
+	w.reasons[name] = why
+	return nil
+}
+
+func (w *world) Watch(ctx context.Context, _ func()) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (w *world) Apply(_ context.Context, object map[string]any) error {
 	name := object["metadata"].(map[string]any)["name"].(string)
 	w.objects[name] = object
@@ -116,7 +129,10 @@ func (e ec2) Instances(_ context.Context, names []string) ([]controller.Instance
 }
 
 func (w *world) controller(cloud bool) *controller.Controller {
-	c := &controller.Controller{Nodes: w, Requests: w, Objects: w, Secrets: w, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+	c := &controller.Controller{Nodes: w, Requests: w, Objects: w, Secrets: w, Now: time.Now,
+		Self: func() (controller.Self, error) {
+			return controller.Self{Node: name10, Addresses: w.masters[:1]}, nil
+		}, Log: slog.New(slog.DiscardHandler)}
 	if cloud {
 		c.Instances = ec2{w}
 	}
@@ -132,8 +148,17 @@ func node(name, instance, addr string, ready bool) controller.Node {
 	return controller.Node{Name: name, UID: "uid-" + name, Instance: instance, Ready: ready, Names: []string{name}, Addresses: []netip.Addr{netip.MustParseAddr(addr)}}
 }
 
+// instance is one of a group of minions.
 func instance(id, name, addr string) controller.Instance {
-	return controller.Instance{ID: id, Name: name, Addresses: []netip.Addr{netip.MustParseAddr(addr)}}
+	return controller.Instance{ID: id, Name: name, Addresses: []netip.Addr{netip.MustParseAddr(addr)}, Running: true,
+		Group: "demo-minions", Roles: role.NewSet(role.Minions), Role: "demo-minions"}
+}
+
+// combined is one of a group of machines that are everything.
+func combined(id, name, addr string) controller.Instance {
+	i := instance(id, name, addr)
+	i.Group, i.Roles, i.Role = "demo-masters", role.NewSet(role.All()...), "demo-masters"
+	return i
 }
 
 func TestLabels(t *testing.T) {
@@ -144,7 +169,7 @@ func TestLabels(t *testing.T) {
 		liar.Addresses = append(liar.Addresses, w.masters[0])
 		w.nodes[name11] = liar
 		// One by its whole private DNS name, one as the API names it that leaves the domain out.
-		w.instances = []controller.Instance{instance("i-10", name10, "10.1.0.10"), instance("i-11", "ip-10-1-0-11", "10.1.0.11")}
+		w.instances = []controller.Instance{combined("i-10", name10, "10.1.0.10"), instance("i-11", "ip-10-1-0-11", "10.1.0.11")}
 		c := w.controller(cloud)
 		if err := c.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)
@@ -154,10 +179,7 @@ func TestLabels(t *testing.T) {
 		if got := labels(name10); !slices.Equal(got, master) {
 			t.Errorf("cloud %v: the master's labels are %v", cloud, got)
 		}
-		want := master
-		if cloud {
-			want = []string{"node-role.kubernetes.io/minions"}
-		}
+		want := []string{"node-role.kubernetes.io/minions"}
 		if got := labels(name11); !slices.Equal(got, want) {
 			t.Errorf("cloud %v: the labels of who says to be a master are %v, want %v", cloud, got, want)
 		}
@@ -167,7 +189,7 @@ func TestLabels(t *testing.T) {
 // TestRest asserts that a cluster at rest costs the cloud nothing.
 func TestRest(t *testing.T) {
 	w := newWorld(node(name10, "i-10", "10.1.0.10", true))
-	w.instances = []controller.Instance{instance("i-10", name10, "10.1.0.10")}
+	w.instances = []controller.Instance{combined("i-10", name10, "10.1.0.10")}
 	c := w.controller(true)
 	if err := c.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
@@ -201,7 +223,7 @@ func TestRemove(t *testing.T) {
 // request is a kubelet's, changed by some.
 func request(t *testing.T, change func(*x509.CertificateRequest, *controller.Request)) controller.Request {
 	t.Helper()
-	r := controller.Request{Name: "csr-1", User: "system:node:" + name11, Groups: []string{"system:nodes", "system:authenticated"},
+	r := controller.Request{Name: "csr-1", UID: "csr-1", Signer: controller.SignerServing, User: "system:node:" + name11, Groups: []string{"system:nodes", "system:authenticated"},
 		Usages: []string{"digital signature", "server auth"}}
 	template := &x509.CertificateRequest{
 		Subject:  pkix.Name{Organization: []string{"system:nodes"}, CommonName: r.User},

@@ -21,9 +21,9 @@ type Reserved struct {
 	API []string
 }
 
-// Self is the node on the controller's own machine.
+// Self is the controller's own machine.
 type Self struct {
-	// Node is its name; "" if the machine is not a node.
+	// Node is the name of its node; "" if it is none.
 	Node      string
 	Addresses []netip.Addr
 }
@@ -74,14 +74,7 @@ func (r Reserved) owner(name string) string {
 // proven returns why a request may not have addresses that only the node itself says it has, or nil. Any node can say
 // that it has a master's address, or another node's. Only the controller of that very master knows better; those of the
 // other masters leave the request to it.
-func (c *Controller) proven(asked *x509.CertificateRequest, node string, nodes []Node, masters []netip.Addr) error {
-	var self Self
-	if c.Self != nil {
-		var err error
-		if self, err = c.Self(); err != nil {
-			return err
-		}
-	}
+func (self Self) proven(asked *x509.CertificateRequest, node string, nodes []Node, masters []netip.Addr) error {
 	for _, ip := range asked.IPAddresses {
 		a, _ := netip.AddrFromSlice(ip)
 		a = a.Unmap()

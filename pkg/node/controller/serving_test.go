@@ -92,7 +92,7 @@ func TestServingOfMaster(t *testing.T) {
 	}{
 		"its own":                  {self(name11, "10.1.0.10"), true},
 		"another's":                {self(name10, "10.1.0.12"), false},
-		"no node's":                {nil, false},
+		"no node's":                {self("", "10.1.0.12"), false},
 		"its own, of another name": {self(name10, "10.1.0.10"), false},
 	} {
 		w := newWorld(both)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
 )
@@ -28,9 +29,8 @@ var (
 const (
 	nodesPath    = "/api/v1/nodes?resourceVersion=0"
 	mastersPath  = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dkubernetes"
-	requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests?fieldSelector="
-	// servingSigner signs the certificates that kubelets serve with.
-	servingSigner = "kubernetes.io/kubelet-serving"
+	requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	signerField  = "spec.signerName="
 )
 
 var (
@@ -44,6 +44,8 @@ type meta struct {
 	Name   string            `json:"name"`
 	UID    string            `json:"uid"`
 	Labels map[string]string `json:"labels"`
+
+	Annotations map[string]string `json:"annotations"`
 }
 
 type nodeObject struct {
@@ -152,32 +154,73 @@ func (c *Client) Masters(ctx context.Context) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// Requests lists the pending certificate requests of kubelets for their serving certificates.
+// requestObject is the part of a CertificateSigningRequest that is read.
+type requestObject struct {
+	Metadata meta `json:"metadata"`
+	Spec     struct {
+		Signer   string   `json:"signerName"`
+		Username string   `json:"username"`
+		Groups   []string `json:"groups"`
+		Usages   []string `json:"usages"`
+		Request  []byte   `json:"request"`
+	} `json:"spec"`
+	Status struct {
+		Certificate []byte `json:"certificate"`
+		Conditions  []struct {
+			Type    string `json:"type"`
+			Message string `json:"message"`
+		} `json:"conditions"`
+	} `json:"status"`
+}
+
+// Requests lists the pending certificate requests of kubelets.
 func (c *Client) Requests(ctx context.Context) ([]controller.Request, error) {
-	var list struct {
-		Items []struct {
-			Metadata meta `json:"metadata"`
-			Spec     struct {
-				Username string   `json:"username"`
-				Groups   []string `json:"groups"`
-				Usages   []string `json:"usages"`
-				Request  []byte   `json:"request"`
-			} `json:"spec"`
-			Status struct {
-				Conditions []any `json:"conditions"`
-			} `json:"status"`
-		} `json:"items"`
-	}
-	if err := c.decode(ctx, requestsPath+url.QueryEscape("spec.signerName="+servingSigner), &list); err != nil {
-		return nil, fmt.Errorf("listing certificate requests: %w", err)
-	}
 	var out []controller.Request
-	for _, o := range list.Items {
-		if len(o.Status.Conditions) == 0 {
-			out = append(out, controller.Request{Name: o.Metadata.Name, User: o.Spec.Username, Groups: o.Spec.Groups, Usages: o.Spec.Usages, PEM: o.Spec.Request})
+	for _, signer := range []string{controller.SignerServing, controller.SignerClient} {
+		var list struct {
+			Items []requestObject `json:"items"`
+		}
+		if err := c.decode(ctx, requestsPath+"?fieldSelector="+url.QueryEscape(signerField+signer), &list); err != nil {
+			return nil, fmt.Errorf("listing certificate requests: %w", err)
+		}
+		for _, o := range list.Items {
+			if len(o.Status.Conditions) == 0 {
+				out = append(out, controller.Request{Name: o.Metadata.Name, UID: o.Metadata.UID, Signer: o.Spec.Signer,
+					Proof: o.Metadata.Annotations[controller.AnnotationProof], Reason: o.Metadata.Annotations[controller.AnnotationReason],
+					User: o.Spec.Username, Groups: o.Spec.Groups, Usages: o.Spec.Usages, PEM: o.Spec.Request})
+			}
 		}
 	}
 	return out, nil
+}
+
+// Watch calls came for each request for a kubelet's client certificate that is there or that comes, until ctx ends or the
+// server ends the watch, which it does after some minutes.
+func (c *Client) Watch(ctx context.Context, came func()) error {
+	w, err := c.objects.Resource(requestsResource).Watch(ctx, metav1.ListOptions{FieldSelector: signerField + controller.SignerClient})
+	if err != nil {
+		return fmt.Errorf("watching certificate requests: %w", err)
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if event.Type == watch.Added {
+			came()
+		}
+	}
+	return nil
+}
+
+// Undecided writes into a request why it is not approved. One that is gone is not an error.
+func (c *Client) Undecided(ctx context.Context, name, why string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{controller.AnnotationReason: why}}})
+	if err != nil {
+		return err
+	}
+	_, err = c.objects.Resource(requestsResource).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("writing the reason into certificate request %s: %w", name, err)
+	}
+	return nil
 }
 
 // Approve approves a pending request. One that was decided or deleted meanwhile is not an error.

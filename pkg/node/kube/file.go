@@ -92,6 +92,16 @@ func (f *File) Approve(ctx context.Context, request, why string) error {
 	return f.do(func(c *Client) error { return c.Approve(ctx, request, why) })
 }
 
+// Undecided is Client.Undecided.
+func (f *File) Undecided(ctx context.Context, request, why string) error {
+	return f.do(func(c *Client) error { return c.Undecided(ctx, request, why) })
+}
+
+// Watch is Client.Watch.
+func (f *File) Watch(ctx context.Context, came func()) error {
+	return f.do(func(c *Client) error { return c.Watch(ctx, came) })
+}
+
 func (f *File) do(call func(*Client) error) error {
 	c, err := f.Client()
 	if err != nil {

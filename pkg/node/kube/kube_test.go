@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 )
@@ -29,6 +31,8 @@ type server struct {
 	bodies map[string]string
 	// conflict makes every write one that another was faster with.
 	conflict bool
+	// exists makes a conflict one with an object of that name.
+	exists bool
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -43,6 +47,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet {
 		s.bodies[r.URL.Path] = string(body)
+		if s.exists {
+			status(http.StatusConflict, "AlreadyExists")
+			return
+		}
 		if s.conflict {
 			status(http.StatusConflict, "Conflict")
 			return
@@ -161,17 +169,20 @@ func TestMasters(t *testing.T) {
 func TestRequests(t *testing.T) {
 	s, c := start(t)
 	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-	waits := `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"waits"},"spec":{"username":"system:node:a","groups":["system:nodes"],"usages":["server auth"],"request":"UEVN"},"status":{}}`
+	waits := `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"waits","uid":"u1","annotations":{"hardtack.dev/identity":"https://sts","hardtack.dev/undecided":"because"}},"spec":{"signerName":"kubernetes.io/kubelet-serving","username":"system:node:a","groups":["system:nodes"],"usages":["server auth"],"request":"UEVN"},"status":{}}`
 	decided := strings.Replace(strings.Replace(waits, "waits", "decided", 1), `"status":{}`, `"status":{"conditions":[{"type":"Denied"}]}`, 1)
-	s.objects[path] = `{"items":[` + waits + "," + decided + `]}`
+	s.objects[path] = `{"items":[` + waits + "," + decided + `]}` // for both signers
 	s.objects[path+"/waits"], s.objects[path+"/decided"] = waits, decided
 	got, err := c.Requests(t.Context())
-	want := []controller.Request{{Name: "waits", User: "system:node:a", Groups: []string{"system:nodes"}, Usages: []string{"server auth"}, PEM: []byte("PEM")}}
-	if err != nil || !reflect.DeepEqual(got, want) {
+	one := controller.Request{Name: "waits", UID: "u1", Signer: controller.SignerServing, Proof: "https://sts", Reason: "because",
+		User: "system:node:a", Groups: []string{"system:nodes"}, Usages: []string{"server auth"}, PEM: []byte("PEM")}
+	if want := []controller.Request{one, one}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if s.requests[0] != "GET "+path+"?fieldSelector=spec.signerName%3Dkubernetes.io%2Fkubelet-serving" {
-		t.Errorf("asked by %s", s.requests[0])
+	for i, signer := range []string{"kubelet-serving", "kube-apiserver-client-kubelet"} {
+		if s.requests[i] != "GET "+path+"?fieldSelector=spec.signerName%3Dkubernetes.io%2F"+signer {
+			t.Errorf("asked by %s", s.requests[i])
+		}
 	}
 	for _, name := range []string{"waits", "decided", "not there"} {
 		if err := c.Approve(t.Context(), name, "for a test"); err != nil {
@@ -224,5 +235,83 @@ func TestFile(t *testing.T) {
 	}
 	if clients[0] != clients[1] || clients[1] == clients[2] {
 		t.Errorf("clients are %p, %p and %p: the same while the file has not changed, and then another", clients[0], clients[1], clients[2])
+	}
+}
+
+// TestUndecided writes the reason, and nothing into a request that is gone.
+func TestUndecided(t *testing.T) {
+	s, c := start(t)
+	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests/"
+	s.objects[path+"waits"] = `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"waits"}}`
+	for _, name := range []string{"waits", "gone"} {
+		if err := c.Undecided(t.Context(), name, "because"); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := s.bodies[path+"waits"]; got != `{"metadata":{"annotations":{"hardtack.dev/undecided":"because"}}}` {
+		t.Errorf("written %s", got)
+	}
+}
+
+// TestJoiner asks for a certificate by a token, and reads each answer that there may be.
+func TestJoiner(t *testing.T) {
+	s := &server{bodies: map[string]string{}, objects: map[string]string{}}
+	var bearer string
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if bearer = r.Header.Get("Authorization"); bearer != "Bearer good" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401}`)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(h.Close)
+	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	j, err := kube.NewJoiner(h.URL, nil, "good")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exists = true // an answer was lost
+	if err := j.Ask(t.Context(), certs.JoinRequest{Name: "r", PEM: []byte("PEM"), Proof: "https://sts"}); err != nil {
+		t.Error(err)
+	}
+	var sent struct {
+		Metadata struct{ Annotations map[string]string }
+		Spec     struct {
+			SignerName string
+			Request    []byte
+			Usages     []string
+		}
+	}
+	if err := json.Unmarshal([]byte(s.bodies[path]), &sent); err != nil || sent.Metadata.Annotations[controller.AnnotationProof] != "https://sts" ||
+		sent.Spec.SignerName != controller.SignerClient || string(sent.Spec.Request) != "PEM" || len(sent.Spec.Usages) != 2 {
+		t.Errorf("sent %s, %v", s.bodies[path], err)
+	}
+	head := `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"r","annotations":{"hardtack.dev/undecided":"why"}},"status":`
+	for status, want := range map[string]certs.JoinAnswer{
+		`{}`:                                   {Why: "why"},
+		`{"conditions":[{"type":"Approved"}]}`: {Why: "why", Approved: true},
+		`{"conditions":[{"type":"Denied","message":"by hand"}]}`:               {Why: "why", Over: "Denied: by hand"},
+		`{"conditions":[{"type":"Approved"}],"certificate":"UEVN"}`:            {Why: "why", Approved: true, Certificate: []byte("PEM")},
+		`{"conditions":[{"type":"Approved"},{"type":"Failed","message":"x"}]}`: {Why: "why", Approved: true, Over: "Failed: x"},
+	} {
+		s.objects[path+"/r"] = head + status + "}"
+		if got, err := j.Answer(t.Context(), "r"); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v, want %+v", status, got, err, want)
+		}
+	}
+	if got, err := j.Answer(t.Context(), "gone"); err != nil || got.Over == "" {
+		t.Errorf("of one that is gone: %+v, %v", got, err)
+	}
+	bad, err := kube.NewJoiner(h.URL, nil, "bad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bad.Ask(t.Context(), certs.JoinRequest{Name: "r"}); !errors.Is(err, certs.ErrTokenRefused) {
+		t.Errorf("with a bad token: %v", err)
+	}
+	if _, err := bad.Answer(t.Context(), "r"); !errors.Is(err, certs.ErrTokenRefused) {
+		t.Errorf("with a bad token: %v", err)
 	}
 }

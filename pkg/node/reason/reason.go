@@ -29,6 +29,7 @@ const (
 	Permission    Reason = "permission"     // the instance's IAM role lacks a permission
 	Certificates  Reason = "certificates"   // certificates are not issued yet, or cannot be issued
 	Token         Reason = "token"          // the store has no valid bootstrap token
+	Identity      Reason = "identity"       // the masters have not approved the machine's request for a node's certificate
 	DNS           Reason = "dns"            // a name does not resolve
 	Unreachable   Reason = "unreachable"    // no address of a name answers
 	Untrusted     Reason = "untrusted"      // a server's certificate is from another CA, or for another name
@@ -59,6 +60,7 @@ var next = map[Reason]string{
 	Permission:    "hardtack pki policy --cluster NAME --role ROLES prints the policy; attach it to the group's instance role",
 	Certificates:  "journalctl -u hardtack-certs-masters -u hardtack-certs-etcd shows what is missing",
 	Token:         "journalctl -u kube-apiserver -u hardtack-controller on the masters: a master creates the token once its API server is ready",
+	Identity:      "journalctl -u hardtack-controller on the masters says why; kubectl get csr lists the requests, and kubectl certificate approve NAME approves one by hand",
 	DNS:           "hardtack dns doctor checks the zone; a record appears once a machine of its group is healthy",
 	Unreachable:   "curl -kv https://ADDRESS/readyz from this machine; if it fails, check that the server runs and that the security groups allow the port",
 	Untrusted:     "hardtack pki ca --cluster NAME prints the cluster's CA; the user data must have this CA or none. If it does, check for a proxy or another server at the address",
@@ -77,7 +79,7 @@ var next = map[Reason]string{
 
 // All lists the reasons in the order of the table.
 func All() []Reason {
-	return []Reason{UserData, Disk, Config, Drift, Metadata, Network, Clock, Store, Permission, Certificates, Token, DNS, Unreachable, Untrusted,
+	return []Reason{UserData, Disk, Config, Drift, Metadata, Network, Clock, Store, Permission, Certificates, Token, Identity, DNS, Unreachable, Untrusted,
 		NotReady, File, Etcd, API, Addons, Kubelet, NotRegistered, NodeNotReady, Unit, Hook, Internal}
 }
 

@@ -101,5 +101,12 @@ resource "aws_autoscaling_group" "group" {
     }
   }
 
+  # By it the masters know a machine that proves its identity.
+  tag {
+    key                 = "InstanceRole"
+    value               = aws_iam_role.machine[each.key].name
+    propagate_at_launch = false
+  }
+
   depends_on = [aws_route53_record.placeholder, aws_iam_role_policy.machine]
 }
