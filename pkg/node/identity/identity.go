@@ -88,6 +88,8 @@ func endpointOf(ctx context.Context, c aws.Config) (*url.URL, error) {
 			return nil, fmt.Errorf("reading the endpoint: %w", err)
 		}
 		u.Path = "/"
+		// The signer leaves the scheme's own port out of the header that it signs, and Go's client sends what the URL has.
+		u.Host = strings.TrimSuffix(u.Host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
 		return u, nil
 	}
 	// The SDK knows the partitions' domains. EC2's table is in the agent anyway, and STS's differs in the first label.
