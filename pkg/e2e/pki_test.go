@@ -333,7 +333,15 @@ func (m *master) tokenAlone(t *testing.T) {
 func (m *master) proved(t *testing.T) {
 	account := awsfake.New(awsfake.Options{Rates: map[string]float64{"ssm": 0, "ssm:PutParameter": 0}})
 	account.AddUser("operator", awsfake.Administrator())
-	server := httptest.NewServer(account.Handler())
+	// On the port of a lab's endpoint, which is the scheme's own: no signature has it.
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(account.Handler())
+	_ = server.Listener.Close()
+	server.Listener = listener
+	server.Start()
 	t.Cleanup(server.Close)
 	service := httptest.NewServer(&imdstest.Service{InstanceID: "i-0123456789abcdef0"})
 	t.Cleanup(service.Close)
