@@ -111,7 +111,7 @@ type testAccount struct {
 
 func account(t *testing.T, d deployment) testAccount {
 	t.Helper()
-	a := awsfake.New(awsfake.Options{Rates: map[string]float64{"ssm:PutParameter": 0, "route53": 0}})
+	a := awsfake.New(awsfake.Options{Rates: map[string]float64{"ssm": 0, "ssm:PutParameter": 0, "route53": 0}})
 	zone, err := a.Route53().CreateHostedZone(t.Context(), awsfake.HostedZone{Name: "k8s", CallerReference: "1"})
 	assert.NilError(t, err)
 	for name, g := range d.Groups {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -103,12 +102,12 @@ func (j joiner) Answer(ctx context.Context, name string) (certs.JoinAnswer, erro
 	if err != nil {
 		return certs.JoinAnswer{}, err
 	}
-	ca, err := tls.X509KeyPair(crt, key)
+	ca, err := pki.ParseAuthority(crt, key)
 	if err != nil {
 		return certs.JoinAnswer{}, err
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1), Subject: asked.Subject,
-		NotBefore: j.b.now.Add(-time.Minute), NotAfter: j.b.now.Add(7 * 24 * time.Hour)}, ca.Leaf, asked.PublicKey, ca.PrivateKey)
+		NotBefore: j.b.now.Add(-time.Minute), NotAfter: j.b.now.Add(7 * 24 * time.Hour)}, ca.Certificate, asked.PublicKey, ca.Key)
 	return certs.JoinAnswer{Approved: true, Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})}, err
 }
 
