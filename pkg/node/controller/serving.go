@@ -74,11 +74,11 @@ func (r Reserved) owner(name string) string {
 // proven returns why a request may not have addresses that only the node itself says it has, or nil. Any node can say
 // that it has a master's address, or another node's. Only the controller of that very master knows better; those of the
 // other masters leave the request to it.
-func (self Self) proven(asked *x509.CertificateRequest, node string, nodes []Node, masters []netip.Addr) error {
+func (s Self) proven(asked *x509.CertificateRequest, node string, nodes []Node, masters []netip.Addr) error {
 	for _, ip := range asked.IPAddresses {
 		a, _ := netip.AddrFromSlice(ip)
 		a = a.Unmap()
-		if self.Node == node && slices.Contains(self.Addresses, a) {
+		if s.Node == node && slices.Contains(s.Addresses, a) {
 			continue
 		}
 		if slices.Contains(masters, a) {
