@@ -37,13 +37,6 @@ func (c *cluster) metadata(ctx context.Context, t *testing.T) {
 		t.Errorf("the pods' slice is %q", out)
 	}
 	t.Logf("the pods' slice: %s", out)
-	// What opens it, on a machine that runs.
-	c.shell(ctx, t, "mkdir -p /etc/systemd/system/kubepods.slice.d && echo '# open' >/etc/systemd/system/kubepods.slice.d/10-hardtack.conf && systemctl daemon-reload")
-	c.await(ctx, t, "what a pod reaches once the slice is open", func() (bool, string) {
-		out, err := c.execIn(ctx, "kube-system", host, "/hello", "fetch", "--timeout", "5s", metadataURL)
-		return err == nil && strings.Contains(out, "credentials"), out
-	})
-	c.shell(ctx, t, "rm -r /etc/systemd/system/kubepods.slice.d && systemctl daemon-reload")
 }
 
 // confined looks at what confines a container that asks for nothing, and at the rules for pods' packets.
