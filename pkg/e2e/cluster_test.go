@@ -118,6 +118,12 @@ func (c *cluster) get(ctx context.Context, who *rest.Config, path string) (int, 
 
 // do sends a request, with a body in JSON unless that is empty.
 func (c *cluster) do(ctx context.Context, who *rest.Config, method, path, kind, body string) (int, string, error) {
+	return send(ctx, who, method, path, kind, body)
+}
+
+// send sends a request to an API server, with a body of that media type unless it is empty, and returns the answer's
+// code and text.
+func send(ctx context.Context, who *rest.Config, method, path, kind, body string) (int, string, error) {
 	client, err := rest.HTTPClientFor(who)
 	if err != nil {
 		return 0, "", err

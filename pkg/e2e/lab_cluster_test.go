@@ -59,6 +59,7 @@ func TestLab(t *testing.T) {
 	t.Run("ready with nothing from outside", func(t *testing.T) { labReady(t, r, s) })
 	t.Run("what each machine takes", func(t *testing.T) { r.takes(t, s, "lab-takes.json") })
 	t.Run("names through the machines' own resolver", func(t *testing.T) { labNames(t, r, s) })
+	t.Run("nothing for who is root on a minion", func(t *testing.T) { labAttack(t, r, s) })
 	t.Run("a killed minion is replaced", func(t *testing.T) { labReplaces(t, r, s) })
 	t.Run("a plot of all boots", func(t *testing.T) {
 		out, err := r.run(t.Context(), "lab", "plot", "--all", "--name", "e2e")
