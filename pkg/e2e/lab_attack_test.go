@@ -34,12 +34,10 @@ import (
 )
 
 const (
-	// thiefAgent is the user agent of the thief's requests, and thiefRequest how the names of its certificate requests
-	// begin: by them the audit log is searched.
-	thiefAgent   = "hardtack-thief"
-	thiefRequest = "thief-"
-	requestsURI  = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-	auditLog     = "/var/log/kube-apiserver/audit.log"
+	// thiefAgent is the user agent of the thief's requests, by which the audit log is searched.
+	thiefAgent  = "hardtack-thief"
+	requestsURI = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	auditLog    = "/var/log/kube-apiserver/audit.log"
 	// heard bounds the wait for the controller's answers, which on a computer of one's own come within 5 s.
 	heard = 3 * time.Minute
 	// roleKeys prints the keys of the instance's role: the image has no program for it, and needs none.
@@ -48,17 +46,20 @@ t="X-aws-ec2-metadata-token: $(ask PUT api/token 'X-aws-ec2-metadata-token-ttl-s
 ask GET $p$(ask GET $p "$t") "$t"`
 )
 
-// theft is a request of who has a minion, and its answer.
+// theft is what somebody who has a minion asks for: 403, or a certificate request of that name, which nobody approves.
 type theft struct {
 	what               string
 	as                 *rest.Config
-	user               string
 	method, path, body string
-	// code is the answer's, and why what the audit log says of it; of a certificate request, why nobody approves it.
-	code int
-	why  string
-	// request is the name of the certificate request that it makes, of that signer.
-	request, signer string
+	// why is the refusal's reason.
+	why, request string
+}
+
+func (s theft) code() int {
+	if s.request != "" {
+		return http.StatusCreated
+	}
+	return http.StatusForbidden
 }
 
 // audited is the part of an entry of the audit log that is read.
@@ -102,66 +103,39 @@ func labAttack(t *testing.T, r *running, s lab.Status) {
 	if out := strings.TrimSpace(r.ask(t, mine.ID, "grep -rlF "+token.Secret+" /run/hardtack /var/lib/hardtack /var/lib/kubelet /etc 2>/dev/null")); out != "" {
 		t.Errorf("the minion %s keeps the bootstrap token in %q", mine.ID, out)
 	}
-	thief := func() *rest.Config {
-		return &rest.Config{Host: admin.Host, UserAgent: thiefAgent, TLSClientConfig: rest.TLSClientConfig{ServerName: admin.ServerName, CAData: admin.CAData}}
+	thief := func(bearer, pair string) *rest.Config {
+		return &rest.Config{Host: admin.Host, UserAgent: thiefAgent, BearerToken: bearer, TLSClientConfig: rest.TLSClientConfig{
+			ServerName: admin.ServerName, CAData: admin.CAData, CertData: []byte(pair), KeyData: []byte(pair)}}
 	}
-	bearer, node := thief(), thief()
-	bearer.BearerToken = token.Bearer()
-	identityFile := r.ask(t, mine.ID, "cat "+certs.NodeIdentity)
-	node.CertData, node.KeyData = []byte(identityFile), []byte(identityFile)
-	bell, me := "system:bootstrap:"+token.ID, "system:node:"+mine.Name
-
-	// The request for a certificate of that node, and the proof that this minion can make for it.
-	client := func(name string) (der []byte, proof string) {
-		der = newRequest(t, x509.CertificateRequest{}, name)
-		proof, err := identity.Prove(t.Context(), conf, "cncfdemo", der, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return der, proof
+	bell := thief(token.Bearer(), "")
+	node := thief("", r.ask(t, mine.ID, "cat "+certs.NodeIdentity))
+	users := map[*rest.Config]string{bell: "system:bootstrap:" + token.ID, node: "system:node:" + mine.Name}
+	asks := func(what string, as *rest.Config, name, node, why string, proven bool, asked x509.CertificateRequest) theft {
+		return theft{what, as, http.MethodPost, requestsURI, requestObject(t, conf, name, node, proven, asked), why, name}
 	}
-	othersRequest, _ := client(other.Name)
-	mastersRequest, proof := client(master.Name)
-	object := func(name, signer string, der []byte, proof string) string {
-		return requestObject(t, name, signer, der, proof)
-	}
-	serving := func(name string, asked x509.CertificateRequest) string {
-		return object(name, controller.SignerServing, newRequest(t, asked, mine.Name), "")
-	}
-	secret := "/api/v1/namespaces/kube-system/secrets/bootstrap-token-" + token.ID
-	// Serving certificates first: the controller says of the other two at once what is wrong.
+	const kubeSystem = "/api/v1/namespaces/kube-system/"
+	secret := kubeSystem + "secrets/bootstrap-token-" + token.ID
 	steps := []theft{
-		{"the API server's name in a serving certificate", node, me, http.MethodPost, requestsURI,
-			serving(thiefRequest+"name", x509.CertificateRequest{DNSNames: []string{"masters.cncfdemo.k8s"}}), http.StatusCreated,
-			"the name masters.cncfdemo.k8s is not one of the machine's", thiefRequest + "name", controller.SignerServing},
-		{"the Service kubernetes in a serving certificate", node, me, http.MethodPost, requestsURI,
-			serving(thiefRequest+"address", x509.CertificateRequest{IPAddresses: []net.IP{net.IPv4(10, 96, 0, 1)}}), http.StatusCreated,
-			"the address 10.96.0.1 is not one of the machine's", thiefRequest + "address", controller.SignerServing},
-		{"the certificate of another minion", bearer, bell, http.MethodPost, requestsURI,
-			object(thiefRequest+"minion", controller.SignerClient, othersRequest, ""), http.StatusCreated,
-			"the request has no proof of identity", thiefRequest + "minion", controller.SignerClient},
-		{"the master's name, with the minion's own proof", bearer, bell, http.MethodPost, requestsURI,
-			object(thiefRequest+"master", controller.SignerClient, mastersRequest, proof), http.StatusCreated,
-			"instance " + mine.ID + " is " + mine.Name + ", and asks for the node " + master.Name, thiefRequest + "master", controller.SignerClient},
-		{"all Secrets", bearer, bell, http.MethodGet, "/api/v1/secrets", "", http.StatusForbidden, `cannot list resource "secrets"`, "", ""},
-		{"the token's own Secret", bearer, bell, http.MethodGet, secret, "", http.StatusForbidden, `cannot get resource "secrets"`, "", ""},
-		{"the nodes", bearer, bell, http.MethodGet, "/api/v1/nodes", "", http.StatusForbidden, `cannot list resource "nodes"`, "", ""},
-		{"a service account's token", bearer, bell, http.MethodPost, "/api/v1/namespaces/kube-system/serviceaccounts/default/token", "{}",
-			http.StatusForbidden, `cannot create resource "serviceaccounts/token"`, "", ""},
-		{"a pod", bearer, bell, http.MethodPost, "/api/v1/namespaces/kube-system/pods", "{}", http.StatusForbidden, `cannot create resource "pods"`, "", ""},
-		{"a Secret of no pod of the node", node, me, http.MethodGet, secret, "", http.StatusForbidden, "no relationship found between node", "", ""},
-		{"a label of masters", node, me, http.MethodPatch, "/api/v1/nodes/" + mine.Name, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`,
-			http.StatusForbidden, "is not allowed to modify labels: node-role.kubernetes.io/control-plane", "", ""},
+		asks("the API server's name in a serving certificate", node, "thief-name", mine.Name, "the name masters.cncfdemo.k8s is not one of the machine's",
+			false, x509.CertificateRequest{DNSNames: []string{"masters.cncfdemo.k8s"}}),
+		asks("the Service kubernetes in a serving certificate", node, "thief-address", mine.Name, "the address 10.96.0.1 is not one of the machine's",
+			false, x509.CertificateRequest{IPAddresses: []net.IP{net.IPv4(10, 96, 0, 1)}}),
+		asks("another minion's certificate", bell, "thief-minion", other.Name, "the request has no proof of identity", false, x509.CertificateRequest{}),
+		asks("a certificate of the master's name, with the minion's own proof", bell, "thief-master", master.Name,
+			"instance "+mine.ID+" is "+mine.Name+", and asks for the node "+master.Name, true, x509.CertificateRequest{}),
+		{"all Secrets", bell, http.MethodGet, "/api/v1/secrets", "", `cannot list resource "secrets"`, ""},
+		{"the token's own Secret", bell, http.MethodGet, secret, "", `cannot get resource "secrets"`, ""},
+		{"the nodes", bell, http.MethodGet, "/api/v1/nodes", "", `cannot list resource "nodes"`, ""},
+		{"a service account's token", bell, http.MethodPost, kubeSystem + "serviceaccounts/default/token", "{}", `cannot create resource "serviceaccounts/token"`, ""},
+		{"a pod", bell, http.MethodPost, kubeSystem + "pods", "{}", `cannot create resource "pods"`, ""},
+		{"a Secret of no pod of the node", node, http.MethodGet, secret, "", "no relationship found between node", ""},
+		{"the label of masters", node, http.MethodPatch, "/api/v1/nodes/" + mine.Name, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`,
+			"is not allowed to modify labels: node-role.kubernetes.io/control-plane", ""},
 	}
 	t.Cleanup(func() {
-		args := []string{"lab", "kubectl", "--name", "e2e", "delete", "csr", "--ignore-not-found"}
-		for _, step := range steps {
-			if step.request != "" {
-				args = append(args, step.request)
-			}
-		}
-		if out, err := r.run(context.Background(), args...); err != nil {
-			t.Errorf("%v: %v: %s", args, err, out)
+		if out, err := r.run(context.Background(), "lab", "kubectl", "--name", "e2e", "delete", "csr", "--ignore-not-found",
+			"thief-name", "thief-address", "thief-minion", "thief-master"); err != nil {
+			t.Errorf("deleting the thief's requests: %v: %s", err, out)
 		}
 	})
 	for _, step := range steps {
@@ -169,14 +143,14 @@ func labAttack(t *testing.T, r *running, s lab.Status) {
 		if step.method == http.MethodPatch {
 			kind = "application/merge-patch+json"
 		}
-		if code, body, err := send(t.Context(), step.as, step.method, step.path, kind, step.body); err != nil || code != step.code {
-			t.Errorf("%s, as %s: %d %v, want %d: %s", step.what, step.user, code, err, step.code, body)
+		if code, body, err := send(t.Context(), step.as, step.method, step.path, kind, step.body); err != nil || code != step.code() {
+			t.Errorf("%s, as %s: %d %v, want %d: %s", step.what, users[step.as], code, err, step.code(), body)
 		}
 	}
 	if open := eventually(heard, func() []string { return r.refused(t, operator, master.ID, steps) }); len(open) > 0 {
 		t.Errorf("certificate requests:\n%s", strings.Join(open, "\n"))
 	}
-	if open := eventually(time.Minute, func() []string { return r.notAudited(t, master.ID, steps) }); len(open) > 0 {
+	if open := eventually(time.Minute, func() []string { return r.notAudited(t, master.ID, steps, users) }); len(open) > 0 {
 		t.Errorf("%s of %s:\n%s", auditLog, master.ID, strings.Join(open, "\n"))
 	}
 }
@@ -238,7 +212,7 @@ func (r *running) refused(t *testing.T, operator *kube.Client, master string, st
 			continue
 		}
 		said := pending[i].Reason
-		if step.signer == controller.SignerServing {
+		if pending[i].Signer == controller.SignerServing {
 			for line := range strings.Lines(string(journal)) {
 				if strings.Contains(line, "undecided") && strings.Contains(line, "request="+step.request+" ") {
 					said = line
@@ -253,9 +227,9 @@ func (r *running) refused(t *testing.T, operator *kube.Client, master string, st
 }
 
 // notAudited says which of the requests, and of the controller's reasons, the master's audit log does not have.
-func (r *running) notAudited(t *testing.T, master string, steps []theft) (open []string) {
+func (r *running) notAudited(t *testing.T, master string, steps []theft, users map[*rest.Config]string) (open []string) {
 	t.Helper()
-	out := r.ask(t, master, `grep -hF -e '"userAgent":"`+thiefAgent+`"' -e '`+requestsURI+"/"+thiefRequest+`' `+auditLog)
+	out := r.ask(t, master, `grep -hF -e '"userAgent":"`+thiefAgent+`"' -e '`+requestsURI+`/thief-' `+auditLog)
 	var entries []audited
 	for line := range strings.Lines(out) {
 		var e audited
@@ -273,12 +247,12 @@ func (r *running) notAudited(t *testing.T, master string, steps []theft) (open [
 		}
 	}
 	for _, step := range steps {
-		has(fmt.Sprintf("%s: %s %s by %s, %d, %q", step.what, step.method, step.path, step.user, step.code, step.why), func(e audited) bool {
-			return e.UserAgent == thiefAgent && e.RequestURI == step.path && e.User.Username == step.user && e.ResponseStatus.Code == step.code &&
-				(step.request == "" && strings.Contains(e.ResponseStatus.Message, step.why) || step.request != "" && e.RequestObject.Metadata.Name == step.request)
+		has(fmt.Sprintf("%s: %s %s by %s, %d, %q", step.what, step.method, step.path, users[step.as], step.code(), step.why), func(e audited) bool {
+			return e.UserAgent == thiefAgent && e.RequestURI == step.path && e.User.Username == users[step.as] && e.ResponseStatus.Code == step.code() &&
+				e.RequestObject.Metadata.Name == step.request && (step.request != "" || strings.Contains(e.ResponseStatus.Message, step.why))
 		})
-		if step.signer == controller.SignerClient {
-			has(step.what+": that the controller refuses it because "+step.why, func(e audited) bool {
+		if step.request != "" && strings.HasPrefix(users[step.as], "system:bootstrap:") { // of the others the controller's journal says why
+			has(step.what+": that the controller leaves it undecided because "+step.why, func(e audited) bool {
 				uri, _, _ := strings.Cut(e.RequestURI, "?")
 				return e.Verb == "patch" && uri == requestsURI+"/"+step.request && e.User.Username == "hardtack:controller" && e.ResponseStatus.Code == http.StatusOK &&
 					strings.Contains(e.RequestObject.Metadata.Annotations[controller.AnnotationReason], step.why)
@@ -288,26 +262,25 @@ func (r *running) notAudited(t *testing.T, master string, steps []theft) (open [
 	return open
 }
 
-// newRequest is a new key's certificate request in DER for a node, with what else it asks for.
-func newRequest(t *testing.T, asked x509.CertificateRequest, node string) []byte {
+// requestObject is a CertificateSigningRequest in JSON for a node, by a new key: for a serving certificate if it asks for
+// names or addresses, and with the proof of identity that these credentials make, if it is to have one.
+func requestObject(t *testing.T, conf aws.Config, name, node string, proven bool, asked x509.CertificateRequest) string {
 	t.Helper()
 	asked.Subject = pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &asked, newKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return der
-}
-
-// requestObject is a CertificateSigningRequest in JSON, with the proof of identity unless that is empty.
-func requestObject(t *testing.T, name, signer string, der []byte, proof string) string {
-	t.Helper()
-	meta, usage := map[string]any{"name": name}, "client auth"
-	if proof != "" {
-		meta["annotations"] = map[string]any{controller.AnnotationProof: proof}
+	meta, signer, usage := map[string]any{"name": name}, controller.SignerClient, "client auth"
+	if len(asked.DNSNames)+len(asked.IPAddresses) > 0 {
+		signer, usage = controller.SignerServing, "server auth"
 	}
-	if signer == controller.SignerServing {
-		usage = "server auth"
+	if proven {
+		proof, err := identity.Prove(t.Context(), conf, "cncfdemo", der, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta["annotations"] = map[string]any{controller.AnnotationProof: proof}
 	}
 	text, err := json.Marshal(map[string]any{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": meta,
 		"spec": map[string]any{"signerName": signer, "usages": []string{"digital signature", usage},
