@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -79,8 +77,7 @@ type audited struct {
 }
 
 // labAttack is what who is root on a minion does with what is there: with the bootstrap token that its role may read, and
-// with the node's certificate. Nothing is granted, and the audit log has every request, by whom, and why it was refused;
-// why a serving certificate is not approved, only the controller's journal has.
+// with the node's certificate. Nothing is granted, and the audit log has every request, by whom, and why it was refused.
 func labAttack(t *testing.T, r *running, s lab.Status) {
 	minions := living(s, "minions")
 	master, err := s.Find("masters")
@@ -148,7 +145,7 @@ func labAttack(t *testing.T, r *running, s lab.Status) {
 			t.Errorf("%s, as %s: %d %v, want %d: %s", step.what, users[step.as], code, err, step.code(), body)
 		}
 	}
-	if open := eventually(heard, func() []string { return r.refused(t, operator, master.ID, steps) }); len(open) > 0 {
+	if open := eventually(heard, func() []string { return r.refused(t, operator, steps) }); len(open) > 0 {
 		t.Errorf("certificate requests:\n%s", strings.Join(open, "\n"))
 	}
 	if open := eventually(time.Minute, func() []string { return r.notAudited(t, master.ID, steps, users) }); len(open) > 0 {
@@ -191,15 +188,10 @@ func labSteal(t *testing.T, r *running, id string) (pki.Token, aws.Config) {
 	return token, conf
 }
 
-// refused says of which certificate requests the cluster has not said, as it should, why they stay undecided: of machines'
-// in an annotation, and of kubelets' in the controller's journal.
-func (r *running) refused(t *testing.T, operator *kube.Client, master string, steps []theft) (open []string) {
+// refused says of which certificate requests the cluster has not said, in an annotation, why they stay undecided.
+func (r *running) refused(t *testing.T, operator *kube.Client, steps []theft) (open []string) {
 	t.Helper()
 	pending, err := operator.Requests(t.Context())
-	if err != nil {
-		return []string{err.Error()}
-	}
-	journal, err := os.ReadFile(filepath.Join(r.home.Dir, "machines", master, lab.JournalFile))
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -212,15 +204,7 @@ func (r *running) refused(t *testing.T, operator *kube.Client, master string, st
 			open = append(open, fmt.Sprintf("%s: %s is not pending, among %d that are", step.what, step.request, len(pending)))
 			continue
 		}
-		said := pending[i].Reason
-		if pending[i].Signer == controller.SignerServing {
-			for line := range strings.Lines(string(journal)) {
-				if strings.Contains(line, "undecided") && strings.Contains(line, "request="+step.request+" ") {
-					said = line
-				}
-			}
-		}
-		if !strings.Contains(said, step.why) {
+		if said := pending[i].Reason; !strings.Contains(said, step.why) {
 			open = append(open, fmt.Sprintf("%s: %s is undecided because of %q, want %q", step.what, step.request, said, step.why))
 		}
 	}
@@ -252,7 +236,7 @@ func (r *running) notAudited(t *testing.T, master string, steps []theft, users m
 			return e.UserAgent == thiefAgent && e.RequestURI == step.path && e.User.Username == users[step.as] && e.ResponseStatus.Code == step.code() &&
 				e.RequestObject.Metadata.Name == step.request && (step.request != "" || strings.Contains(e.ResponseStatus.Message, step.why))
 		})
-		if step.request != "" && strings.HasPrefix(users[step.as], "system:bootstrap:") { // of the others the controller's journal says why
+		if step.request != "" {
 			has(step.what+": that the controller leaves it undecided because "+step.why, func(e audited) bool {
 				uri, _, _ := strings.Cut(e.RequestURI, "?")
 				return e.Verb == "patch" && uri == requestsURI+"/"+step.request && e.User.Username == "hardtack:controller" && e.ResponseStatus.Code == http.StatusOK &&

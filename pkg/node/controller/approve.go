@@ -47,7 +47,7 @@ func (c *Controller) approve(ctx context.Context, nodes []Node, first, serving [
 			return
 		}
 		c.Log.Warn("leaving a request for a node's "+what+" undecided", "request", r.Name, "user", r.User, "why", why)
-		if r.Signer == SignerClient && r.Reason != why {
+		if r.Reason != why {
 			errs = append(errs, c.Requests.Undecided(ctx, r.Name, why))
 		}
 	}

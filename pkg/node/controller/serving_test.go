@@ -25,7 +25,7 @@ func evil(names, addresses []string) controller.Node {
 // decide lets the controller decide the request of the node for those names and addresses, where there is no cloud.
 func decide(t *testing.T, w *world, c *controller.Controller, names, addresses []string) bool {
 	t.Helper()
-	w.approved = nil
+	w.approved, w.reasons = nil, map[string]string{}
 	w.requests = []controller.Request{request(t, func(r *x509.CertificateRequest, _ *controller.Request) {
 		r.DNSNames, r.IPAddresses = names, nil
 		for _, a := range addresses {
@@ -35,6 +35,9 @@ func decide(t *testing.T, w *world, c *controller.Controller, names, addresses [
 	c.Reserved = reserved()
 	if err := c.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if len(w.approved)+len(w.reasons) != 1 {
+		t.Errorf("of one request, %v were approved, and the others are undecided because of %v", w.approved, w.reasons)
 	}
 	return len(w.approved) == 1
 }
