@@ -45,11 +45,7 @@ func pkiCommand() *cli.Command {
 			{Name: "policy", Usage: "print the IAM policy for the instance role of machines with the given roles",
 				Flags:  append(storeFlags(), &cli.StringFlag{Name: "role", Usage: "the machines' `ROLES`, such as masters+etcd"}),
 				Action: pkiPolicy},
-			{Name: "kubeconfig", Usage: "print an administrator's kubeconfig, which gives full access until it expires",
-				Flags: append(storeFlags(),
-					&cli.StringFlag{Name: "server", Usage: "the API server's `URL` (default: https://" + role.Masters.Host("<cluster>") + ")"},
-					&cli.DurationFlag{Name: "life", Value: pki.AdminLife, Usage: "the `DURATION` until it expires"},
-				), Action: pkiKubeconfig},
+			pkiKubeconfigCommand(),
 		},
 	}
 }
@@ -298,27 +294,6 @@ func pkiPolicy(c *cli.Context) error {
 		return err
 	}
 	_, err = c.App.Writer.Write(policy)
-	return err
-}
-
-func pkiKubeconfig(c *cli.Context) error {
-	s, err := openStore(c)
-	if err != nil {
-		return err
-	}
-	if life := c.Duration("life"); life <= 0 || life > pki.LeafLife {
-		return usagef("--life %v: must be more than 0 and at most %v: a certificate cannot be revoked", life, pki.LeafLife)
-	}
-	a, err := readAuthority(c.Context, s, pki.KubernetesCA)
-	if err != nil {
-		return err
-	}
-	server := cmp.Or(c.String("server"), "https://"+role.Masters.Host(c.String("cluster")))
-	data, err := pki.AdminKubeconfig(a, server, c.Duration("life"), time.Now())
-	if err != nil {
-		return err
-	}
-	_, err = c.App.Writer.Write(data)
 	return err
 }
 

@@ -53,6 +53,9 @@ func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
 	programs.Install(t, dir, programs.DefaultLock(t), "etcd", "kubernetes")
 	buildAgent(t, dir)
+	if _, err := program(); err != nil {
+		t.Fatal(err)
+	}
 	if !inMaster(t, dir) {
 		return
 	}
@@ -63,6 +66,7 @@ func TestCertificates(t *testing.T) {
 	t.Run("etcd takes its own clients only", m.strangersAtEtcd)
 	t.Run("secrets are encrypted in etcd", m.encrypted)
 	t.Run("each identity may do what it needs", m.identities)
+	t.Run("people get certificates without the authority's key", m.people)
 	t.Run("kubelets' certificates are good for nothing else", m.kubeletServing)
 	t.Run("a NetworkPolicy is answered with a warning", m.networkPolicy)
 	t.Run("a token alone is no identity", m.tokenAlone)

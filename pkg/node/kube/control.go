@@ -225,8 +225,7 @@ func (c *Client) Undecided(ctx context.Context, name, why string) error {
 
 // Approve approves a pending request. One that was decided or deleted meanwhile is not an error.
 func (c *Client) Approve(ctx context.Context, name, why string) error {
-	requests := c.objects.Resource(requestsResource)
-	request, err := requests.Get(ctx, name, metav1.GetOptions{})
+	request, err := c.objects.Resource(requestsResource).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -237,15 +236,21 @@ func (c *Client) Approve(ctx context.Context, name, why string) error {
 	if err != nil || len(conditions) > 0 {
 		return err
 	}
-	approved := map[string]any{"type": "Approved", "status": "True", "reason": "HardtackController", "message": why,
-		"lastUpdateTime": time.Now().UTC().Format(time.RFC3339)}
-	if err := unstructured.SetNestedSlice(request.Object, []any{approved}, "status", "conditions"); err != nil {
-		return err
-	}
-	_, err = requests.Update(ctx, request, metav1.UpdateOptions{FieldManager: Manager}, "approval")
+	err = c.approve(ctx, request, "HardtackController", why)
 	// Another master was faster.
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("approving certificate request %s: %w", name, err)
 	}
 	return nil
+}
+
+// approve approves a request that is still as it was read.
+func (c *Client) approve(ctx context.Context, request *unstructured.Unstructured, reason, why string) error {
+	approved := map[string]any{"type": "Approved", "status": "True", "reason": reason, "message": why,
+		"lastUpdateTime": time.Now().UTC().Format(time.RFC3339)}
+	if err := unstructured.SetNestedSlice(request.Object, []any{approved}, "status", "conditions"); err != nil {
+		return err
+	}
+	_, err := c.objects.Resource(requestsResource).Update(ctx, request, metav1.UpdateOptions{FieldManager: Manager}, "approval")
+	return err
 }

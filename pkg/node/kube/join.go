@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -51,20 +50,12 @@ func (j *Joiner) Ask(ctx context.Context, r certs.JoinRequest) error {
 
 // Answer returns what has become of a certificate request.
 func (j *Joiner) Answer(ctx context.Context, name string) (certs.JoinAnswer, error) {
-	u, err := j.client.objects.Resource(requestsResource).Get(ctx, name, metav1.GetOptions{})
+	o, err := j.client.request(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return certs.JoinAnswer{Over: "it is no longer there"}, nil
 	}
 	if err != nil {
 		return certs.JoinAnswer{}, fmt.Errorf("asking %s for certificate request %s: %w", j.client.host, name, classify(err))
-	}
-	text, err := u.MarshalJSON()
-	if err != nil {
-		return certs.JoinAnswer{}, err
-	}
-	var o requestObject
-	if err := json.Unmarshal(text, &o); err != nil {
-		return certs.JoinAnswer{}, fmt.Errorf("reading certificate request %s: %w", name, err)
 	}
 	out := certs.JoinAnswer{Certificate: o.Status.Certificate, Why: o.Metadata.Annotations[controller.AnnotationReason]}
 	for _, condition := range o.Status.Conditions {
