@@ -191,19 +191,37 @@ func (r *running) ask(t *testing.T, id, command string) string {
 	ctx, cancel := context.WithTimeout(interrupted, labStill)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = line.Close() })()
-	// The terminal echoes the input. The marker is computed by the shell, so that it is not in the echo.
+	// The terminal echoes the input. The markers are computed by the shell, so that they are not in the echo.
+	var got []byte
+	buf := make([]byte, 4096)
+	read := func(marker string) {
+		for !bytes.Contains(got, []byte(marker)) {
+			n, err := line.Read(buf)
+			if err != nil {
+				t.Fatalf("asking %s: %v (%v) after %q", id, err, ctx.Err(), got)
+			}
+			got = append(got, buf[:n]...)
+		}
+	}
+	// What is written before the shell has started is lost.
+	greeting, greeted := context.WithCancel(ctx)
+	var greeter sync.WaitGroup
+	greeter.Go(func() {
+		for greeting.Err() == nil {
+			_, _ = fmt.Fprint(line, "\necho @@$((6*7))here\n") // the reader sees what is wrong with the line
+			select {
+			case <-greeting.Done():
+			case <-time.After(2 * time.Second):
+			}
+		}
+	})
+	read("@@42here")
+	greeted()
+	greeter.Wait()
 	if _, err := fmt.Fprintf(line, "\necho @@$((6*7))begin; %s; echo @@$((6*7))end\n", command); err != nil {
 		t.Fatal(err)
 	}
-	var got []byte
-	buf := make([]byte, 4096)
-	for !bytes.Contains(got, []byte("@@42end")) {
-		n, err := line.Read(buf)
-		if err != nil {
-			t.Fatalf("asking %s: %v (%v) after %q", id, err, ctx.Err(), got)
-		}
-		got = append(got, buf[:n]...)
-	}
+	read("@@42end")
 	_, text, _ := bytes.Cut(got, []byte("@@42begin"))
 	text, _, _ = bytes.Cut(text, []byte("@@42end"))
 	return strings.ReplaceAll(string(text), "\r", "")
