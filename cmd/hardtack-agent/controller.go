@@ -75,7 +75,7 @@ func newController(ctx context.Context, root, kubeconfig string) (*controller.Co
 	if err != nil {
 		return nil, err
 	}
-	c := &controller.Controller{Nodes: api, Requests: api, Objects: api, Secrets: secrets, Reserved: reserved, Self: selfBelow(root), Now: time.Now}
+	c := &controller.Controller{Nodes: api, Requests: api, Objects: api, Tokens: api, NoFirstCome: effective.NoFirstCome, Secrets: secrets, Reserved: reserved, Self: selfBelow(root), Now: time.Now}
 	if hardware.Metadata {
 		here := awsconfig.Machine{Endpoint: endpoint, Metadata: hardware.Endpoint}
 		c.Instances = &cloud{cluster: effective.Cluster, load: here.Load}

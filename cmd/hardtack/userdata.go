@@ -7,9 +7,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
@@ -19,12 +22,14 @@ import (
 func userdataCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "userdata",
-		Usage: "print the user data for the machines of a group: role files and what differs from the image; no secrets, at most 16 KB",
+		Usage: "print the user data for the machines of a group: role files and what differs from the image; no secrets but the token of --machine, at most 16 KB",
 		Flags: []cli.Flag{
 			clusterFlag(),
 			&cli.StringFlag{Name: "group", Usage: "the `GROUP`, by name"},
 			&cli.StringFlag{Name: "role", Usage: "the only group whose machines have exactly these `ROLES`, such as masters+etcd"},
 			&cli.StringFlag{Name: "ca", Usage: "the `FILE` with the cluster's public CA certificate in PEM, as printed by hardtack pki ca"},
+			&cli.StringFlag{Name: "machine", Usage: "for one machine, the `NODE` of that name: make a bootstrap token that is good for it alone, once, within a day; needs --kubeconfig"},
+			&cli.StringFlag{Name: "kubeconfig", Usage: "an administrator's kubeconfig, a `FILE`, for --machine"},
 			&cli.BoolFlag{Name: "json", Usage: "print a summary as JSON instead of the user data"},
 		},
 		Action: func(c *cli.Context) error {
@@ -39,6 +44,9 @@ func userdataCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if c.String("machine") != "" || c.String("kubeconfig") != "" {
+				return userdataFor(c, complete, group, ca)
+			}
 			data, err := complete.UserData(group, ca)
 			if err != nil {
 				return err
@@ -50,6 +58,42 @@ func userdataCommand() *cli.Command {
 			return err
 		},
 	}
+}
+
+// userdataFor makes a token for one machine and prints user data with it.
+func userdataFor(c *cli.Context, complete *spec.Complete, group string, ca []byte) error {
+	name, kubeconfig := c.String("machine"), c.String("kubeconfig")
+	switch {
+	case name == "" || kubeconfig == "":
+		return usagef("--machine and --kubeconfig belong together: the token is made in the cluster")
+	case c.Bool("json"):
+		return usagef("--json prints no user data, and a token for --machine would be lost")
+	}
+	bound, err := pki.MachineGroup(name)
+	if err != nil {
+		return usagef("--machine: %w", err)
+	}
+	g, err := complete.Group(group)
+	if err != nil {
+		return err
+	}
+	if !g.Roles.Has(role.Minions) {
+		return usagef("--machine: the machines of the group %s are no nodes: they have the roles %s", group, g.Roles)
+	}
+	token := pki.NewToken(time.Now())
+	text, err := token.Marshal()
+	if err != nil {
+		return err
+	}
+	data, err := complete.UserDataFor(group, ca, text)
+	if err != nil {
+		return err
+	}
+	if err := kube.NewFile(kubeconfig).Apply(c.Context, controller.Secret(token, pki.GroupBootstrappers, bound)); err != nil {
+		return fmt.Errorf("making a bootstrap token for the machine %s: %w", name, err)
+	}
+	_, err = c.App.Writer.Write(data)
+	return err
 }
 
 // readTrusted reads the cluster and the public CA that its machines trust.

@@ -34,10 +34,12 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds/imdstest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
@@ -56,6 +58,9 @@ func TestCertificates(t *testing.T) {
 	if _, err := program(); err != nil {
 		t.Fatal(err)
 	}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, programs.Bin, "hardtack"), "../../cmd/hardtack").CombinedOutput(); err != nil {
+		t.Fatalf("building the command: %v\n%s", err, out)
+	}
 	if !inMaster(t, dir) {
 		return
 	}
@@ -70,6 +75,7 @@ func TestCertificates(t *testing.T) {
 	t.Run("kubelets' certificates are good for nothing else", m.kubeletServing)
 	t.Run("a NetworkPolicy is answered with a warning", m.networkPolicy)
 	t.Run("a token alone is no identity", m.tokenAlone)
+	t.Run("a token for one machine", m.ownToken)
 	t.Run("a machine proves its identity", m.proved)
 	t.Run("renewal needs no restart", m.renewal)
 	t.Run("the encryption key is replaced under a client", m.encryptionRotates)
@@ -284,21 +290,7 @@ func (m *master) tokenAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(request, node string) {
-		t.Helper()
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-			Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}, key)
-		if err == nil {
-			err = attacker.Ask(t.Context(), certs.JoinRequest{Name: request, PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	ask := func(request, node string) { askFor(t, attacker, request, node) }
 	pending := func(request string) {
 		t.Helper()
 		if got, err := attacker.Answer(t.Context(), request); err != nil || got.Approved || got.Over != "" || len(got.Certificate) > 0 {
@@ -330,6 +322,111 @@ func (m *master) tokenAlone(t *testing.T) {
 	if err != nil || who != "system:node:node-a" {
 		t.Errorf("the machine is %q, %v", who, err)
 	}
+}
+
+// askFor makes a request for a node's certificate, with a key of its own.
+func askFor(t *testing.T, who *kube.Joiner, request, node string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}, key)
+	if err == nil {
+		err = who.Ask(t.Context(), certs.JoinRequest{Name: request, PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ownToken is a machine without a cloud whose user data have a token for it alone, with the real programs on all sides, and
+// who has a copy of it, or the cluster's token.
+func (m *master) ownToken(t *testing.T) {
+	const node = "node-b.example"
+	m.mustKubectl(t, "delete", "csr", "--all")
+	joiner := func(token pki.Token) *kube.Joiner {
+		t.Helper()
+		j, err := kube.NewJoiner("https://masters.demo.k8s", []byte(m.text(t, machine.CAPath)), token.Bearer())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	cluster := m.file(t, "cluster.yaml", "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\nstore: "+m.store.String()+"\n")
+	text, err := m.run(t, "hardtack", "userdata", "-f", cluster, "--group", "minions", "--machine", node, "--kubeconfig", filepath.Join(m.dir, "admin.kubeconfig"))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	result, problems := userdata.Parse([]byte(text))
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{machine.CAPath: m.text(t, machine.CAPath), kubelet.EnvFile: "NODE_NAME=" + node + "\n"}
+	var own pki.Token
+	for _, f := range result.Files {
+		files[f.Path] = string(f.Content)
+		if f.Path != pki.MachineTokenPath {
+			continue
+		}
+		if own, err = pki.ParseToken(f.Content); err != nil || f.Mode != 0o600 {
+			t.Errorf("%s, %v, mode %v", f.Path, err, f.Mode)
+		}
+	}
+	attacker, copied := joiner(m.token(t)), joiner(own)
+	undecided := func(who *kube.Joiner, request, why string) {
+		t.Helper()
+		var got certs.JoinAnswer
+		if pending := eventually(30*time.Second, func() []string {
+			if got, err = who.Answer(t.Context(), request); err != nil || !strings.Contains(got.Why, why) {
+				return []string{fmt.Sprintf("%+v, %v", got, err)}
+			}
+			return nil
+		}); len(pending) > 0 || got.Approved || got.Over != "" || len(got.Certificate) > 0 {
+			t.Errorf("%s: %+v, %v, want it undecided: %s", request, got, err, why)
+		}
+	}
+	bootstrap := func() (string, error) {
+		t.Helper()
+		return m.run(t, "hardtack-agent", "bootstrap", "--patience=30s", "--root="+imagestest.Root(t, files))
+	}
+	end := m.controller(t, nil)
+	askFor(t, attacker, "before", node)
+	undecided(attacker, "before", "waits until")
+	askFor(t, copied, "other", "victim-b")
+	undecided(copied, "other", "asks for the node victim-b")
+	if out, err := bootstrap(); err != nil || !strings.Contains(out, "node "+node+", joined") {
+		t.Errorf("the machine: %v\n%s\n%s", err, out, tail(m.logs["controller"].String(), 20))
+	}
+	askFor(t, copied, "again", node)
+	undecided(copied, "again", "was used by another request")
+	undecided(attacker, "before", "waits until")
+	expires, err := time.Parse(time.RFC3339, m.decoded(t, own, "expiration"))
+	if left := time.Until(expires); err != nil || left > 5*time.Minute {
+		t.Errorf("%v: the used token is good for another %v", err, left)
+	}
+	// As if these minutes were over: the machine, which has lost its key by a reboot, is a machine like any other.
+	m.mustKubectl(t, "delete", "-n", "kube-system", "secret", "bootstrap-token-"+own.ID)
+	if out, err := bootstrap(); err != nil || !strings.Contains(out, "node "+node+", joined") {
+		t.Errorf("after a reboot: %v\n%s\n%s", err, out, tail(m.logs["controller"].String(), 20))
+	}
+	end()
+
+	files[role.Masters.File()] = m.text(t, role.Masters.File()) + config.FirstComeVariable + "=no\n"
+	defer m.controller(t, nil, "--root="+imagestest.Root(t, files))()
+	askFor(t, attacker, "free", "nobody")
+	undecided(attacker, "free", "FIRST_COME=no")
+}
+
+// decoded is a field of a bootstrap token's Secret.
+func (m *master) decoded(t *testing.T, token pki.Token, field string) string {
+	t.Helper()
+	data, err := base64.StdEncoding.DecodeString(m.mustKubectl(t, "get", "-n", "kube-system", "secret", "bootstrap-token-"+token.ID, "-o", "jsonpath={.data."+field+"}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // proved is a machine of a cloud that joins, with the real programs on both sides: the proof, STS, and the group of the

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -16,7 +17,41 @@ const (
 	TokenLife = 24 * time.Hour
 	// GroupBootstrappers is the token's extra group, which has the right to request certificates.
 	GroupBootstrappers = "system:bootstrappers:hardtack"
+	// groupMachine begins the further group of a token for one machine. The node's name follows, with colons for its dots:
+	// a token's groups can have no dots, and names no colons.
+	groupMachine = GroupBootstrappers + ":node:"
+	// MachineTokenPath is the file with a machine's own token, in the format of BootstrapToken.
+	MachineTokenPath = "/etc/hardtack/bootstrap-token"
 )
+
+// The forms of a node's name (RFC 1123's subdomain) and of a token's groups, by Kubernetes.
+var (
+	nodePattern  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	groupPattern = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+)
+
+// MachineGroup returns the group of a token that is good for the node of that name only.
+func MachineGroup(node string) (string, error) {
+	if !nodePattern.MatchString(node) {
+		return "", fmt.Errorf("%q is no name of a node: it has lower-case letters, digits, '-' and '.', such as node-a.example", node)
+	}
+	group := groupMachine + strings.ReplaceAll(node, ".", ":")
+	if !groupPattern.MatchString(group) {
+		return "", fmt.Errorf("the name %q has %d characters, and the group of a bootstrap token takes %d", node, len(node), 256-len("hardtack:node:"))
+	}
+	return group, nil
+}
+
+// MachineGroups returns those of a requester's groups that bind it to a node.
+func MachineGroups(groups []string) []string {
+	var out []string
+	for _, g := range groups {
+		if strings.HasPrefix(g, groupMachine) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
 
 // Token authenticates a machine's first certificate request: a bootstrap token of Kubernetes.
 // As the object BootstrapToken it is JSON: {"token":"abcdef.0123456789abcdef","expires":"2026-01-02T03:04:05Z"}.

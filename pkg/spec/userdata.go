@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
 // MaxUserData is how many bytes of user data EC2 takes, before its own base64.
@@ -28,6 +29,15 @@ type writeFile struct {
 // otherwise. It only has values that a machine cannot know by itself. ca is the cluster's public CA in PEM; it is
 // usually empty, and the machine reads the CA from the store. The same configuration always results in the same bytes.
 func (c *Complete) UserData(group string, ca []byte) ([]byte, error) {
+	return c.userData(group, ca)
+}
+
+// UserDataFor returns UserData for one machine of the group, with its own bootstrap token: what pki.Token.Marshal returns.
+func (c *Complete) UserDataFor(group string, ca, token []byte) ([]byte, error) {
+	return c.userData(group, ca, File{Path: pki.MachineTokenPath, Content: token, Mode: "0600"})
+}
+
+func (c *Complete) userData(group string, ca []byte, more ...File) ([]byte, error) {
 	g, err := c.Group(group)
 	if err != nil {
 		return nil, err
@@ -36,7 +46,7 @@ func (c *Complete) UserData(group string, ca []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := cloudConfig(files)
+	config, err := cloudConfig(append(more, files...)) // role files last
 	if err != nil {
 		return nil, err
 	}

@@ -270,6 +270,92 @@ func TestTokenReplaced(t *testing.T) {
 	}
 }
 
+// own writes a token for this machine alone, as its user data would.
+func (b *bench) own(t *testing.T, token pki.Token) {
+	t.Helper()
+	data, err := token.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.ownText(t, data)
+}
+
+func (b *bench) ownText(t *testing.T, data []byte) {
+	t.Helper()
+	name := filepath.Join(b.root, pki.MachineTokenPath)
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		err = os.WriteFile(name, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOwnToken joins with the machine's own token, without the cluster's, and with the cluster's where the own one is not
+// accepted, has expired, or is none.
+func TestOwnToken(t *testing.T) {
+	for name, tt := range map[string]struct {
+		own     func(t *testing.T, b *bench) string // what the API server accepts
+		publish bool
+	}{
+		"its own, and none in the store": {own: func(t *testing.T, b *bench) string {
+			token := pki.NewToken(b.now)
+			b.own(t, token)
+			return token.Bearer()
+		}},
+		"its own before the cluster's": {publish: true, own: func(t *testing.T, b *bench) string {
+			token := pki.NewToken(b.now)
+			b.own(t, token)
+			return token.Bearer()
+		}},
+		"its own is used": {publish: true, own: func(t *testing.T, b *bench) string {
+			b.own(t, pki.NewToken(b.now))
+			return ""
+		}},
+		"its own has expired": {publish: true, own: func(t *testing.T, b *bench) string {
+			b.own(t, pki.NewToken(b.now.Add(-25*time.Hour)))
+			return ""
+		}},
+		"rubbish": {publish: true, own: func(t *testing.T, b *bench) string {
+			b.ownText(t, []byte("rubbish"))
+			return ""
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, role.Minions)
+			m := &masters{token: tt.own(t, b)}
+			if tt.publish {
+				if token := b.publish(t); m.token == "" {
+					m.token = token.Bearer()
+				}
+			}
+			if got, err := certs.Bootstrap(t.Context(), b.options(m, time.Minute)); err != nil || !got.Joined || m.calls != 1 {
+				t.Errorf("%+v, %v, after %d requests", got, err, m.calls)
+			}
+		})
+	}
+}
+
+// TestOwnTokenAgain has an API server that knows the machine's own token later: the cluster's gets no certificate, and after
+// five minutes the own one is tried again.
+func TestOwnTokenAgain(t *testing.T) {
+	b := newBench(t, role.Minions)
+	own, common := pki.NewToken(b.now), b.publish(t)
+	b.own(t, own)
+	m := &masters{token: common.Bearer(), why: "FIRST_COME=no"}
+	o := b.options(m, time.Minute)
+	o.Status = func(text string) {
+		if strings.Contains(text, "FIRST_COME=no") {
+			m.token, m.why = own.Bearer(), ""
+			b.now = b.now.Add(6 * time.Minute)
+		}
+	}
+	if got, err := certs.Bootstrap(t.Context(), o); err != nil || !got.Joined || m.calls != 2 {
+		t.Errorf("%+v, %v, after %d requests", got, err, m.calls)
+	}
+}
+
 // TestBootstrapSaysWhich gives each thing that can be wrong its own reason, and its own word about what to do.
 func TestBootstrapSaysWhich(t *testing.T) {
 	for name, tt := range map[string]struct {

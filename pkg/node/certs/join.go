@@ -89,8 +89,15 @@ type attempt struct {
 // join gets the node its first certificate. A lost answer costs nothing: the request stays the same. If it has no
 // certificate when its proof expires, another one follows, with another key.
 func (o BootstrapOptions) join(ctx context.Context, w *waiter, server string, ca []byte, node string) (*x509.Certificate, error) {
+	// A token for this machine comes first. Once the API server refuses it, since it is used or has expired, the next request
+	// is made with the cluster's, and the one after that tries it again: an API server that has just started knows no tokens.
 	var token pki.Token
+	own, refused := o.ownToken(), false
 	read := func() (err error) {
+		if own.ID != "" && !refused && !own.Expired(o.Now()) {
+			token = own
+			return nil
+		}
 		token, err = readToken(ctx, o.Store, o.Now())
 		return err
 	}
@@ -110,6 +117,12 @@ func (o BootstrapOptions) join(ctx context.Context, w *waiter, server string, ca
 			}
 		}
 		if a == nil || o.Now().Sub(a.made) > askAgain {
+			if a != nil && own.ID != "" {
+				refused = false
+				if err := read(); err != nil {
+					return err
+				}
+			}
 			if a, err = o.attempt(ctx, server, ca, token, node); err != nil {
 				return err
 			}
@@ -119,6 +132,7 @@ func (o BootstrapOptions) join(ctx context.Context, w *waiter, server string, ca
 			a = nil
 		}
 		if errors.Is(err, ErrTokenRefused) {
+			refused = token == own
 			token = pki.Token{}
 		}
 		return err
@@ -127,6 +141,22 @@ func (o BootstrapOptions) join(ctx context.Context, w *waiter, server string, ca
 		return nil, err
 	}
 	return o.keep(certificate, a.key)
+}
+
+// ownToken returns the token for this machine alone, from its user data; the zero value if it has none.
+func (o BootstrapOptions) ownToken() pki.Token {
+	data, err := os.ReadFile(filepath.Join("/", o.Root, pki.MachineTokenPath))
+	if errors.Is(err, os.ErrNotExist) {
+		return pki.Token{}
+	}
+	var token pki.Token
+	if err == nil {
+		token, err = pki.ParseToken(data)
+	}
+	if err != nil && o.Log != nil {
+		o.Log.Warn("the machine's own bootstrap token is not used", "file", pki.MachineTokenPath, "error", err)
+	}
+	return token
 }
 
 // attempt makes a key and a request, and the proof for it.

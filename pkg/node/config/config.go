@@ -35,13 +35,18 @@ const (
 	StoreVariable  = "STORE"
 	CAVariable     = "CA_FILE"
 	MemberVariable = "ETCD_MEMBER"
+	// FirstComeVariable is "no" in a cluster without a cloud where only a token for it gives a machine its name.
+	FirstComeVariable = "FIRST_COME"
 )
 
 // Variables lists the variables of a role file that the agent reads.
 func Variables(r role.Role) []string {
 	names := []string{role.ClusterVariable, StoreVariable, CAVariable}
-	if r == role.Etcd {
+	switch r {
+	case role.Etcd:
 		names = append(names, MemberVariable)
+	case role.Masters:
+		names = append(names, FirstComeVariable)
 	}
 	return names
 }
@@ -74,6 +79,8 @@ type Effective struct {
 	// the members where only the store does.
 	machine.Config
 	Roles role.Set
+	// NoFirstCome is FirstComeVariable.
+	NoFirstCome bool
 	// Values are the values that some source has, in the order of Config's fields.
 	Values []Value
 	// daemons are values in the configuration of this machine's daemons, which must agree with Values.
@@ -115,6 +122,7 @@ func Read(root string, h Hardware) (Effective, error) {
 	r.launch()
 	r.facts()
 	r.etcd()
+	r.firstCome()
 	if err := r.err(); err != nil {
 		return Effective{}, err
 	}
@@ -323,6 +331,20 @@ func (r *reader) etcd() {
 		own = r.roleLines(field, MemberVariable)
 	}
 	r.config.Etcd.Member = r.resolve(append(own, written(field, r.document.Etcd.Member))...)
+}
+
+// firstCome is whether a master gives names to machines that come without a proof of who they are.
+func (r *reader) firstCome() {
+	value, said := r.files[role.Masters].Get(FirstComeVariable)
+	if !said {
+		return
+	}
+	value = r.resolve(Value{"firstCome", value, FromRole, role.Masters.File()})
+	if value != "no" && value != "yes" {
+		r.problemf(fmt.Sprintf("write %s=no or %s=yes, or leave the line out, which is yes", FirstComeVariable, FirstComeVariable),
+			"%s is %q in %s", FirstComeVariable, value, role.Masters.File())
+	}
+	r.config.NoFirstCome = value == "no"
 }
 
 // ownValues records the values that only the machine file has and that concern only this machine.

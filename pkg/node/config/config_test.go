@@ -78,6 +78,7 @@ func TestWhatDiffers(t *testing.T) {
 	}{
 		"the role file's own lines": {metal, map[string]string{etcd: "CLUSTER_NAME=a\nSTORE=dir:/srv/store\nCA_FILE=/etc/pki/ca.crt\nETCD_MEMBER=b\n", "/etc/pki/ca.crt": "x"}, []string{
 			"store=dir:/srv/store by role file " + etcd, "caFile=/etc/pki/ca.crt by role file " + etcd, "etcd.member=b by role file " + etcd}},
+		"first come":                {metal, map[string]string{masters: "CLUSTER_NAME=a\nSTORE=dir:/s\nFIRST_COME=no\n"}, []string{"firstCome=no by role file " + masters}},
 		"two role files that agree": {metal, map[string]string{masters: "CLUSTER_NAME=a\nSTORE=dir:/s\n", etcd: "CLUSTER_NAME=a\n"}, []string{"store=dir:/s by role file " + masters}},
 		"a master's flags": {cloud, map[string]string{masters: "CLUSTER_NAME=a\nSERVICE_CIDR=--service-cluster-ip-range=10.0.0.0/16\nAPI_PORT=--secure-port=6443\nKUBE_CONTROLLER_MANAGER_ARGS=--v=2 --cluster-cidr=10.1.0.0/16\n"}, []string{
 			"network.serviceCIDR=10.0.0.0/16 by role file " + masters, "api.port=6443 by role file " + masters, "network.podCIDR=10.1.0.0/16 by role file " + masters}},
@@ -118,6 +119,16 @@ func info(members ...string) string {
 	return string(data)
 }
 
+// TestFirstCome: only a master's line, and only "no", refuses machines that come first.
+func TestFirstCome(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "FIRST_COME=yes\n": false, "FIRST_COME=no\n": true} {
+		conf, err := read(t, metal, map[string]string{masters: "CLUSTER_NAME=a\nSTORE=dir:/s\n" + text, minions: "CLUSTER_NAME=a\nFIRST_COME=no\n"})
+		if err != nil || conf.NoFirstCome != want {
+			t.Errorf("%q: %v, %v", text, conf.NoFirstCome, err)
+		}
+	}
+}
+
 // TestProblems has what cannot be derived: each names the line to write, and the file.
 func TestProblems(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -134,6 +145,7 @@ func TestProblems(t *testing.T) {
 		"another document": {cloud, map[string]string{minions: "CLUSTER_NAME=a\n", machine.Path: header + "cluster: b\n"}, []string{`cluster is "a" in ` + minions + ` and "b" in ` + machine.Path}, nil},
 		"no such store":    {metal, map[string]string{minions: "CLUSTER_NAME=a\nSTORE=s3:/x\n"}, []string{`the store "s3:/x" is neither`}, []string{"STORE=ssm:/hardtack/NAME"}},
 		"no CA there":      {cloud, map[string]string{minions: "CLUSTER_NAME=a\nCA_FILE=/nowhere\n"}, []string{"no such file"}, []string{"hardtack pki ca prints the certificate", "leave the line CA_FILE=/nowhere out"}},
+		"first come":       {metal, map[string]string{masters: "CLUSTER_NAME=a\nSTORE=dir:/s\nFIRST_COME=false\n"}, []string{`FIRST_COME is "false" in ` + masters}, []string{"FIRST_COME=no"}},
 		"a port":           {cloud, map[string]string{masters: "CLUSTER_NAME=a\nAPI_PORT=--secure-port=x\n"}, []string{`"x" is no port`}, []string{"API_PORT=--secure-port=443"}},
 		"everything":       {metal, map[string]string{minions: "", masters: "CLUSTER_NAME=a\n"}, []string{minions + " does not say", "secrets is not given"}, []string{"CLUSTER_NAME=NAME", "STORE="}},
 		"no role":          {metal, nil, []string{"no role file"}, []string{minions}},

@@ -51,13 +51,28 @@ func (c *Controller) approve(ctx context.Context, nodes []Node, first, serving [
 			errs = append(errs, c.Requests.Undecided(ctx, r.Name, why))
 		}
 	}
+	var tokens []MachineToken
+	if needTokens(first, c.proofs, known) {
+		var err error
+		if tokens, err = c.Tokens.Tokens(ctx); err != nil {
+			errs, first = append(errs, err), nil
+		}
+	}
 	for _, r := range first {
-		switch p := c.proofs[r.UID]; {
+		p := c.proofs[r.UID]
+		switch {
 		case errors.Is(p.err, errTurn):
+			continue
 		case p.old:
 			undecided[r.Name] = c.refused[r.Name]
-		default:
-			decide(r, "first certificate", approval(known), judgeFirst(p, nodes, known))
+			continue
+		}
+		err := c.judgeFirst(p, nodes, known, tokens)
+		if err == nil {
+			err = c.use(ctx, r, p, tokens)
+		}
+		if !errors.Is(err, errTurn) {
+			decide(r, "first certificate", approval(p, known), err)
 		}
 	}
 	for _, r := range serving {
@@ -68,8 +83,11 @@ func (c *Controller) approve(ctx context.Context, nodes []Node, first, serving [
 }
 
 // approval is what an approved request for a first certificate says.
-func approval(known cloud) string {
-	if known.none {
+func approval(p *proof, known cloud) string {
+	switch {
+	case known.none && p.token != "":
+		return "the machine came with the token " + p.token + ", which is for this name only"
+	case known.none:
 		return "no working node has this name"
 	}
 	return "the machine has proved that it is the instance of this name"

@@ -44,6 +44,8 @@ const (
 const (
 	AnnotationProof  = "hardtack.dev/identity"
 	AnnotationReason = "hardtack.dev/undecided"
+	// AnnotationUser is of a machine's token: the UID of the request that has used it.
+	AnnotationUser = "hardtack.dev/used-by"
 )
 
 // Request is a pending certificate request.
@@ -128,6 +130,29 @@ type Objects interface {
 	Apply(ctx context.Context, object map[string]any) error
 }
 
+// MachineToken is the bootstrap token of one machine, without its secret.
+type MachineToken struct {
+	ID string
+	// Groups are those of pki.MachineGroups.
+	Groups  []string
+	Expires time.Time
+	// User is the UID of the request that has used it; "" if none has.
+	User string
+	// Version is that of its Secret.
+	Version string
+}
+
+// ErrChanged means that a token was changed or deleted since it was read.
+var ErrChanged = errors.New("the token has changed meanwhile")
+
+// Tokens are the bootstrap tokens of single machines.
+type Tokens interface {
+	Tokens(ctx context.Context) ([]MachineToken, error)
+	// Use gives a token its User and the time when it expires. Of several calls with the same Version one succeeds, and
+	// the others' errors match ErrChanged.
+	Use(ctx context.Context, t MachineToken) error
+}
+
 // Secrets is the cluster's store. Its errors match those of package pki.
 type Secrets interface {
 	Get(ctx context.Context, object string) ([]byte, error)
@@ -145,11 +170,14 @@ type Controller struct {
 	Nodes    Nodes
 	Requests Requests
 	Objects  Objects
+	Tokens   Tokens
 	Secrets  Secrets
 	// Instances is nil if there is no cloud: then a node's own status is trusted, and no node is deleted.
 	Instances Instances
-	// Identities is nil if there is no cloud: then the first machine that asks for a name gets it.
+	// Identities is nil if there is no cloud: then the machine with a token for a name gets it, or else the first that asks.
 	Identities Identities
+	// NoFirstCome: without a cloud, only a token for it gives a machine its name.
+	NoFirstCome bool
 	// Reserved is never in a kubelet's serving certificate.
 	Reserved Reserved
 	// Self returns the machine of this controller.

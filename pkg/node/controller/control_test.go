@@ -40,6 +40,9 @@ type world struct {
 	// events are the writes in their order.
 	events []string
 	down   error
+	// tokens are those of single machines, and raced the calls of Use that another master was faster than.
+	tokens []controller.MachineToken
+	raced  int
 	// reasons are those of the requests that stay undecided, by name.
 	reasons map[string]string
 }
@@ -79,6 +82,7 @@ func (w *world) Masters(context.Context) ([]netip.Addr, error)          { return
 func (w *world) Requests(context.Context) ([]controller.Request, error) { return w.requests, nil }
 
 func (w *world) Approve(_ context.Context, name, _ string) error {
+	w.events = append(w.events, "approved "+name)
 	w.approved = append(w.approved, name)
 	w.requests = slices.DeleteFunc(w.requests, func(r controller.Request) bool { return r.Name == name })
 	return nil
@@ -98,6 +102,21 @@ func (w *world) Apply(_ context.Context, object map[string]any) error {
 	name := object["metadata"].(map[string]any)["name"].(string)
 	w.objects[name] = object
 	w.events = append(w.events, "api "+name)
+	return w.down
+}
+
+func (w *world) Tokens(context.Context) ([]controller.MachineToken, error) {
+	return slices.Clone(w.tokens), w.down
+}
+
+func (w *world) Use(_ context.Context, used controller.MachineToken) error {
+	i := slices.IndexFunc(w.tokens, func(t controller.MachineToken) bool { return t.ID == used.ID && t.Version == used.Version })
+	if w.raced--; w.raced >= 0 || i < 0 {
+		return controller.ErrChanged
+	}
+	used.Version += "+"
+	w.tokens[i] = used
+	w.events = append(w.events, "used "+used.ID)
 	return w.down
 }
 
@@ -129,7 +148,7 @@ func (e ec2) Instances(_ context.Context, names []string) ([]controller.Instance
 }
 
 func (w *world) controller(cloud bool) *controller.Controller {
-	c := &controller.Controller{Nodes: w, Requests: w, Objects: w, Secrets: w, Now: time.Now,
+	c := &controller.Controller{Nodes: w, Requests: w, Objects: w, Tokens: w, Secrets: w, Now: time.Now,
 		Self: func() (controller.Self, error) {
 			return controller.Self{Node: name10, Addresses: w.masters[:1]}, nil
 		}, Log: slog.New(slog.DiscardHandler)}

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,10 @@ const (
 	// patience is how long a request is looked at. A machine makes another one when the proof in its last one expires, and
 	// a request is kept by the API server for a day.
 	patience = 10 * time.Minute
+	// fetching is how long a used token of one machine stays good, with which the machine fetches its certificate.
+	fetching = 5 * time.Minute
+	// tokenUser begins the name of who comes with a bootstrap token; its ID follows.
+	tokenUser = "system:bootstrap:"
 )
 
 // proof is what is known of a machine's request for its first certificate.
@@ -38,6 +43,8 @@ type proof struct {
 	// name is the node's, and der the request.
 	name string
 	der  []byte
+	// token is the ID of the token for this machine alone that the request came with; "" for the cluster's token.
+	token string
 	// caller has signed the proof; the zero value if that is not known (yet).
 	caller Caller
 	// err is why the request is refused; final if that cannot change.
@@ -61,6 +68,9 @@ func (c *Controller) prove(ctx context.Context, requests []Request, self, master
 		if p == nil {
 			p = &proof{seen: now}
 			p.name, p.der, p.err = readFirst(r)
+			if p.err == nil {
+				p.token, p.err = ownToken(r, p.name)
+			}
 			p.final = p.err != nil
 		}
 		have[r.UID] = p
@@ -138,17 +148,36 @@ func readFirst(r Request) (string, []byte, error) {
 	return name, asked.Raw, nil
 }
 
+// ownToken returns the ID of the token for one machine that a request for a node comes with, or why that is not the node's.
+func ownToken(r Request, node string) (string, error) {
+	bound := pki.MachineGroups(r.Groups)
+	if len(bound) == 0 {
+		return "", nil
+	}
+	if group, err := pki.MachineGroup(node); err != nil || !slices.Equal(bound, []string{group}) {
+		return "", fmt.Errorf("the token is for the machine of %v, which asks for the node %s", bound, node)
+	}
+	id, ok := strings.CutPrefix(r.User, tokenUser)
+	if !ok || id == "" {
+		return "", fmt.Errorf("%s does not come with a bootstrap token", r.User)
+	}
+	return id, nil
+}
+
 func hasNames(r *x509.CertificateRequest) bool {
 	return len(r.DNSNames)+len(r.IPAddresses)+len(r.EmailAddresses)+len(r.URIs) > 0
 }
 
 // judgeFirst returns why a machine must not get the certificate of a node, or nil.
-func judgeFirst(p *proof, nodes []Node, known cloud) error {
+func (c *Controller) judgeFirst(p *proof, nodes []Node, known cloud, tokens []MachineToken) error {
 	if p.err != nil {
 		return p.err
 	}
 	if known.none {
-		return firstCome(p.name, nodes)
+		if err := c.mayCome(p, tokens); err != nil {
+			return err
+		}
+		return unused(p.name, nodes)
 	}
 	machine, ok := known.byID(p.caller.Instance)
 	switch {
@@ -185,13 +214,81 @@ func taken(name string, machine Instance, nodes []Node, known cloud) error {
 	return nil
 }
 
-// firstCome returns why a machine without a cloud cannot have a name: a node has it and works. A node that does not work
+// mayCome returns why a machine without a cloud may not ask for a name: the name waits for the machine with a token for
+// it, or the cluster gives no names without one.
+func (c *Controller) mayCome(p *proof, tokens []MachineToken) error {
+	if p.token != "" {
+		return nil
+	}
+	if c.NoFirstCome {
+		return fmt.Errorf("the cluster has FIRST_COME=no, and the machine has no token of its own: hardtack userdata --machine %s makes one", p.name)
+	}
+	group, err := pki.MachineGroup(p.name)
+	if err != nil {
+		return nil // there can be no token for it
+	}
+	for _, t := range tokens {
+		if slices.Contains(t.Groups, group) && c.Now().Before(t.Expires) {
+			return fmt.Errorf("the name %s waits until %s for the machine with the token %s", p.name, t.Expires.UTC().Format(time.RFC3339), t.ID)
+		}
+	}
+	return nil
+}
+
+// unused returns why a machine without a cloud cannot have a name: a node has it and works. A node that does not work
 // may be this machine, which has lost its key by a reboot.
-func firstCome(name string, nodes []Node) error {
+func unused(name string, nodes []Node) error {
 	if slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == name && n.Ready }) {
 		return fmt.Errorf("the node %s is there and Ready", name)
 	}
 	return nil
+}
+
+// needTokens reports whether the tokens of single machines matter for a request.
+func needTokens(first []Request, proofs map[string]*proof, known cloud) bool {
+	return slices.ContainsFunc(first, func(r Request) bool {
+		p := proofs[r.UID]
+		return p.err == nil && !p.old && (known.none || p.token != "")
+	})
+}
+
+// use marks the token of one machine as used by a request, before that is approved: it is good for one. The machine
+// fetches its certificate with it, and then it expires. The error matches errTurn if another master is about to decide.
+func (c *Controller) use(ctx context.Context, r Request, p *proof, tokens []MachineToken) error {
+	if p.token == "" {
+		return nil
+	}
+	i := slices.IndexFunc(tokens, func(t MachineToken) bool { return t.ID == p.token })
+	if i < 0 {
+		return fmt.Errorf("the token %s is no longer there: it was used, has expired, or was deleted", p.token)
+	}
+	t := &tokens[i]
+	group, err := pki.MachineGroup(p.name)
+	switch {
+	case err != nil:
+		return err
+	case t.User == r.UID:
+		return nil // marked by an earlier run, which did not come to approve the request
+	case t.User != "":
+		return fmt.Errorf("the token %s was used by another request: hardtack userdata --machine %s makes another", t.ID, p.name)
+	case !slices.Equal(t.Groups, []string{group}):
+		return fmt.Errorf("the token %s is for %v", t.ID, t.Groups)
+	case !c.Now().Before(t.Expires):
+		return fmt.Errorf("the token %s expired at %s", t.ID, t.Expires.UTC().Format(time.RFC3339))
+	}
+	used := *t
+	used.User = r.UID
+	if end := c.Now().Add(fetching); end.Before(used.Expires) {
+		used.Expires = end
+	}
+	err = c.Tokens.Use(ctx, used)
+	if errors.Is(err, ErrChanged) {
+		return errTurn
+	}
+	if err == nil {
+		*t = used
+	}
+	return err
 }
 
 // holders returns the instance of the node of that name.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -22,7 +23,7 @@ func (c *Controller) Token(ctx context.Context) error {
 		token = pki.NewToken(c.Now())
 	}
 	// Also if the token is not new: an API server that lost its data must get it again.
-	if err := c.Objects.Apply(ctx, secret(token)); err != nil {
+	if err := c.Objects.Apply(ctx, Secret(token, pki.GroupBootstrappers)); err != nil {
 		return err
 	}
 	if !fresh {
@@ -56,9 +57,9 @@ func (c *Controller) stored(ctx context.Context) (pki.Token, error) {
 	return token, nil
 }
 
-// secret returns the Secret that the API server's bootstrap authenticator reads. The controller manager's token
-// cleaner deletes it when it has expired.
-func secret(t pki.Token) map[string]any {
+// Secret returns the Secret that the API server's bootstrap authenticator reads. Who has the token is in those groups. The
+// controller manager's token cleaner deletes it when it has expired.
+func Secret(t pki.Token, groups ...string) map[string]any {
 	text := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	return map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",
@@ -67,7 +68,7 @@ func secret(t pki.Token) map[string]any {
 			"token-id": text(t.ID), "token-secret": text(t.Secret),
 			"expiration":                     text(t.Expires.UTC().Format(time.RFC3339)),
 			"usage-bootstrap-authentication": text("true"),
-			"auth-extra-groups":              text(pki.GroupBootstrappers),
+			"auth-extra-groups":              text(strings.Join(groups, ",")),
 			"description":                    text("how Hardtack's machines ask for their first certificate"),
 		},
 	}

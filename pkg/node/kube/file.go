@@ -55,6 +55,7 @@ var (
 	_ controller.Nodes    = (*File)(nil)
 	_ controller.Requests = (*File)(nil)
 	_ controller.Objects  = (*File)(nil)
+	_ controller.Tokens   = (*File)(nil)
 )
 
 // Apply is Client.Apply.
@@ -95,6 +96,16 @@ func (f *File) Approve(ctx context.Context, request, why string) error {
 // Undecided is Client.Undecided.
 func (f *File) Undecided(ctx context.Context, request, why string) error {
 	return f.do(func(c *Client) error { return c.Undecided(ctx, request, why) })
+}
+
+// Tokens is Client.Tokens.
+func (f *File) Tokens(ctx context.Context) ([]controller.MachineToken, error) {
+	return ask(f, func(c *Client) ([]controller.MachineToken, error) { return c.Tokens(ctx) })
+}
+
+// Use is Client.Use.
+func (f *File) Use(ctx context.Context, t controller.MachineToken) error {
+	return f.do(func(c *Client) error { return c.Use(ctx, t) })
 }
 
 // Watch is Client.Watch.
