@@ -85,7 +85,7 @@ func userdataFor(c *cli.Context, complete *spec.Complete, group string, ca []byt
 	if err != nil {
 		return err
 	}
-	data, err := complete.UserDataFor(group, ca, text)
+	data, err := complete.UserData(group, ca, spec.File{Path: pki.MachineTokenPath, Content: text, Mode: "0600"})
 	if err != nil {
 		return err
 	}

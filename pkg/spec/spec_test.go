@@ -161,6 +161,12 @@ func TestUserDataIsTheRoleFile(t *testing.T) {
 			t.Errorf("group %s: %d bytes for %d role files, over %d", g.Name, len(data), len(g.Roles), limit)
 		}
 	}
+	// A file of one machine comes before the role file, which makes the machine what it is.
+	one, err := c.UserData("minions", nil, spec.File{Path: "/etc/hardtack/x", Content: []byte("x\n"), Mode: "0600"})
+	mine := strings.Replace(want, "- path", "- path: /etc/hardtack/x\n  permissions: \"0600\"\n  content: |\n    x\n- path", 1)
+	if err != nil || string(one) != mine {
+		t.Errorf("%v\n%s\nwant\n%s", err, one, mine)
+	}
 	// A CA is in it where it is given, and then the hash is another.
 	with, err := c.UserData("minions", []byte(testCA))
 	if err != nil || !strings.Contains(string(with), machine.CAPath) {

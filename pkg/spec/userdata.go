@@ -10,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
 // MaxUserData is how many bytes of user data EC2 takes, before its own base64.
@@ -27,17 +26,9 @@ type writeFile struct {
 
 // UserData returns the user data of a group's machines: a #cloud-config, compressed by gzip if it would not fit
 // otherwise. It only has values that a machine cannot know by itself. ca is the cluster's public CA in PEM; it is
-// usually empty, and the machine reads the CA from the store. The same configuration always results in the same bytes.
-func (c *Complete) UserData(group string, ca []byte) ([]byte, error) {
-	return c.userData(group, ca)
-}
-
-// UserDataFor returns UserData for one machine of the group, with its own bootstrap token: what pki.Token.Marshal returns.
-func (c *Complete) UserDataFor(group string, ca, token []byte) ([]byte, error) {
-	return c.userData(group, ca, File{Path: pki.MachineTokenPath, Content: token, Mode: "0600"})
-}
-
-func (c *Complete) userData(group string, ca []byte, more ...File) ([]byte, error) {
+// usually empty, and the machine reads the CA from the store. more are files of one machine, which may hold what no group's
+// user data hold: its own bootstrap token. The same configuration always results in the same bytes.
+func (c *Complete) UserData(group string, ca []byte, more ...File) ([]byte, error) {
 	g, err := c.Group(group)
 	if err != nil {
 		return nil, err
