@@ -296,39 +296,28 @@ func (b *bench) ownText(t *testing.T, data []byte) {
 // accepted, has expired, or is none.
 func TestOwnToken(t *testing.T) {
 	for name, tt := range map[string]struct {
-		own     func(t *testing.T, b *bench) string // what the API server accepts
-		publish bool
+		age               time.Duration
+		rubbish           bool
+		publish, accepted bool
 	}{
-		"its own, and none in the store": {own: func(t *testing.T, b *bench) string {
-			token := pki.NewToken(b.now)
-			b.own(t, token)
-			return token.Bearer()
-		}},
-		"its own before the cluster's": {publish: true, own: func(t *testing.T, b *bench) string {
-			token := pki.NewToken(b.now)
-			b.own(t, token)
-			return token.Bearer()
-		}},
-		"its own is used": {publish: true, own: func(t *testing.T, b *bench) string {
-			b.own(t, pki.NewToken(b.now))
-			return ""
-		}},
-		"its own has expired": {publish: true, own: func(t *testing.T, b *bench) string {
-			b.own(t, pki.NewToken(b.now.Add(-25*time.Hour)))
-			return ""
-		}},
-		"rubbish": {publish: true, own: func(t *testing.T, b *bench) string {
-			b.ownText(t, []byte("rubbish"))
-			return ""
-		}},
+		"its own, and none in the store": {accepted: true},
+		"its own before the cluster's":   {accepted: true, publish: true},
+		"its own is used":                {publish: true},
+		"its own has expired":            {publish: true, age: 25 * time.Hour},
+		"rubbish":                        {publish: true, rubbish: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, role.Minions)
-			m := &masters{token: tt.own(t, b)}
+			own, m := pki.NewToken(b.now.Add(-tt.age)), &masters{}
+			b.own(t, own)
+			if tt.rubbish {
+				b.ownText(t, []byte("rubbish"))
+			}
 			if tt.publish {
-				if token := b.publish(t); m.token == "" {
-					m.token = token.Bearer()
-				}
+				m.token = b.publish(t).Bearer()
+			}
+			if tt.accepted {
+				m.token = own.Bearer()
 			}
 			if got, err := certs.Bootstrap(t.Context(), b.options(m, time.Minute)); err != nil || !got.Joined || m.calls != 1 {
 				t.Errorf("%+v, %v, after %d requests", got, err, m.calls)

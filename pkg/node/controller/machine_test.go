@@ -36,8 +36,13 @@ func withOwn(t *testing.T, node, owner string) controller.Request {
 // such a token, or with the cluster's, may try.
 func TestMachineToken(t *testing.T) {
 	const victim = "victim.example"
+	changed := func(change func(*controller.Request)) controller.Request {
+		r := withOwn(t, name11, name11)
+		change(&r)
+		return r
+	}
 	for name, tt := range map[string]struct {
-		request func(t *testing.T) controller.Request // nil is the machine's own
+		request controller.Request // the zero value is the machine's own
 		world   func(w *world)
 		refuse  bool   // FIRST_COME=no
 		want    string // in the reason; "" is approved
@@ -45,32 +50,22 @@ func TestMachineToken(t *testing.T) {
 		"the machine":                       {},
 		"without first come":                {refuse: true},
 		"its node has rebooted":             {world: func(w *world) { w.nodes[name11] = node(name11, "", "10.1.0.11", false) }},
-		"the cluster's token, another name": {request: func(t *testing.T) controller.Request { return first(t, victim, nil) }},
+		"the cluster's token, another name": {request: first(t, victim, nil)},
 		"the cluster's token, after that of the machine has expired": {
-			request: func(t *testing.T) controller.Request { return first(t, name11, nil) },
+			request: first(t, name11, nil),
 			world:   func(w *world) { w.tokens[0].Expires = time.Now().Add(-time.Second) }},
 
-		"another name": {want: "which asks for the node " + victim, request: func(t *testing.T) controller.Request { return withOwn(t, victim, name11) }},
-		"a longer name": {want: "which asks for the node", request: func(t *testing.T) controller.Request {
-			return withOwn(t, name11+".example", name11)
-		}},
-		"the name's first label": {want: "which asks for the node", request: func(t *testing.T) controller.Request { return withOwn(t, "ip-10-1-0-11", name11) }},
-		"a name in groups only":  {want: "which asks for the node", request: func(t *testing.T) controller.Request { return withOwn(t, "Victim", victim) }},
-		"two machines' groups": {want: "which asks for the node", request: func(t *testing.T) controller.Request {
-			r := withOwn(t, name11, name11)
+		"another name":           {want: "which asks for the node " + victim, request: withOwn(t, victim, name11)},
+		"a longer name":          {want: "which asks for the node", request: withOwn(t, name11+".example", name11)},
+		"the name's first label": {want: "which asks for the node", request: withOwn(t, "ip-10-1-0-11", name11)},
+		"a name in groups only":  {want: "which asks for the node", request: withOwn(t, "Victim", victim)},
+		"two machines' groups": {want: "which asks for the node", request: changed(func(r *controller.Request) {
 			r.Groups = append(r.Groups, ownToken(t, victim).Groups...)
-			return r
-		}},
-		"no bootstrap token": {want: "does not come with a bootstrap token", request: func(t *testing.T) controller.Request {
-			r := withOwn(t, name11, name11)
-			r.User = "mallory"
-			return r
-		}},
-		"without the right to ask": {want: "does not come with a bootstrap token", request: func(t *testing.T) controller.Request {
-			r := withOwn(t, name11, name11)
+		})},
+		"no bootstrap token": {want: "does not come with a bootstrap token", request: changed(func(r *controller.Request) { r.User = "mallory" })},
+		"without the right to ask": {want: "does not come with a bootstrap token", request: changed(func(r *controller.Request) {
 			r.Groups = ownToken(t, name11).Groups
-			return r
-		}},
+		})},
 		"another token's ID":         {want: "no longer there", world: func(w *world) { w.tokens[0].ID = "zzzzzz" }},
 		"an ID of another machine":   {want: "is for [", world: func(w *world) { w.tokens[0].Groups = []string{pki.GroupBootstrappers + ":node:victim:example"} }},
 		"a token that is used":       {want: "was used by another request", world: func(w *world) { w.tokens[0].User = "another" }},
@@ -78,12 +73,12 @@ func TestMachineToken(t *testing.T) {
 		"a token that is gone":       {want: "no longer there", world: func(w *world) { w.tokens = nil }},
 		"the name of a working node": {want: "is there and Ready", world: func(w *world) { w.nodes[name11] = node(name11, "", "10.1.0.11", true) }},
 		"the cluster's token, before the machine": {want: "waits until",
-			request: func(t *testing.T) controller.Request { return first(t, name11, nil) }},
+			request: first(t, name11, nil)},
 		"the cluster's token, while the machine fetches its certificate": {want: "waits until",
-			request: func(t *testing.T) controller.Request { return first(t, name11, nil) },
+			request: first(t, name11, nil),
 			world:   func(w *world) { w.tokens[0].User = "the machine's" }},
 		"the cluster's token, without first come": {refuse: true, want: "FIRST_COME=no",
-			request: func(t *testing.T) controller.Request { return first(t, victim, nil) }},
+			request: first(t, victim, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -92,10 +87,10 @@ func TestMachineToken(t *testing.T) {
 				tt.world(w)
 			}
 			before := slices.Clone(w.tokens)
-			if tt.request == nil {
-				tt.request = func(t *testing.T) controller.Request { return withOwn(t, name11, name11) }
+			r := tt.request
+			if r.Name == "" {
+				r = withOwn(t, name11, name11)
 			}
-			r := tt.request(t)
 			w.requests = []controller.Request{r}
 			c := w.controller(false)
 			c.NoFirstCome = tt.refuse
