@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -24,22 +25,25 @@ const (
 	MachineTokenPath = "/etc/hardtack/bootstrap-token"
 )
 
-// The forms of a node's name (RFC 1123's subdomain) and of a token's groups, by Kubernetes.
-var (
-	nodePattern  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	groupPattern = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
-)
+// nodePattern is the form of a node's name (RFC 1123's subdomain), compiled when it is needed: most runs of the agent need
+// none.
+var nodePattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+})
+
+// maxMachine is the length of the longest name in a token's group: Kubernetes takes "system:bootstrappers:" and 256
+// characters.
+const maxMachine = len("system:bootstrappers:") + 256 - len(groupMachine)
 
 // MachineGroup returns the group of a token that is good for the node of that name only.
 func MachineGroup(node string) (string, error) {
-	if !nodePattern.MatchString(node) {
+	if !nodePattern().MatchString(node) {
 		return "", fmt.Errorf("%q is no name of a node: it has lower-case letters, digits, '-' and '.', such as node-a.example", node)
 	}
-	group := groupMachine + strings.ReplaceAll(node, ".", ":")
-	if !groupPattern.MatchString(group) {
-		return "", fmt.Errorf("the name %q has %d characters, and the group of a bootstrap token takes %d", node, len(node), 256-len("hardtack:node:"))
+	if len(node) > maxMachine {
+		return "", fmt.Errorf("the name %q has %d characters, and the group of a bootstrap token takes %d", node, len(node), maxMachine)
 	}
-	return group, nil
+	return groupMachine + strings.ReplaceAll(node, ".", ":"), nil
 }
 
 // MachineGroups returns those of a requester's groups that bind it to a node.
