@@ -49,8 +49,8 @@ systemctl start metadata.service
 until systemctl is-active --quiet hardtack-userdata.service; do sleep 0.2; done
 echo tries: $(systemctl show --value --property=NRestarts hardtack-userdata.service)
 for unit in containerd.service hardtack-node.service hardtack-ready.service hardtack-renew.timer; do until systemctl is-active --quiet $unit; do sleep 0.2; done; done
-until systemctl show --value --property=SubState kubelet.service | grep --quiet start-pre; do sleep 0.2; done
-echo after: $(systemctl show --value --property=ConditionResult kubelet.service containerd.service)
+until systemctl is-active hardtack-bootstrap.service | grep --quiet activating && systemctl list-jobs | grep --quiet kubelet.service; do sleep 0.2; done
+echo after: $(systemctl show --value --property=ConditionResult hardtack-bootstrap.service containerd.service)
 echo after: $(systemctl show --value --property=ConditionResult kube-apiserver.service etcd.service)
 `)
 	for _, want := range []string{"before: active\n", "before: no no\n", "before: inactive inactive inactive\n", "after: yes yes\n", "after: no no\n"} {
