@@ -79,6 +79,7 @@ type audited struct {
 // labAttack is what who is root on a minion does with what is there: with the bootstrap token that its role may read, and
 // with the node's certificate. Nothing is granted, and the audit log has every request, by whom, and why it was refused.
 func labAttack(t *testing.T, r *running, s lab.Status) {
+	needTime(t)
 	minions := living(s, "minions")
 	master, err := s.Find("masters")
 	if err != nil || len(minions) != 2 {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
 )
 
 // wireSocket serves the region's APIs to the daemon itself. Machines reach the same handler at awsAddress.
@@ -84,7 +86,7 @@ func (h Home) dialer(name string) dialer {
 // principal returns the SDK's configuration for calls with this access key.
 func (w *wire) principal(region string, key aws.Credentials) aws.Config {
 	return aws.Config{
-		Region: region, BaseEndpoint: aws.String(endpoint), HTTPClient: w.client,
+		Region: region, BaseEndpoint: aws.String(endpoint), HTTPClient: awshttp.Client(w.client),
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return key, nil }),
 	}
 }
