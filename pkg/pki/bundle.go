@@ -1,7 +1,6 @@
 package pki
 
 import (
-	"crypto/ecdsa"
 	"fmt"
 	"net/netip"
 	"path"
@@ -27,6 +26,11 @@ const (
 	DirFlannel           = "flanneld"
 )
 
+// Daemons lists the directories whose reader is the unit of the same name, in the order in which they depend on each other.
+func Daemons() []string {
+	return []string{DirEtcd, DirAPIServer, DirControllerManager, DirScheduler, DirController, DirKubelet, DirProxy, DirFlannel}
+}
+
 // File is one file of a bundle.
 type File struct {
 	Name    string
@@ -40,6 +44,8 @@ type Bundle struct {
 	// Leaves are the certificates to mint, and Files everything else.
 	Leaves []Leaf
 	Files  []File
+	// AtStart are the files that the daemon reads only when it starts: when one of them changes, it has to be started again.
+	AtStart []string
 }
 
 // Leaf is a certificate and key to mint: the files Name with Crt and with Key.
@@ -101,7 +107,7 @@ func EtcdBundles(a EtcdAuthorities, m Machine, member string) []Bundle {
 		return Leaf{name, Profile{Name: DirEtcd + "-" + name, Usage: Server | Client, Names: names, Addresses: addresses, Life: LeafLife}, issuer}
 	}
 	return []Bundle{{
-		Dir:    DirEtcd,
+		Dir: DirEtcd, AtStart: []string{"ca.crt", "peer-ca.crt"},
 		Leaves: []Leaf{leaf("server", a.Client), leaf("peer", a.Peer)},
 		Files: []File{
 			{"ca.crt", EncodeCertificates(a.Client.Trusted())},
@@ -113,7 +119,7 @@ func EtcdBundles(a EtcdAuthorities, m Machine, member string) []Bundle {
 // MastersAuthorities are the authorities and other keys that a machine with the role masters reads.
 type MastersAuthorities struct {
 	Kubernetes, KubeletServing, FrontProxy, EtcdClient Authority
-	ServiceAccount                                     *ecdsa.PrivateKey
+	ServiceAccount                                     AccountKeys
 	// Encryption are the keys of Secrets in etcd.
 	Encryption EncryptionKeys
 }
@@ -146,12 +152,13 @@ func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) 
 	if err != nil {
 		return nil, err
 	}
-	accounts, err := EncodeKey(a.ServiceAccount)
+	accounts, err := EncodeKey(a.ServiceAccount.Key)
 	if err != nil {
 		return nil, err
 	}
 	manager := client(DirControllerManager, "system:kube-controller-manager", nil, LeafLife, a, api)
 	manager.Files = append(manager.Files, File{"service-account.key", accounts})
+	manager.AtStart = append(manager.AtStart, "service-account.key")
 	// What it signs requests with: each signer takes one certificate and its key.
 	for _, signer := range []struct {
 		name string
@@ -172,11 +179,11 @@ func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) 
 }
 
 func apiServer(a MastersAuthorities, m Machine, api API) (Bundle, error) {
-	accounts, err := EncodeKey(a.ServiceAccount)
+	accounts, err := EncodeKey(a.ServiceAccount.Key)
 	if err != nil {
 		return Bundle{}, err
 	}
-	accountsPublic, err := EncodePublic(a.ServiceAccount)
+	accountsPublic, err := EncodePublic(a.ServiceAccount.Public...)
 	if err != nil {
 		return Bundle{}, err
 	}
@@ -186,7 +193,9 @@ func apiServer(a MastersAuthorities, m Machine, api API) (Bundle, error) {
 	}
 	names, addresses := apiNames(m, api)
 	return Bundle{
-		Dir: DirAPIServer,
+		// kubelet-ca.crt: client-go reads that authority anew from 1.36 on, and only for plain requests: exec, attach and
+		// port-forward go on with the one of the start (transport/ca_rotation.go).
+		Dir: DirAPIServer, AtStart: []string{"etcd-ca.crt", "kubelet-ca.crt", "service-account.key", "service-account.pub"},
 		Leaves: []Leaf{
 			{"server", Profile{Name: "kube-apiserver", Usage: Server, Names: names, Addresses: addresses, Life: LeafLife}, a.Kubernetes},
 			{"etcd-client", Profile{Name: "kube-apiserver-etcd-client", Usage: Client, Life: LeafLife}, a.EtcdClient},
@@ -243,6 +252,10 @@ func client(dir, user string, groups []string, life time.Duration, a MastersAuth
 	b := Bundle{
 		Dir:    dir,
 		Leaves: []Leaf{{"client", Profile{Name: user, Groups: groups, Usage: Client, Life: life}, a.Kubernetes}},
+	}
+	if dir != DirAdmin {
+		// A Kubernetes before 1.36 reads a kubeconfig's authority only then, and so does what publishes it to pods.
+		b.AtStart = []string{"ca.crt"}
 	}
 	b.Files = []File{
 		{"ca.crt", EncodeCertificates(a.Kubernetes.Trusted())},

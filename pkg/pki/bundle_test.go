@@ -2,6 +2,7 @@ package pki_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
@@ -29,7 +30,7 @@ func mastersAuthorities(tb testing.TB) pki.MastersAuthorities {
 	}
 	return pki.MastersAuthorities{Kubernetes: newAuthority(tb, pki.AuthorityName("demo", pki.KubernetesCA), now), FrontProxy: newAuthority(tb, pki.AuthorityName("demo", pki.FrontProxyCA), now),
 		KubeletServing: newAuthority(tb, pki.AuthorityName("demo", pki.KubeletServingCA), now),
-		EtcdClient:     newAuthority(tb, pki.AuthorityName("demo", pki.EtcdClientCA), now), ServiceAccount: accounts, Encryption: key}
+		EtcdClient:     newAuthority(tb, pki.AuthorityName("demo", pki.EtcdClientCA), now), ServiceAccount: pki.AccountKeys{Key: accounts, Public: []*ecdsa.PublicKey{&accounts.PublicKey}}, Encryption: key}
 }
 
 func self() pki.Machine {

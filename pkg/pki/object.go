@@ -22,6 +22,8 @@ const (
 	PublicKubernetes = role.Public + "kubernetes-ca" + Crt
 	// PublicInfo has the cluster's own facts: machine.ClusterInfo.
 	PublicInfo = role.Public + "cluster-info.yaml"
+	// PublicSecretsKey names the KMS key of a store in Parameter Store, where that is not AWS's own.
+	PublicSecretsKey = role.Public + "secrets-key"
 
 	mastersDir = string(role.Masters) + "/"
 )
@@ -41,10 +43,13 @@ func Authorities() []string {
 // Secrets lists what of a store is secret: objects, or what the names of some begin with.
 func Secrets() []string { return append(Authorities(), ServiceAccount, EncryptionKey, BootstrapToken) }
 
-// AuthorityName returns the common name of a cluster's authority: "demo etcd-client-ca".
-func AuthorityName(cluster, object string) string {
-	return cluster + " " + strings.ReplaceAll(strings.TrimPrefix(object, mastersDir), "/", "-")
+// ShortName is the name of an authority or key for people: "etcd-client-ca".
+func ShortName(object string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(object, mastersDir), "/", "-")
 }
+
+// AuthorityName returns the common name of a cluster's authority: "demo etcd-client-ca".
+func AuthorityName(cluster, object string) string { return cluster + " " + ShortName(object) }
 
 // The errors of a store. An error matches at most one of them.
 var (
@@ -65,6 +70,8 @@ var (
 type Access struct {
 	Read  []string
 	Write []string
+	// Create may be created where there is none, and not changed.
+	Create []string
 }
 
 // MayRead reports whether an object may be read, or any that begins with its name.
@@ -78,7 +85,7 @@ func (a Access) MayRead(object string) bool {
 // credentials.
 func AccessOf(r role.Role) Access {
 	p := r.Profile()
-	return Access{Read: p.Reads, Write: p.Writes}
+	return Access{Read: p.Reads, Write: p.Writes, Create: p.Creates}
 }
 
 // AccessOfAll returns the access of a machine with several roles.
@@ -88,8 +95,26 @@ func AccessOfAll(roles role.Set) Access {
 		a := AccessOf(r)
 		all.Read = append(all.Read, a.Read...)
 		all.Write = append(all.Write, a.Write...)
+		all.Create = append(all.Create, a.Create...)
 	}
-	slices.Sort(all.Read)
-	slices.Sort(all.Write)
-	return Access{Read: slices.Compact(all.Read), Write: slices.Compact(all.Write)}
+	for _, list := range []*[]string{&all.Read, &all.Write, &all.Create} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return all
+}
+
+// OfMember returns the access of a machine that is one member of etcd: of all states it writes its own alone. An
+// empty name changes nothing.
+func (a Access) OfMember(name string) Access {
+	if name == "" {
+		return a
+	}
+	a.Write = slices.Clone(a.Write)
+	for i, object := range a.Write {
+		if object == role.EtcdStatus {
+			a.Write[i] += name
+		}
+	}
+	return a
 }

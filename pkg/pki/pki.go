@@ -7,6 +7,7 @@ package pki
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -48,13 +49,18 @@ type Authority struct {
 	Others []*x509.Certificate
 }
 
-// Trusted returns all certificates of the authority, the one that signs first.
+// Trusted returns all certificates of the authority, the oldest first: that another one signs changes no file of those that
+// trust both.
 func (a Authority) Trusted() []*x509.Certificate {
-	return append([]*x509.Certificate{a.Certificate}, a.Others...)
+	all := append([]*x509.Certificate{a.Certificate}, a.Others...)
+	slices.SortStableFunc(all, func(a, b *x509.Certificate) int {
+		return cmp.Or(a.NotBefore.Compare(b.NotBefore), bytes.Compare(a.Raw, b.Raw))
+	})
+	return all
 }
 
-// MaxTrusted is how many certificates of an authority can be trusted at the same time: the old one and the new one. User
-// data has room for little more.
+// MaxTrusted is how many certificates of an authority, or keys, can be trusted at the same time: the old one and the new one.
+// User data has room for little more.
 const MaxTrusted = 2
 
 // NewKey makes a private key: P-256, which every daemon accepts, and which signs much faster than RSA.
@@ -215,13 +221,17 @@ func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: blockKey, Bytes: der}), nil
 }
 
-// EncodePublic encodes the public half of a key as PEM.
-func EncodePublic(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return nil, fmt.Errorf("encoding a public key: %w", err)
+// EncodePublic encodes public keys as PEM, in their order.
+func EncodePublic(keys ...*ecdsa.PublicKey) ([]byte, error) {
+	var out []byte
+	for _, key := range keys {
+		der, err := x509.MarshalPKIXPublicKey(key)
+		if err != nil {
+			return nil, fmt.Errorf("encoding a public key: %w", err)
+		}
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: blockPublic, Bytes: der})...)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: blockPublic, Bytes: der}), nil
+	return out, nil
 }
 
 // ParseCertificate parses PEM with exactly one certificate.
@@ -254,16 +264,52 @@ func ParseKey(data []byte) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// ParsePublic parses a public key, and returns its PKIX encoding.
-func ParsePublic(data []byte) ([]byte, error) {
-	der, err := oneBlock(data, blockPublic)
-	if err != nil {
-		return nil, err
+// AccountKeys are the keys of service accounts' tokens: Key signs, and what Public has signed is accepted.
+type AccountKeys struct {
+	Key *ecdsa.PrivateKey
+	// Public are one or two, while the key is being replaced the old one first.
+	Public []*ecdsa.PublicKey
+}
+
+// ParseAccountKeys parses public keys, and the private key of one of them.
+func ParseAccountKeys(publicPEM, keyPEM []byte) (k AccountKeys, err error) {
+	if k.Public, err = ParsePublic(publicPEM); err != nil {
+		return AccountKeys{}, err
 	}
-	if _, err := x509.ParsePKIXPublicKey(der); err != nil {
-		return nil, fmt.Errorf("reading a public key: %w", err)
+	if k.Key, err = ParseKey(keyPEM); err != nil {
+		return AccountKeys{}, err
 	}
-	return der, nil
+	if !slices.ContainsFunc(k.Public, func(p *ecdsa.PublicKey) bool { return k.Key.PublicKey.Equal(p) }) {
+		return AccountKeys{}, errors.New("the private key belongs to no public one: one of the two was replaced")
+	}
+	return k, nil
+}
+
+// ParsePublic parses public keys on the curve P-256: one, or two while the key is being replaced.
+func ParsePublic(data []byte) ([]*ecdsa.PublicKey, error) {
+	var keys []*ecdsa.PublicKey
+	for rest := data; len(keys) == 0 || len(bytes.TrimSpace(rest)) > 0; {
+		var der []byte
+		var err error
+		if der, rest, err = nextBlock(rest, blockPublic); err != nil {
+			return nil, err
+		}
+		parsed, err := x509.ParsePKIXPublicKey(der)
+		if err != nil {
+			return nil, fmt.Errorf("reading a public key: %w", err)
+		}
+		key, ok := parsed.(*ecdsa.PublicKey)
+		if !ok || key.Curve != elliptic.P256() {
+			return nil, errors.New("reading a public key: it is not on the curve P-256")
+		}
+		if slices.ContainsFunc(keys, func(k *ecdsa.PublicKey) bool { return key.Equal(k) }) {
+			return nil, errors.New("reading public keys: one is there twice")
+		}
+		if keys = append(keys, key); len(keys) > MaxTrusted {
+			return nil, fmt.Errorf("there are more than %d public keys: an old one and its successor", MaxTrusted)
+		}
+	}
+	return keys, nil
 }
 
 // oneBlock returns the content of the only PEM block of data.

@@ -20,7 +20,8 @@ const (
 	jitter = 0.1
 )
 
-// How each daemon reloads renewed files, from the sources of Kubernetes 1.36 and etcd 3.6; none needs a restart.
+// How each daemon reloads renewed files, from the sources of Kubernetes 1.36 and etcd 3.6; none needs a restart for what is
+// renewed, and Bundle.AtStart has what one needs a restart for when it is replaced.
 //
 //	kube-apiserver   server, front-proxy-client   inotify on both files and a look every minute; a pair that does not
 //	                                              match is left alone (apiserver/…/dynamiccertificates)
@@ -38,8 +39,9 @@ const (
 //	                                              does every kubeconfig's authority, but not in clients built with an older one
 //	kubelet          ca, for its clients          as kube-apiserver's ca
 //
-// Read only at the start are the service account key, etcd's authorities (by etcd and by kube-apiserver), and the
-// controller manager's --root-ca-file, which it publishes to pods.
+// Read only at the start are the service accounts' keys, etcd's authorities (by etcd and by kube-apiserver), the
+// controller manager's --root-ca-file, which it publishes to pods, and before 1.36 every kubeconfig's authority, also by
+// flanneld.
 
 // RenewAt returns when a certificate is due for renewal: at 2/3 of its life, or up to a tenth of its life earlier. The
 // result is the same for the same certificate, since the jitter is derived from its serial number.

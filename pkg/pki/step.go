@@ -1,27 +1,28 @@
 package pki
 
 import (
-	"crypto/x509"
+	"bytes"
 	"encoding/pem"
 	"fmt"
 	"time"
 )
 
-// The headers of the first certificate of an authority that is being replaced, in the store only: one write changes the
-// certificates, the step and its time.
+// The headers of the first certificate or public key of what is being replaced, in the store only: one write changes what is
+// trusted, the step and its time.
 const (
 	headerStep  = "Step"
 	headerSince = "Since"
 )
 
-// EncodeStep encodes the certificates of an authority that is being replaced, with the step and its time.
-func EncodeStep(certs []*x509.Certificate, step string, since time.Time) []byte {
-	first := pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: certs[0].Raw,
-		Headers: map[string]string{headerStep: step, headerSince: stamp(since)}})
-	return append(first, EncodeCertificates(certs[1:])...)
+// EncodeStep encodes the certificates or public keys of what is being replaced, each a PEM block, with the step and its
+// time.
+func EncodeStep(blocks [][]byte, step string, since time.Time) []byte {
+	first, _ := pem.Decode(blocks[0])
+	first.Headers = map[string]string{headerStep: step, headerSince: stamp(since)}
+	return append(pem.EncodeToMemory(first), bytes.Join(blocks[1:], nil)...)
 }
 
-// ParseStep returns what EncodeStep has written; StepNone for certificates without a step.
+// ParseStep returns what EncodeStep has written; StepNone for blocks without a step.
 func ParseStep(data []byte) (step string, since time.Time, err error) {
 	block, _ := pem.Decode(data)
 	if block == nil || block.Headers[headerStep] == "" {
@@ -35,8 +36,8 @@ func ParseStep(data []byte) (step string, since time.Time, err error) {
 	return step, since, nil
 }
 
-// SplitPair returns the two blocks of a private key that a certificate follows.
-func SplitPair(data []byte) (key, cert []byte, err error) {
+// SplitPair returns the two blocks of a private key that its certificate or public key follows.
+func SplitPair(data []byte) (key, public []byte, err error) {
 	block, rest := pem.Decode(data)
 	if block == nil || block.Type != blockKey {
 		return nil, nil, fmt.Errorf("reading PEM: it does not begin with a block %q", blockKey)

@@ -1,4 +1,5 @@
-// Package authority creates a cluster's certificate authorities and keys in its store, and inspects them.
+// Package authority creates a cluster's certificate authorities and keys, and the record with which its etcd begins, in its
+// store, and inspects them.
 //
 // Its rule: nothing that exists is ever replaced. Each object is created independently: objects of an interrupted run are
 // kept and only missing ones are created, so that repeating a run completes it, and two concurrent runs end with one set.
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
@@ -46,7 +48,7 @@ type creator struct {
 	made    []Made
 }
 
-// Create creates the missing authorities and keys of a cluster, and returns every object in order, up to the one that
+// Create creates the missing authorities, keys and etcd's first epoch of a cluster, and returns every object in order, up to the one that
 // failed. The cluster's own facts come first: if they differ from those in the store, it is an error and nothing is
 // created.
 func Create(ctx context.Context, store Store, info machine.ClusterInfo, now time.Time) ([]Made, error) {
@@ -62,8 +64,34 @@ func Create(ctx context.Context, store Store, info machine.ClusterInfo, now time
 	if err := c.serviceAccount(ctx); err != nil {
 		return c.made, err
 	}
-	_, err := c.object(ctx, pki.EncryptionKey, func() ([]byte, error) { return pki.NewEncryptionKey(), nil })
-	return c.made, err
+	if _, err := c.object(ctx, pki.EncryptionKey, func() ([]byte, error) { return pki.NewEncryptionKey(), nil }); err != nil {
+		return c.made, err
+	}
+	return c.made, c.epoch(ctx, info)
+}
+
+// epoch begins the first epoch of the cluster's etcd: its members start with this record only, once. It is the last object,
+// so that no member starts in a store that is not complete.
+func (c *creator) epoch(ctx context.Context, info machine.ClusterInfo) error {
+	name := etcd.BeginObject(1)
+	content, err := c.object(ctx, name, func() ([]byte, error) {
+		begin := etcd.Begin{Token: etcd.NewToken()}
+		members := info.Etcd.Members
+		if len(members) == 0 {
+			members = []string{machine.LoneMember}
+		}
+		for _, m := range members {
+			begin.Members = append(begin.Members, etcd.Peer{Name: m, URL: machine.EtcdPeerURL(info.Cluster, m, info.Etcd.Members)})
+		}
+		return etcd.Encode(begin), nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := etcd.Parse[etcd.Begin](content); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 // object returns the object's content: from the store, or newly made, or what another run created in between.
@@ -182,10 +210,26 @@ func (c *creator) authority(ctx context.Context, name string) error {
 		return nil
 	}
 	public, err := c.object(ctx, pki.PublicKubernetes, func() ([]byte, error) { return content, nil })
-	if err == nil && string(public) != string(content) {
-		return fmt.Errorf("%s is not a copy of %s: one of the two was replaced, and nothing is changed here", pki.PublicKubernetes, name+pki.Crt)
+	if err != nil {
+		return err
 	}
-	return err
+	if err := publishes(public, key); err != nil {
+		return fmt.Errorf("%w, and nothing is changed here", err)
+	}
+	return nil
+}
+
+// publishes reports a public copy in which the authority that signs is not. It may have others: a rotation that was interrupted
+// has changed the copy, and not yet the original.
+func publishes(public []byte, key *ecdsa.PrivateKey) error {
+	certs, err := pki.ParseTrusted(public)
+	if err != nil {
+		return fmt.Errorf("%s: %w", pki.PublicKubernetes, err)
+	}
+	if !slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return key.PublicKey.Equal(c.PublicKey) }) {
+		return fmt.Errorf("%s has no certificate of the key of %s: one of the two was replaced", pki.PublicKubernetes, pki.KubernetesCA)
+	}
+	return nil
 }
 
 // refuseOrphan reports a certificate whose key is missing. It looks for the certificate first: another run creates the
@@ -206,14 +250,16 @@ func (c *creator) serviceAccount(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	public, err := pki.EncodePublic(key)
+	private, err := pki.EncodeKey(key)
 	if err != nil {
 		return err
 	}
-	have, err := c.object(ctx, pki.ServiceAccount+pki.Pub, func() ([]byte, error) { return public, nil })
-	if err == nil && string(have) != string(public) {
-		return fmt.Errorf("%s is not the public half of %s: one of the two was replaced, and nothing is changed here",
-			pki.ServiceAccount+pki.Pub, pki.ServiceAccount+pki.Key)
+	have, err := c.object(ctx, pki.ServiceAccount+pki.Pub, func() ([]byte, error) { return pki.EncodePublic(&key.PublicKey) })
+	if err != nil {
+		return err
 	}
-	return err
+	if _, err := pki.ParseAccountKeys(have, private); err != nil {
+		return fmt.Errorf("%s and %s: %w, and nothing is changed here", pki.ServiceAccount+pki.Pub, pki.ServiceAccount+pki.Key, err)
+	}
+	return nil
 }

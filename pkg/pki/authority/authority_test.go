@@ -67,8 +67,8 @@ func healthy(t *testing.T, s store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(items) != 15 {
-		t.Errorf("%d objects, want 15", len(items))
+	if len(items) != 16 {
+		t.Errorf("%d objects, want 16", len(items))
 	}
 	for _, i := range items {
 		if i.Problem != "" {
@@ -103,7 +103,7 @@ func TestCreateTwice(t *testing.T) {
 // TestCrashAnywhere ends the first run at each of its steps, and lets a second one finish.
 func TestCrashAnywhere(t *testing.T) {
 	for _, after := range []bool{false, true} {
-		for step := range 15 {
+		for step := range 16 {
 			t.Run(fmt.Sprintf("step %d, carried out %v", step, after), func(t *testing.T) {
 				s := store.NewDir(t.TempDir())
 				made, err := authority.Create(t.Context(), &crashing{s, step, after}, info, now)
@@ -154,10 +154,10 @@ func TestRefusals(t *testing.T) {
 		}, "one of the two was replaced"},
 		"a public copy of another cluster": {func(s store.Store, other string) error {
 			return copyFrom(s, other, pki.PublicKubernetes)
-		}, "not a copy of"},
+		}, "has no certificate of the key of"},
 		"another service account's public half": {func(s store.Store, other string) error {
 			return copyFrom(s, other, pki.ServiceAccount+pki.Pub)
-		}, "not the public half"},
+		}, "belongs to no public one"},
 		"a certificate that is none": {func(s store.Store, _ string) error {
 			return s.Put(context.Background(), pki.EtcdPeerCA+pki.Crt, []byte("x"))
 		}, "etcd/peer-ca.crt"},
@@ -234,7 +234,7 @@ func TestInspectTellsNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	items, err := authority.Inspect(t.Context(), s, now)
-	if err != nil || len(items) != 16 {
+	if err != nil || len(items) != 17 {
 		t.Fatalf("%v, %d objects", err, len(items))
 	}
 	text, err := json.Marshal(items)

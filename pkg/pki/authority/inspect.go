@@ -2,6 +2,7 @@ package authority
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
@@ -22,12 +24,12 @@ type Getter interface {
 // Item describes an object of the store, without its secret.
 type Item struct {
 	Object string `json:"object"`
-	// Kind is "cluster info", "authority", "private key", "public key", "encryption key" or "bootstrap token".
+	// Kind is "cluster info", "authority", "private key", "public key", "encryption key", "epoch of etcd" or "bootstrap token".
 	Kind string `json:"kind"`
 	// Of an authority that is being replaced, with two certificates, the times are of the one that expires first, and there
 	// are two fingerprints, separated by a comma.
 	//
-	// Subject is set for authorities, the cluster info and an encryption key that is being rotated; the times for authorities, and Expires for bootstrap tokens too.
+	// Subject is set for authorities, the cluster info, an epoch and an encryption key that is being rotated; the times for authorities, and Expires for bootstrap tokens too.
 	Subject string     `json:"subject,omitempty"`
 	Begins  *time.Time `json:"begins,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
@@ -79,6 +81,7 @@ const (
 	kindPrivate    = "private key"
 	kindPublic     = "public key"
 	kindEncryption = "encryption key"
+	kindEpoch      = "epoch of etcd"
 	kindToken      = "bootstrap token"
 )
 
@@ -94,6 +97,7 @@ func objects() []object {
 		object{pki.ServiceAccount + pki.Key, kindPrivate},
 		object{pki.ServiceAccount + pki.Pub, kindPublic},
 		object{pki.EncryptionKey, kindEncryption},
+		object{etcd.BeginObject(1), kindEpoch},
 		object{pki.BootstrapToken, kindToken})
 }
 
@@ -128,18 +132,26 @@ func describe(item *Item, data []byte, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		der, err := x509.MarshalPKIXPublicKey(key.Public())
-		item.Fingerprint = sum(der)
-		return err
+		item.Fingerprint = publicNames([]*ecdsa.PublicKey{&key.PublicKey})[0]
+		return nil
 	case kindPublic:
-		der, err := pki.ParsePublic(data)
-		item.Fingerprint = sum(der)
+		keys, err := pki.ParsePublic(data)
+		item.Fingerprint = strings.Join(publicNames(keys), ", ")
 		return err
 	case kindEncryption:
 		keys, err := pki.ParseEncryptionKeys(data)
 		if err == nil && keys.Step != pki.StepNone {
 			item.Subject = fmt.Sprintf("rotation, step %s since %s", keys.Step, keys.Since.UTC().Format(time.RFC3339))
 		}
+		return err
+	}
+	if item.Kind == kindEpoch {
+		begin, err := etcd.Parse[etcd.Begin](data)
+		var members []string
+		for _, m := range begin.Members {
+			members = append(members, m.Name+"="+m.URL)
+		}
+		item.Subject = strings.Join(members, ", ")
 		return err
 	}
 	token, err := pki.ParseToken(data)
@@ -153,9 +165,18 @@ func describe(item *Item, data []byte, now time.Time) error {
 	return nil
 }
 
-func sum(der []byte) string {
-	s := sha256.Sum256(der)
-	return hex.EncodeToString(s[:])
+// publicNames returns the SHA-256 of each public key.
+func publicNames(keys []*ecdsa.PublicKey) []string {
+	var names []string
+	for _, key := range keys {
+		der, err := x509.MarshalPKIXPublicKey(key)
+		if err != nil {
+			panic(err) // it was parsed
+		}
+		s := sha256.Sum256(der)
+		names = append(names, hex.EncodeToString(s[:]))
+	}
+	return names
 }
 
 // belongs returns why an object does not match its counterpart, or "".
@@ -167,16 +188,15 @@ func belongs(name string, content map[string][]byte) string {
 			}
 		}
 	}
-	original := content[pki.KubernetesCA+pki.Crt]
-	if name == pki.PublicKubernetes && original != nil && string(original) != string(content[name]) {
-		return fmt.Sprintf("it is not a copy of %s", pki.KubernetesCA+pki.Crt)
+	if key, err := pki.ParseKey(content[pki.KubernetesCA+pki.Key]); name == pki.PublicKubernetes && err == nil {
+		if err := publishes(content[name], key); err != nil {
+			return err.Error()
+		}
 	}
-	key, err := pki.ParseKey(content[pki.ServiceAccount+pki.Key])
-	if name != pki.ServiceAccount+pki.Pub || err != nil {
-		return ""
-	}
-	if public, err := pki.EncodePublic(key); err != nil || string(public) != string(content[name]) {
-		return "it is not the public half of " + pki.ServiceAccount + pki.Key
+	if key := content[pki.ServiceAccount+pki.Key]; name == pki.ServiceAccount+pki.Pub && key != nil {
+		if _, err := pki.ParseAccountKeys(content[name], key); err != nil {
+			return err.Error()
+		}
 	}
 	return ""
 }

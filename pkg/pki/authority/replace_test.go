@@ -2,6 +2,7 @@ package authority_test
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"crypto/x509"
 	"errors"
 	"slices"
@@ -14,26 +15,58 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 )
 
-// machineAt is what a machine has read from the store at one time.
-func machineAt(t *testing.T, s store.Store, name string) pki.Authority {
+// held is what a machine has read from the store at one time: an authority, or the keys of service accounts.
+type held struct {
+	authority pki.Authority
+	accounts  pki.AccountKeys
+	// public is what a machine has read at the same time that may not read the authority's own objects.
+	public []*x509.Certificate
+}
+
+func (h held) trusted() int { return max(len(h.authority.Trusted()), len(h.accounts.Public)) }
+
+func machineAt(t *testing.T, s store.Store, name string) (h held) {
 	t.Helper()
-	crt, err := s.Get(t.Context(), name+pki.Crt)
+	get := func(object string) []byte {
+		t.Helper()
+		data, err := s.Get(t.Context(), object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	var err error
+	if name == pki.ServiceAccount {
+		h.accounts, err = pki.ParseAccountKeys(get(name+pki.Pub), get(name+pki.Key))
+	} else {
+		h.authority, err = pki.ParseAuthority(get(name+pki.Crt), get(name+pki.Key))
+	}
+	if err == nil && name == pki.KubernetesCA {
+		h.public, err = pki.ParseTrusted(get(pki.PublicKubernetes))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := s.Get(t.Context(), name+pki.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := pki.ParseAuthority(crt, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return h
 }
 
 // accepts asserts that a machine trusts what another one signs.
-func accepts(t *testing.T, what string, at time.Time, trusting, signing pki.Authority) {
+func accepts(t *testing.T, what string, at time.Time, one, other held) {
+	t.Helper()
+	if key := other.accounts.Key; key != nil {
+		if !slices.ContainsFunc(one.accounts.Public, func(p *ecdsa.PublicKey) bool { return key.PublicKey.Equal(p) }) {
+			t.Errorf("%s: the token is refused", what)
+		}
+		return
+	}
+	for _, trusting := range [][]*x509.Certificate{one.authority.Trusted(), one.public} {
+		if trusting != nil {
+			trusts(t, what, at, trusting, other.authority)
+		}
+	}
+}
+
+func trusts(t *testing.T, what string, at time.Time, trusting []*x509.Certificate, signing pki.Authority) {
 	t.Helper()
 	pair, err := signing.Issue(pki.Profile{Name: "x", Usage: pki.Server, Life: time.Hour}, at)
 	if err != nil {
@@ -44,7 +77,7 @@ func accepts(t *testing.T, what string, at time.Time, trusting, signing pki.Auth
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	for _, c := range trusting.Trusted() {
+	for _, c := range trusting {
 		roots.AddCert(c)
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at}); err != nil {
@@ -73,7 +106,7 @@ func TestRotateAuthority(t *testing.T) {
 				after := machineAt(t, s, name)
 				accepts(t, name+" "+want+", before by after", at, before, after)
 				accepts(t, name+" "+want+", after by before", at, after, before)
-				if state.Keys[0] != pki.Fingerprint(after.Certificate) || len(state.Keys) != len(after.Trusted()) {
+				if key := after.accounts.Key; key == nil && state.Keys[0] != pki.Fingerprint(after.authority.Certificate) || len(state.Keys) != after.trusted() {
 					t.Errorf("%s: %+v", name, state)
 				}
 				before = after
@@ -81,8 +114,8 @@ func TestRotateAuthority(t *testing.T) {
 					continue
 				}
 				wait := authority.Settle
-				if name == pki.KubeletServingCA && want == pki.StepUsed {
-					wait += pki.LeafLife // kubelets keep their certificates
+				if lasting[name] && want == pki.StepUsed {
+					wait += 7 * 24 * time.Hour
 				}
 				at = at.Add(wait - time.Second)
 				if _, err := rotate(); err == nil || !strings.Contains(err.Error(), "--taken") {
@@ -91,7 +124,8 @@ func TestRotateAuthority(t *testing.T) {
 				at = at.Add(time.Second)
 			}
 		}
-		if pki.Same(first.Certificate, before.Certificate) || len(before.Others) != 0 {
+		if old := first.accounts.Key; before.trusted() != 1 || old == nil && pki.Same(first.authority.Certificate, before.authority.Certificate) ||
+			old != nil && old.Equal(before.accounts.Key) {
 			t.Errorf("%s was not replaced", name)
 		}
 		items, err := authority.Inspect(t.Context(), s, at)
@@ -100,10 +134,13 @@ func TestRotateAuthority(t *testing.T) {
 		}
 	}
 	s := store.NewDir(t.TempDir())
-	if _, err := authority.RotateAuthority(t.Context(), s, "demo", pki.EtcdPeerCA, authority.RotateOptions{Now: now}); err == nil {
-		t.Error("an authority that etcd reads only at its start was rotated")
+	if _, err := authority.RotateAuthority(t.Context(), s, "demo", pki.EncryptionKey, authority.RotateOptions{Now: now}); err == nil || !strings.Contains(err.Error(), "can be replaced") {
+		t.Errorf("something else was rotated: %v", err)
 	}
 }
+
+// lasting are those that have signed what is kept for a week: kubelets' certificates, and tokens.
+var lasting = map[string]bool{pki.KubernetesCA: true, pki.KubeletServingCA: true, pki.ServiceAccount: true}
 
 // breaking is a store whose writes fail from one on, before or after they are carried out.
 type breaking struct {
@@ -133,9 +170,9 @@ func (b *breaking) Swap(ctx context.Context, object string, old, content []byte)
 // TestRotateAuthorityBreaksOff ends each step at each of its writes, and takes it again: machines read a pair that fits at
 // any time, trust what they trusted, and the waiting time counts from the end.
 func TestRotateAuthorityBreaksOff(t *testing.T) {
-	const name = pki.FrontProxyCA
-	for _, after := range []bool{false, true} {
-		for _, breaks := range []int{1, 2} {
+	for _, name := range authority.Replaceable() {
+		for i := range 6 {
+			breaks, after := 1+i/2, i%2 == 1
 			s := store.NewDir(t.TempDir())
 			if _, err := authority.Create(t.Context(), s, info, now); err != nil {
 				t.Fatal(err)
@@ -174,8 +211,8 @@ func TestRotateAuthorityBreaksOff(t *testing.T) {
 				}
 				at = at.Add(time.Minute)
 			}
-			if end := machineAt(t, s, name); len(end.Others) != 0 {
-				t.Error("it has not ended")
+			if end := machineAt(t, s, name); end.trusted() != 1 {
+				t.Errorf("%s has not ended", name)
 			}
 			healthy(t, s)
 		}
@@ -184,7 +221,13 @@ func TestRotateAuthorityBreaksOff(t *testing.T) {
 
 // TestRotateAuthorityAtOnce: of two runs one takes the step, and both know the same successor.
 func TestRotateAuthorityAtOnce(t *testing.T) {
-	const name = pki.KubeletServingCA
+	for _, name := range authority.Replaceable() {
+		atOnce(t, name)
+	}
+}
+
+func atOnce(t *testing.T, name string) {
+	t.Helper()
 	s := store.NewDir(t.TempDir())
 	if _, err := authority.Create(t.Context(), s, info, now); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
-// Settle is the time after which every master has taken a step. hardtack-renew.timer starts an hour after its last run
+// Settle is the time after which every machine has taken a step. hardtack-renew.timer starts an hour after its last run
 // has ended, and up to 20 minutes later; this allows for one run that failed, and for the minute after which an API
 // server reads its keys anew.
 const Settle = 3 * time.Hour
@@ -22,19 +22,20 @@ type Swapper interface {
 	Swap(ctx context.Context, object string, old, content []byte) error
 }
 
-// Rotation is the state of the rotation of the encryption key or of an authority.
+// Rotation is the state of the rotation of a key or of an authority.
 type Rotation struct {
 	Object string `json:"object"`
 	// Step is pki.StepNone, StepAdded or StepUsed.
 	Step string `json:"step"`
 	// Keys are the names of the encryption keys, which prefix what they encrypt in etcd, or the SHA-256 of the authority's
-	// certificates; the first encrypts or signs.
+	// certificates or of the public keys; the first encrypts or signs.
 	Keys []string `json:"keys"`
 	// Since is when the step was taken, and NotBefore when every master has taken it; nil for StepNone.
 	Since     *time.Time `json:"since,omitempty"`
 	NotBefore *time.Time `json:"not_before,omitempty"`
-	// Next says what the next step does.
-	Next string `json:"next"`
+	// Next says what the next step does, and Before what an operator has to do before it; "" is nothing.
+	Next   string `json:"next"`
+	Before string `json:"before,omitempty"`
 }
 
 // RotateOptions are the options of Rotate.
@@ -92,8 +93,8 @@ func early(object string, store fmt.Stringer, have Rotation, why, how string) er
 		object, store, have.Step, have.Since.UTC().Format(time.RFC3339), have.NotBefore.UTC().Format(time.RFC3339), why, how)
 }
 
-// renewAll is how an operator makes every master take a step.
-const renewAll = "start hardtack-renew.service on every master, wait two minutes"
+// renewAll is how an operator makes every machine take a step.
+const renewAll = "start hardtack-renew.service on every machine, wait until each has ended and two minutes more"
 
 // RotateEncryption takes the next step of the rotation of the encryption key, and returns the state after it. A step is
 // refused before every master has taken the last one: an API server that lacks a key cannot read what another one has

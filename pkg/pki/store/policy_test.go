@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ func TestAttachedPolicyOpensNothing(t *testing.T) {
 					}
 				}
 			}
-			document, err := store.Policy(store.Location{Kind: store.KindSSM, Root: root}, access)
+			document, err := store.Policy(store.Location{Kind: store.KindSSM, Root: root}, access, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,4 +114,73 @@ func readable(t *testing.T, client *ssm.Client) (names []string) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// A member's machine creates a record where there is none, and neither it nor another machine changes one; of the states
+// it writes its own alone. The very calls are those of the store.
+func TestRecordsAreCreatedOnce(t *testing.T) {
+	account := awsfake.New(awsfake.Options{Rates: freely})
+	server := httptest.NewServer(account.Handler())
+	t.Cleanup(server.Close)
+	as := func(roles, member string) (alone, more *store.SSM, client *ssm.Client) {
+		set, err := role.ParseSet(roles)
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := store.Policy(store.Location{Kind: store.KindSSM, Root: root}, pki.AccessOfAll(set).OfMember(member), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, err := awsfake.ParsePolicy(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// And all of Parameter Store, which people attach too: what is decided stays.
+		account.AddRole(roles+member, policy)
+		account.AddRole(roles+member+"+all", policy, awsfake.Policy{{Actions: []string{"ssm:*"}, Resources: []string{"*"}}})
+		key, err1 := account.Issue(roles+member, "i-0123456789abcdef0", time.Hour)
+		all, err2 := account.Issue(roles+member+"+all", "i-0123456789abcdef0", time.Hour)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		return connect(server.URL, key), connect(server.URL, all), ssm.New(ssm.Options{Region: "us-west-2", BaseEndpoint: &server.URL, RetryMaxAttempts: 1,
+			Credentials: credentials.NewStaticCredentialsProvider(all.AccessKey, all.Secret, all.Token)})
+	}
+	const record = role.EtcdRecords + "epochs/1/started-a"
+	a, more, client := as("etcd", "a")
+	b, _, _ := as("etcd", "b")
+	master, _, _ := as("masters", "")
+	minion, _, _ := as("minions", "")
+	is := func(who string, err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) || want == nil && err != nil {
+			t.Errorf("%s: %v, want %v", who, err, want)
+		}
+	}
+	ctx := t.Context()
+	is("a master creates", master.Create(ctx, record, []byte("1")), pki.ErrForbidden)
+	is("a minion creates", minion.Create(ctx, record, []byte("1")), pki.ErrForbidden)
+	is("a member creates", a.Create(ctx, record, []byte("1")), nil)
+	is("the same again", a.Create(ctx, record, []byte("2")), pki.ErrExists)
+	is("another creates it", b.Create(ctx, record, []byte("2")), pki.ErrExists)
+	is("the same changes it", a.Put(ctx, record, []byte("2")), pki.ErrForbidden)
+	is("the same swaps it", a.Swap(ctx, record, []byte("1"), []byte("2")), pki.ErrForbidden)
+	is("with more rights", more.Put(ctx, record, []byte("2")), pki.ErrForbidden)
+	if _, err := client.DeleteParameter(ctx, &ssm.DeleteParameterInput{Name: aws.String(root + "/" + record)}); err == nil || !strings.Contains(err.Error(), "AccessDenied") {
+		t.Errorf("a member deletes a record: %v", err)
+	}
+	is("a member creates an authority", a.Create(ctx, pki.EtcdPeerCA+pki.Key+"2", []byte("x")), pki.ErrForbidden)
+	is("its state", a.Put(ctx, role.EtcdStatus+"a", []byte("1")), nil)
+	is("its state again", a.Put(ctx, role.EtcdStatus+"a", []byte("2")), nil)
+	is("another's state", b.Put(ctx, role.EtcdStatus+"a", []byte("3")), pki.ErrForbidden)
+	is("a master writes a state", master.Put(ctx, role.EtcdStatus+"a", []byte("3")), pki.ErrForbidden)
+	for object, want := range map[string]string{record: "1", role.EtcdStatus + "a": "2"} {
+		for who, s := range map[string]*store.SSM{"a": a, "b": b, "a master": master} {
+			if got, err := s.Get(ctx, object); err != nil || string(got) != want {
+				t.Errorf("%s reads %q of %s, %v", who, got, object, err)
+			}
+		}
+		_, err := minion.Get(ctx, object)
+		is("a minion reads "+object, err, pki.ErrForbidden)
+	}
 }

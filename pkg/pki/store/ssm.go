@@ -37,8 +37,8 @@ func Open(_ context.Context, at Location, load Load) (Store, error) {
 	return nil, fmt.Errorf("store %q: neither %s nor %s", at, KindDir, KindSSM)
 }
 
-// SSM is a store in Parameter Store: secrets are SecureStrings, public objects Strings. IAM decides who may read what;
-// see Policy.
+// SSM is a store in Parameter Store: secrets are SecureStrings under Key, public objects Strings. IAM decides who may read
+// what; see Policy.
 type SSM struct {
 	root string
 	load Load
@@ -149,13 +149,19 @@ func (s *SSM) put(ctx context.Context, doing, object string, content []byte, ove
 	if err != nil {
 		return 0, err
 	}
-	kind := types.ParameterTypeSecureString
-	if public(object) {
-		kind = types.ParameterTypeString
+	in := &ssm.PutParameterInput{
+		Name: s.name(object), Value: aws.String(string(content)), Type: types.ParameterTypeString, Overwrite: aws.Bool(overwrite),
 	}
-	out, err := client.PutParameter(ctx, &ssm.PutParameterInput{
-		Name: s.name(object), Value: aws.String(string(content)), Type: kind, Overwrite: aws.Bool(overwrite),
-	})
+	if !public(object) {
+		key, err := s.Key(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("%s %s in %s: %w", doing, object, s, err)
+		}
+		if in.Type = types.ParameterTypeSecureString; key != DefaultKey {
+			in.KeyId = &key
+		}
+	}
+	out, err := client.PutParameter(ctx, in)
 	if err != nil {
 		return 0, s.explain(doing, object, err)
 	}
@@ -193,7 +199,7 @@ func (s *SSM) explain(doing, object string, err error) error {
 		kind = pki.ErrNotFound
 	case errors.As(err, &exists):
 		kind = pki.ErrExists
-	case what == awserr.Denied, what == awserr.Unknown, errors.Is(err, awsconfig.ErrNoRole):
+	case what == awserr.Denied, what == awserr.Unknown, code == "InvalidKeyId", errors.Is(err, awsconfig.ErrNoRole):
 		kind = pki.ErrForbidden
 	case what == awserr.Clock:
 		kind = pki.ErrClock // the SDK has retried with the service's time already

@@ -133,7 +133,7 @@ func TestRolesReadOnlyTheirOwn(t *testing.T) {
 // instance returns the credentials that the metadata service gives to an instance whose group has one role.
 func instance(t *testing.T, account *awsfake.Account, r role.Role) awsfake.Credentials {
 	t.Helper()
-	document, err := store.Policy(store.Location{Kind: store.KindSSM, Root: root}, pki.AccessOf(r))
+	document, err := store.Policy(store.Location{Kind: store.KindSSM, Root: root}, pki.AccessOf(r), "")
 	if err != nil {
 		t.Fatal(err)
 	}
