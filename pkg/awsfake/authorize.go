@@ -43,20 +43,29 @@ func (a *Account) authorize(ctx context.Context, s service, c *call) error {
 		needs = r.needs(c)
 	}
 	for _, n := range needs {
-		all := map[string][]string{"aws:requestedregion": {c.Region}}
-		maps.Copy(all, who.context)
-		for key, values := range n.context {
-			all[strings.ToLower(key)] = values
-		}
-		v := judge(who.policies, n.action, n.arn, all)
-		if v != allowed {
-			if n.refusal != nil {
-				return n.refusal
-			}
-			return forbidden(c.Service, who.arn, n, v)
+		if err := permit(c, n); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// permit refuses a call whose caller lacks one permission.
+func permit(c *call, n need) error {
+	who := c.Caller
+	all := map[string][]string{"aws:requestedregion": {c.Region}}
+	maps.Copy(all, who.context)
+	for key, values := range n.context {
+		all[strings.ToLower(key)] = values
+	}
+	switch v := judge(who.policies, n.action, n.arn, all); {
+	case v == allowed:
+		return nil
+	case n.refusal != nil:
+		return n.refusal
+	default:
+		return forbidden(c.Service, who.arn, n, v)
+	}
 }
 
 // authenticate returns who has signed a call; nil if the account is open and the caller may do everything.

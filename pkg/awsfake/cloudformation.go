@@ -57,6 +57,7 @@ const (
 	stateRollback, stateUpdateRollback                      = "ROLLBACK", "UPDATE_ROLLBACK"
 	stateCleanup                                            = "_COMPLETE_CLEANUP_IN_PROGRESS"
 	retain, retainExceptOnCreate, kindStack                 = "Retain", "RetainExceptOnCreate", "AWS::CloudFormation::Stack"
+	takeSnapshot, kindVolume                                = "Snapshot", "AWS::EC2::Volume"
 	capabilityIAM, capabilityNamed                          = "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"
 	executionUnavailable, executionAvailable, executionDone = "UNAVAILABLE", "AVAILABLE", "EXECUTE_COMPLETE"
 )

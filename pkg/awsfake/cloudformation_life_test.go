@@ -101,11 +101,12 @@ func TestZonesOfStacks(t *testing.T) {
 func TestRenderedStackRolls(t *testing.T) {
 	b := stackBench(t, Options{CloudFormation: CloudFormationOptions{Step: time.Second}, Rates: map[string]float64{"route53": 0, "ssm": 0, "ssm:PutParameter": 0}})
 	body := rendered(t, "default")
-	wantStatus(t, b, b.deploy(t, types.ChangeSetTypeCreate, body, vpcParameters("Machines", "no")), types.StackStatusCreateComplete)
+	etcd := []string{"EtcdSubnetIds", "subnet-0000000000000000a", "EtcdZones", "us-west-2a"}
+	wantStatus(t, b, b.deploy(t, types.ChangeSetTypeCreate, body, vpcParameters(append(etcd, "Machines", "no")...)), types.StackStatusCreateComplete)
 	if n := len(b.running()); n != 0 {
 		t.Fatalf("%d machines run before there are to be any", n)
 	}
-	set := b.propose(t, types.ChangeSetTypeUpdate, body, vpcParameters("Machines", "yes"))
+	set := b.propose(t, types.ChangeSetTypeUpdate, body, vpcParameters(append(etcd, "Machines", "yes")...))
 	want := []string{
 		"Modify GroupMasters False [Static DesiredCapacity Never DirectModification] [Static MinSize Never DirectModification]",
 		"Modify GroupMinions False [Static DesiredCapacity Never DirectModification] [Static MinSize Never DirectModification]",
@@ -113,7 +114,7 @@ func TestRenderedStackRolls(t *testing.T) {
 	if diff := cmp.Diff(want, proposed(set)); diff != "" {
 		t.Errorf("the machines come (-want +got):\n%s", diff)
 	}
-	wantStatus(t, b, b.deploy(t, types.ChangeSetTypeUpdate, body, vpcParameters("Machines", "yes")), types.StackStatusUpdateComplete)
+	wantStatus(t, b, b.deploy(t, types.ChangeSetTypeUpdate, body, vpcParameters(append(etcd, "Machines", "yes")...)), types.StackStatusUpdateComplete)
 	b.join(t)
 	first := b.images()
 	if diff := cmp.Diff(map[string]int{imageA: 3}, first); diff != "" {
@@ -121,7 +122,7 @@ func TestRenderedStackRolls(t *testing.T) {
 	}
 	for _, image := range []string{imageB, imageA} {
 		b.promote(t, image)
-		wantStatus(t, b, b.deploy(t, types.ChangeSetTypeUpdate, body, vpcParameters("Machines", "yes")), types.StackStatusUpdateComplete)
+		wantStatus(t, b, b.deploy(t, types.ChangeSetTypeUpdate, body, vpcParameters(append(etcd, "Machines", "yes")...)), types.StackStatusUpdateComplete)
 		b.join(t)
 		if diff := cmp.Diff(first, b.images()); diff != "" {
 			t.Errorf("the stack's update has changed machines (-before +after):\n%s", diff)

@@ -102,6 +102,8 @@ func (c *CloudFormation) settle(name string, p cfnParameter, v *stackValues) (er
 			}
 		}
 		v.values[name] = anyList(ids)
+	case "List<AWS::EC2::AvailabilityZone::Name>":
+		v.values[name], err = zoneList(value)
 	case "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>":
 		held, _, missing := c.account.regional.ssm.find(value)
 		if missing != nil {

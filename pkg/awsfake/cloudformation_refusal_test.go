@@ -35,6 +35,8 @@ var templateRefusals = []struct{ name, body, message string }{
 	{"a condition that is none", "Resources:\n  A: {Type: AWS::EC2::SecurityGroup, Condition: C}\n", "Template format error: Unresolved condition dependencies [C] in the Resources block of the template"},
 	{"a function that is none", "Resources:\n  A: {Type: AWS::EC2::SecurityGroup, Properties: {VpcId: !Cidr [a, 1]}}\n", "Template error: awsfake does not model the function Fn::Cidr"},
 	{"51,201 bytes", "Resources:\n" + emptyGroup + "#" + strings.Repeat("x", 51_201), "1 validation error detected: Value '...' at 'templateBody' failed to satisfy constraint: Member must have length less than or equal to 51200"},
+	{"a snapshot of a group", "Resources:\n  A: {Type: AWS::EC2::SecurityGroup, DeletionPolicy: Snapshot}\n", "Template error: resource type AWS::EC2::SecurityGroup does not support deletion policy Snapshot"},
+	{"an update that retains on creation", "Resources:\n  A: {Type: AWS::EC2::Volume, UpdateReplacePolicy: RetainExceptOnCreate}\n", "Template format error: Unrecognized DeletionPolicy or UpdateReplacePolicy for resource A"},
 	{"an update policy", "Resources:\n  A: {Type: AWS::AutoScaling::AutoScalingGroup, UpdatePolicy: {}}\n", "Template format error: [/Resources/A] Invalid template member UpdatePolicy"},
 }
 

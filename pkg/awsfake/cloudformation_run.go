@@ -113,7 +113,8 @@ func (m *cfnMade) patient(code string) bool {
 		m.tries++
 		return m.tries < dependencyTries
 	}
-	return code == "PriorRequestNotComplete"
+	// "This can cause your stack to report being in UPDATE_IN_PROGRESS … for long periods of time" (AWS::EC2::Volume).
+	return code == "PriorRequestNotComplete" || code == "IncorrectModificationState" || code == "VolumeModificationRateExceeded"
 }
 
 // cancel ends a job's running operations because another one has failed.

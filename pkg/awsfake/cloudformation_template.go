@@ -187,7 +187,7 @@ func (t *cfnTemplate) sections(root map[string]any) (err error) {
 
 var (
 	pseudoParameters = []string{"AWS::Region", "AWS::AccountId", "AWS::Partition", "AWS::URLSuffix", "AWS::NoValue"}
-	deletionPolicies = []string{"", "Delete", retain, retainExceptOnCreate}
+	deletionPolicies = []string{"", "Delete", retain, takeSnapshot, retainExceptOnCreate}
 )
 
 // check refuses unknown types, unknown names and cycles, which are independent of parameters.
@@ -198,8 +198,10 @@ func (t *cfnTemplate) check() error {
 		switch {
 		case kinds[r.Type] == nil:
 			return formatError("Unrecognized resource types: [%s]", r.Type)
-		case !slices.Contains(deletionPolicies, r.Deletion) || !slices.Contains(deletionPolicies[:3], r.UpdateReplace):
+		case !slices.Contains(deletionPolicies, r.Deletion) || !slices.Contains(deletionPolicies[:4], r.UpdateReplace):
 			return formatError("Unrecognized DeletionPolicy or UpdateReplacePolicy for resource %s", id)
+		case (r.Deletion == takeSnapshot || r.UpdateReplace == takeSnapshot) && r.Type != kindVolume:
+			return malformed("Template error: resource type %s does not support deletion policy Snapshot", r.Type)
 		}
 	}
 	if err := t.checkReferences(); err != nil {

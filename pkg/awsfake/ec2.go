@@ -30,14 +30,6 @@ type Machine struct {
 	Launch *LaunchData
 }
 
-// Volume is an EBS volume. Size is in GiB; Instance is empty while it is not attached.
-type Volume struct {
-	ID, Zone, Instance, Device string
-	Size                       int
-	Created, Attached          time.Time
-	Tags                       map[string]string
-}
-
 // EC2Options set how machines start. With the zero value they run at once, with a private IPv4 address each, and
 // describe calls are up to date.
 type EC2Options struct {
@@ -48,6 +40,8 @@ type EC2Options struct {
 	// Hypervisor runs real machines; IPv6 and Public have no effect then. Nil means that machines exist only in the
 	// API.
 	Hypervisor Hypervisor
+	// Volumes set how long volumes take.
+	Volumes VolumeOptions
 }
 
 // EC2 is the account's machines and volumes. Several goroutines may call its exported methods, which are not API
@@ -58,8 +52,7 @@ type EC2 struct {
 
 	order    []string
 	machines map[string]*past[Machine]
-	volumes  map[string]*past[Volume]
-	disks    []string
+	volumes  volumes
 	hosts    int
 	// onChange is called for every change of a machine's state.
 	onChange func(Machine)
@@ -74,7 +67,7 @@ type launching struct {
 }
 
 func newEC2(a *Account, options EC2Options) *EC2 {
-	return &EC2{account: a, options: options, machines: map[string]*past[Machine]{}, volumes: map[string]*past[Volume]{}, onChange: func(Machine) {}}
+	return &EC2{account: a, options: options, machines: map[string]*past[Machine]{}, volumes: newVolumes(), onChange: func(Machine) {}}
 }
 
 func (e *EC2) now() time.Time { return e.account.regional.agenda.now }
@@ -181,13 +174,7 @@ func (e *EC2) move(id, to string, from ...string) bool {
 // release frees the addresses and volumes of a machine that has ended.
 func (e *EC2) release(m *Machine, now time.Time) {
 	m.Private, m.Private6, m.Public, m.Ended = netip.Addr{}, netip.Addr{}, netip.Addr{}, now
-	for _, history := range e.volumes {
-		if v := history.last(); v.Instance == m.ID {
-			v.Instance, v.Device = "", ""
-			history.put(now, e.options.Lag, v)
-			e.notifyVolume(v)
-		}
-	}
+	e.releaseVolumes(m.ID)
 }
 
 // visible lists the machines that a describe call sees now, in the order of their launch.

@@ -155,8 +155,8 @@ func TestVolumes(t *testing.T) {
 	if out, err = b.ec2.DescribeVolumes(t.Context(), in); err != nil || len(out.Volumes) != 0 {
 		t.Errorf("the volume is not free after its machine's end: %v, %v", out, err)
 	}
-	_, err = b.ec2.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{"vol-0"}})
-	wantCode(t, err, "InvalidVolume.NotFound", "The volume 'vol-0' does not exist.")
+	_, err = b.ec2.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{"vol-01234567"}})
+	wantCode(t, err, "InvalidVolume.NotFound", "The volume 'vol-01234567' does not exist.")
 }
 
 // run starts a machine.

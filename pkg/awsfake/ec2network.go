@@ -6,7 +6,7 @@ import (
 )
 
 // Subnet is a subnet that exists before the tests: awsfake has no calls that make VPCs and subnets. Until the first
-// AddSubnet every subnet ID is accepted; afterwards an unknown ID is refused.
+// AddSubnet every subnet ID is accepted, but by DescribeSubnets; afterwards an unknown ID is refused.
 type Subnet struct{ ID, VPC, Zone string }
 
 // SecurityGroup is a security group with its rules.

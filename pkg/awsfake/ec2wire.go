@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -10,15 +11,17 @@ import (
 
 // actions are the calls of EC2's Query protocol (version 2016-11-15) that are understood.
 func (e *EC2) actions() actions {
-	return actions{
+	all := actions{
 		"DescribeInstances":  e.describeInstances,
-		"DescribeVolumes":    e.describeVolumes,
 		"RunInstances":       e.runInstances,
 		"TerminateInstances": e.terminateInstances,
+		"DescribeSubnets":    strict(e.describeSubnets, "SubnetId", "MaxResults", "NextToken"),
 
 		"CreateLaunchTemplate": e.createTemplateCall, "CreateLaunchTemplateVersion": e.createVersionCall,
 		"DescribeLaunchTemplates": e.describeTemplates, "DescribeLaunchTemplateVersions": e.describeVersions,
 	}
+	maps.Copy(all, e.volumeCalls())
+	return all
 }
 
 type xmlTag struct {
@@ -69,9 +72,20 @@ type xmlInterface struct {
 }
 
 type xmlMapping struct {
-	Device   string `xml:"deviceName"`
-	VolumeID string `xml:"ebs>volumeId"`
-	Status   string `xml:"ebs>status"`
+	Device     string `xml:"deviceName"`
+	VolumeID   string `xml:"ebs>volumeId"`
+	Status     string `xml:"ebs>status"`
+	AttachTime string `xml:"ebs>attachTime"`
+	Delete     bool   `xml:"ebs>deleteOnTermination"`
+}
+
+// mappingXML is an attachment as an instance shows it; the instance has no word for busy.
+func mappingXML(v Volume) xmlMapping {
+	at := v.Attachment
+	if at.State == AttachmentBusy {
+		at.State = Detaching
+	}
+	return xmlMapping{Device: at.Device, VolumeID: v.ID, Status: at.State, AttachTime: stamp(at.Since)}
 }
 
 type xmlReservation struct {
@@ -116,8 +130,8 @@ func machineXML(m Machine, disks []Volume) xmlReservation {
 		}
 	}
 	for _, v := range disks {
-		if v.Instance == m.ID {
-			x.Disks = append(x.Disks, xmlMapping{v.Device, v.ID, "attached"})
+		if v.Attachment.Instance == m.ID {
+			x.Disks = append(x.Disks, mappingXML(v))
 		}
 	}
 	if m.Private.IsValid() {

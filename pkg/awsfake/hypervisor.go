@@ -11,6 +11,9 @@ import "net/netip"
 //	shutting-down       end it, then call Ended
 //	running, terminated nothing to do: these follow from Started and Ended
 //
+// Volumes are the same: a volume stays attaching until EC2.Attached, and detaching (busy, after VolumeOptions.Detach)
+// until EC2.Detached is called or its machine ends.
+//
 // If a machine dies, the hypervisor calls Ended. Its group replaces it after AutoScalingOptions.HealthCheck.
 //
 // Account.Run calls the methods below; with a virtual clock, Account.Tick does, after each step of the clock.
@@ -21,7 +24,7 @@ type Hypervisor interface {
 	// MachineChanged is called for every change of a machine's state, in order. It may call the account. No other
 	// change is reported until it returns.
 	MachineChanged(m Machine)
-	// VolumeChanged is called, in the same way, when a volume is attached to or detached from a machine.
+	// VolumeChanged is called, in the same way, for every change of a volume, from its creation to its deletion.
 	VolumeChanged(v Volume)
 }
 
@@ -39,6 +42,28 @@ func (e *EC2) Started(id string) (ok bool) {
 func (e *EC2) Ended(id string) (ok bool) {
 	e.account.locked(func() {
 		ok = e.move(id, MachineTerminated, MachinePending, MachineRunning, MachineStopping, MachineStopped, MachineShuttingDown)
+	})
+	return ok
+}
+
+// Attached reports that a machine has a volume. It returns false if the volume is not attaching to that machine.
+func (e *EC2) Attached(volume, instance string) (ok bool) {
+	e.account.locked(func() {
+		v, _ := e.volume(volume)
+		ok = v.Attachment.Instance == instance && e.attached(volume, v.Attachment.Since)
+	})
+	return ok
+}
+
+// Detached reports that a machine has given a volume back that was detached, or has unmounted it. It returns false if
+// the volume is not being detached from that machine.
+func (e *EC2) Detached(volume, instance string) (ok bool) {
+	e.account.locked(func() {
+		v, _ := e.volume(volume)
+		at := v.Attachment
+		if ok = at.Instance == instance && (at.State == Detaching || at.State == AttachmentBusy); ok {
+			e.free(volume)
+		}
 	})
 	return ok
 }

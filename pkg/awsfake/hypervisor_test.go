@@ -51,7 +51,7 @@ func (h *host) MachineChanged(m awsfake.Machine) {
 func (h *host) VolumeChanged(v awsfake.Volume) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.told = append(h.told, fmt.Sprint("volume ", slices.Index(h.ids, v.Instance), " ", v.Device))
+	h.told = append(h.told, fmt.Sprint("volume ", slices.Index(h.ids, v.Attachment.Instance), " ", v.State, " ", v.Attachment.State))
 }
 
 // heard returns the calls since the last heard.
@@ -134,16 +134,24 @@ func TestHypervisorLife(t *testing.T) {
 	if _, err := a.EC2().AttachVolume(v.ID, m.ID, "/dev/sdf"); err != nil {
 		t.Fatal(err)
 	}
+	if a.EC2().Attached(v.ID, h.ids[1]) || !a.EC2().Attached(v.ID, m.ID) || a.EC2().Attached(v.ID, m.ID) {
+		t.Error("volumes are attached once, to the machine that was asked for")
+	}
+	if a.EC2().Detached(v.ID, m.ID) {
+		t.Error("a volume is given back that nobody wants")
+	}
+	a.Tick()
+	wantHeard(t, h, "volume -1 creating , volume -1 available , volume 0 in-use attaching, volume 0 in-use attached")
 	if err := a.AutoScaling().SetDesired("g", 1); err != nil {
 		t.Fatal(err)
 	}
 	a.Tick()
-	wantHeard(t, h, "volume 0 /dev/sdf, 0 shutting-down")
+	wantHeard(t, h, "0 shutting-down")
 	if !a.EC2().Ended(m.ID) || a.EC2().Ended(m.ID) || a.EC2().Ended("i-none") {
 		t.Error("machines end once")
 	}
 	a.Tick()
-	wantHeard(t, h, "volume -1 , 0 terminated")
+	wantHeard(t, h, "volume -1 available , 0 terminated")
 	want("InService")
 }
 

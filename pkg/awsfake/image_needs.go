@@ -25,9 +25,15 @@ func (e computing) needs(c *call) []need {
 	return known.needs(images, c, action)
 }
 
-// need returns the permission for an action on an image or snapshot, whether or not it exists. requested are the tags
-// of the request.
+// need returns the permission for an action on an image, snapshot or volume, whether or not it exists. requested are the
+// tags of the request.
 func (m *Images) need(action, id string, requested []params) need {
+	if strings.HasPrefix(id, "vol-") {
+		v, _ := m.account.regional.ec2.volume(id)
+		context := volumeContext(v)
+		maps.Copy(context, requestContext(requested))
+		return need{action: action, arn: volumeARN(id), context: context}
+	}
 	arn, key, tags := m.imageARN(id), "ec2:ImageID", map[string]string{}
 	if strings.HasPrefix(id, "snap-") {
 		s, _ := m.snapshot(id)

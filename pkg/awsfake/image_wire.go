@@ -51,13 +51,20 @@ func (known imageCall) serve(c *call) (any, error) {
 	return known.do(c)
 }
 
-// taggable returns the images and snapshots of a call that changes tags, all of which must exist.
+// taggable returns the images, snapshots and volumes of a call that changes tags, all of which must exist.
 func (m *Images) taggable(p params) ([]string, error) {
 	ids := p.list("ResourceId")
 	for _, id := range ids {
-		_, err := m.own(id)
-		if strings.HasPrefix(id, "snap-") {
+		var err error
+		switch kind, _, _ := strings.Cut(id, "-"); kind {
+		case "snap":
 			_, err = m.ownSnapshot(id)
+		case "vol":
+			if _, ok := m.account.regional.ec2.volume(id); !ok {
+				err = noVolume(id)
+			}
+		default:
+			_, err = m.own(id)
 		}
 		if err != nil {
 			return nil, err
@@ -66,7 +73,7 @@ func (m *Images) taggable(p params) ([]string, error) {
 	return ids, nil
 }
 
-// createTags gives images and snapshots tags, in the place of those with the same keys.
+// createTags gives images, snapshots and volumes tags, in the place of those with the same keys.
 func (m *Images) createTags(c *call) (any, error) {
 	p := params(c.Form)
 	ids, err := m.taggable(p)
@@ -84,12 +91,13 @@ func (m *Images) createTags(c *call) (any, error) {
 			}
 			m.changeImage(id, func(i *Image) { i.Tags = put(i.Tags) })
 			m.change(id, func(s *Snapshot) { s.Tags = put(s.Tags) })
+			m.account.regional.ec2.changeVolume(id, func(v *Volume) { v.Tags = put(v.Tags) })
 		}
 	}
 	return xmlReturn{true}, nil
 }
 
-// deleteTags takes tags from images and snapshots: all of a key, or those with a value. A call that is refused changes
+// deleteTags takes tags from images, snapshots and volumes: all of a key, or those with a value. A call that is refused changes
 // nothing.
 func (m *Images) deleteTags(c *call) (any, error) {
 	p := params(c.Form)
@@ -104,6 +112,7 @@ func (m *Images) deleteTags(c *call) (any, error) {
 			}
 			m.changeImage(id, func(i *Image) { maps.DeleteFunc(i.Tags, gone) })
 			m.change(id, func(s *Snapshot) { maps.DeleteFunc(s.Tags, gone) })
+			m.account.regional.ec2.changeVolume(id, func(v *Volume) { maps.DeleteFunc(v.Tags, gone) })
 		}
 	}
 	return xmlReturn{true}, nil

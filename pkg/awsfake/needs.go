@@ -61,6 +61,9 @@ func (e *EC2) needs(c *call) []need {
 	action := "ec2:" + c.Action
 	p := params(c.Form)
 	ids := p.list("InstanceId")
+	if needs, ok := e.volumeNeeds(c, action, p); ok {
+		return needs
+	}
 	switch {
 	case strings.HasPrefix(c.Action, "Describe"):
 		return []need{{action: action, arn: "*"}}
@@ -73,11 +76,7 @@ func (e *EC2) needs(c *call) []need {
 	}
 	var needs []need
 	for _, id := range ids {
-		n := need{action: action, arn: machineARN(id)}
-		if history, ok := e.machines[id]; ok {
-			n.context = tagContext("ec2", history.last().Tags)
-		}
-		needs = append(needs, n)
+		needs = append(needs, e.machineNeed(action, id))
 	}
 	return needs
 }

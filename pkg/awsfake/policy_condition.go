@@ -10,6 +10,9 @@ import (
 // the key satisfies it.
 const allValues = "ForAllValues:"
 
+// anyValue is the prefix of an operator that one of a key's values must satisfy; a call without values does not.
+const anyValue = "ForAnyValue:"
+
 // notEquals holds if the key is absent or none of its values is one of the patterns.
 const notEquals = "StringNotEquals"
 
@@ -38,7 +41,7 @@ func likeARN(pattern, value string) bool {
 
 // known reports whether the operator is modelled.
 func (c Condition) known() bool {
-	_, ok := conditionOperators()[strings.TrimPrefix(c.Operator, allValues)]
+	_, ok := conditionOperators()[strings.TrimPrefix(strings.TrimPrefix(c.Operator, allValues), anyValue)]
 	return ok || c.Operator == "Null" || c.Operator == notEquals
 }
 
@@ -52,14 +55,19 @@ func (c Condition) holds(context map[string][]string) bool {
 		return !slices.ContainsFunc(values, func(value string) bool { return slices.Contains(c.Patterns, value) })
 	}
 	name, all := strings.CutPrefix(c.Operator, allValues)
+	name, one := strings.CutPrefix(name, anyValue)
 	matches, known := conditionOperators()[name]
 	if !known {
 		return false
 	}
-	if len(values) == 0 {
+	fits := func(value string) bool {
+		return slices.ContainsFunc(c.Patterns, func(pattern string) bool { return matches(pattern, value) })
+	}
+	switch {
+	case one:
+		return slices.ContainsFunc(values, fits)
+	case len(values) == 0:
 		return all
 	}
-	return !slices.ContainsFunc(values, func(value string) bool {
-		return !slices.ContainsFunc(c.Patterns, func(pattern string) bool { return matches(pattern, value) })
-	})
+	return !slices.ContainsFunc(values, func(value string) bool { return !fits(value) })
 }

@@ -36,8 +36,9 @@ type EBSOptions struct {
 // Snapshot is an EBS snapshot.
 type Snapshot struct {
 	ID, State, Description string
-	// Parent is the snapshot that it was started from, Key the ARN of the KMS key that encrypts it; both may be empty.
-	Parent, Key string
+	// Parent is the snapshot that it was started from, Key the ARN of the KMS key that encrypts it, Volume the volume that
+	// it was made of, without content then; each may be empty.
+	Parent, Key, Volume string
 	// Size is that of its volumes, in GiB.
 	Size               int
 	Started, Completed time.Time
@@ -260,8 +261,10 @@ func (s *shelf[T]) at(t time.Time) (list []T) {
 func (m *Images) keyOf(encrypted bool, id string) (arn string, ok bool) {
 	switch {
 	case id != "":
-		arn = m.account.place(m.region).ssm.keyARN(id)
-		return arn, arn != ""
+		if k := m.account.place(m.region).ssm.vault.find(id); k != nil {
+			return k.arn, true
+		}
+		return "", false
 	case encrypted:
 		return m.defaultKey(), true
 	}

@@ -1,6 +1,9 @@
 package awsfake
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 type xmlSnapshot struct {
 	ID          string   `xml:"snapshotId"`
@@ -29,7 +32,7 @@ const noVolumeID = "vol-ffffffff"
 
 func (m *Images) snapshotXML(s Snapshot) xmlSnapshot {
 	x := xmlSnapshot{
-		ID: s.ID, Volume: noVolumeID, State: s.State, Started: stamp(s.Started), Progress: "0%", Owner: owner, Size: s.Size, Description: s.Description,
+		ID: s.ID, Volume: cmp.Or(s.Volume, noVolumeID), State: s.State, Started: stamp(s.Started), Progress: "0%", Owner: owner, Size: s.Size, Description: s.Description,
 		Encrypted: s.Key != "", Tags: tagsXML(s.Tags), xmlSnapshotStore: xmlSnapshotStore{Key: s.Key, Tier: "standard"},
 	}
 	if s.State == SnapshotCompleted {

@@ -43,25 +43,27 @@ type Parameter struct {
 	User     string
 	// DataType is text or aws:ec2:image (the value is the ID of an image that exists); empty is text.
 	DataType string
+	// Key is the KMS key as the author has named it; empty is Parameter Store's own for a SecureString.
+	Key    string
+	sealed sealed
 }
 
 // SSM is the account's Parameter Store. Several goroutines may call its exported methods, which are not API calls:
 // only the store's own rules refuse them.
 //
 // Modelled: standard parameters, types that do not change, versions (a hundred) and selectors ("name:3"), ciphertext
-// unless WithDecryption is set, pages that are short or empty though more follow ("returned on a best-effort basis"),
+// unless WithDecryption is set, KMS keys with the caller's permission and the parameter's encryption context, pages that are short or empty though more follow ("returned on a best-effort basis"),
 // the default throughput, history, and the data type aws:ec2:image, which is checked after the answer. Other fields
 // are refused.
 type SSM struct {
 	account  *Account
 	region   string
 	versions map[string][]Parameter
-	// keys are the ARNs of KMS keys by their aliases.
-	keys map[string]string
+	vault    *vault
 }
 
 func newSSM(a *Account, region string) *SSM {
-	return &SSM{account: a, region: region, versions: map[string][]Parameter{}, keys: map[string]string{}}
+	return &SSM{account: a, region: region, versions: map[string][]Parameter{}, vault: newVault(region)}
 }
 
 func (s *SSM) now() time.Time { return s.account.regional.agenda.now }
@@ -72,7 +74,7 @@ func (s *SSM) Put(p Parameter, overwrite bool) (version int, err error) {
 	if p.Type == "" {
 		p.Type = ParameterString
 	}
-	s.account.locked(func() { version, err = s.put(p, overwrite) })
+	s.account.locked(func() { version, err = s.put(nil, p, overwrite) })
 	return version, err
 }
 
@@ -92,33 +94,10 @@ func (s *SSM) Names(path string) (names []string) {
 	return names
 }
 
-// AddKey makes a KMS key with this alias ("alias/demo"), which copies of images can name, and returns its ARN.
-func (s *SSM) AddKey(alias string) (arn string) {
-	s.account.locked(func() {
-		if s.keys[alias] == "" {
-			s.keys[alias] = "arn:aws:kms:" + s.region + ":" + owner + ":key/" + uuidOf("key "+alias, 0)
-		}
-		arn = s.keys[alias]
-	})
-	return arn
-}
-
-// keyARN returns the ARN of a key by its alias, the alias's ARN, the key's ID or its ARN; "" if it does not exist.
-func (s *SSM) keyARN(id string) string {
-	_, alias, isARN := strings.Cut(id, ":"+owner+":alias/")
-	for _, name := range sortedKeys(s.keys) {
-		arn := s.keys[name]
-		if name == id || isARN && name == "alias/"+alias || arn == id || strings.HasSuffix(arn, ":key/"+id) {
-			return arn
-		}
-	}
-	return ""
-}
-
 // put checks and adds a version, and returns its number. A version with the data type aws:ec2:image is added after the
 // call was answered, if the image exists: "the asynchronous validation will fail and the parameter will not be created
 // or updated".
-func (s *SSM) put(p Parameter, overwrite bool) (version int, err error) {
+func (s *SSM) put(c *call, p Parameter, overwrite bool) (version int, err error) {
 	old := s.versions[p.Name]
 	switch {
 	case len(old) > 0 && !overwrite:
@@ -138,6 +117,9 @@ func (s *SSM) put(p Parameter, overwrite bool) (version int, err error) {
 			return 0, refuse("HierarchyTypeMismatchException", "Parameter Store doesn't support changing a parameter type in a hierarchy: %s is a %s.", p.Name, old[0].Type)
 		}
 		p.Version = old[len(old)-1].Version + 1
+	}
+	if err := s.seal(c, &p); err != nil {
+		return 0, err
 	}
 	if p.DataType != dataImage {
 		s.keep(p)

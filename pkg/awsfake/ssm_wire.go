@@ -41,6 +41,7 @@ type wireParameter struct {
 	LastModifiedUser string `json:",omitempty"`
 	ARN              string
 	DataType         string
+	KeyId            string `json:",omitempty"`
 }
 
 type wireParameters struct {
@@ -69,6 +70,9 @@ func (s *SSM) getParameter(c *call) (any, error) {
 		return nil, err
 	}
 	p, selector, err := s.find(in.Name)
+	if err == nil && in.WithDecryption {
+		err = s.open(c, p)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +127,11 @@ func (s *SSM) getByPath(c *call) (any, error) {
 			continue
 		}
 		list := s.versions[name]
+		if in.WithDecryption {
+			if err := s.open(c, list[len(list)-1]); err != nil {
+				return nil, err // of one, and so of the page
+			}
+		}
 		out.Parameters = append(out.Parameters, s.shown(list[len(list)-1], "", in.WithDecryption))
 	}
 	return out, nil
@@ -159,7 +168,7 @@ func (s *SSM) describe(c *call) (any, error) {
 		list := s.versions[name]
 		if p := list[len(list)-1]; len(wanted) == 0 || wanted[p.DataType] {
 			w := s.shown(p, "", true)
-			w.Value, w.LastModifiedUser = "", p.User
+			w.Value, w.LastModifiedUser, w.KeyId = "", p.User, p.Key
 			out.Parameters = append(out.Parameters, w)
 		}
 	}
@@ -185,8 +194,13 @@ func (s *SSM) history(c *call) (any, error) {
 	}
 	out := wireParameters{NextToken: token}
 	for _, p := range kept {
+		if in.WithDecryption {
+			if err := s.open(c, p); err != nil {
+				return nil, err
+			}
+		}
 		w := s.shown(p, "", in.WithDecryption)
-		w.LastModifiedUser = p.User
+		w.LastModifiedUser, w.KeyId = p.User, p.Key
 		out.Parameters = append(out.Parameters, w)
 	}
 	return out, nil
@@ -195,13 +209,13 @@ func (s *SSM) history(c *call) (any, error) {
 func (s *SSM) putParameter(c *call) (any, error) {
 	var in struct {
 		Name, Value, Type string
-		DataType          string
+		DataType, KeyId   string
 		Overwrite         bool
 	}
 	if err := decodeKnown(c.Body, &in); err != nil {
 		return nil, err
 	}
-	version, err := s.put(Parameter{Name: in.Name, Type: in.Type, Value: in.Value, DataType: in.DataType, User: c.user()}, in.Overwrite)
+	version, err := s.put(c, Parameter{Name: in.Name, Type: in.Type, Value: in.Value, DataType: in.DataType, User: c.user(), Key: in.KeyId}, in.Overwrite)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,49 @@
+package awsfake
+
+import (
+	"slices"
+	"strings"
+)
+
+type xmlSubnet struct {
+	ID    string `xml:"subnetId"`
+	State string `xml:"state"`
+	VPC   string `xml:"vpcId"`
+	Zone  string `xml:"availabilityZone"`
+}
+
+// describeSubnets lists the subnets that a call names, all if it names none. Here a subnet that nobody has added does not
+// exist, even in an account without any.
+func (e *EC2) describeSubnets(p params) (any, error) {
+	ids := p.list("SubnetId")
+	known := e.network.subnets
+	for _, id := range ids {
+		if !slices.ContainsFunc(known, func(s Subnet) bool { return s.ID == id }) {
+			return nil, refuse("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", id)
+		}
+	}
+	kept := slices.DeleteFunc(slices.Clone(known), func(s Subnet) bool { return len(ids) > 0 && !slices.Contains(ids, s.ID) })
+	kept, token, err := paged(p, "SubnetId", "subnetSet", kept)
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Subnets   []xmlSubnet `xml:"subnetSet>item"`
+		NextToken string      `xml:"nextToken,omitempty"`
+	}{NextToken: token}
+	for _, s := range kept {
+		out.Subnets = append(out.Subnets, xmlSubnet{ID: s.ID, State: "available", VPC: s.VPC, Zone: s.Zone})
+	}
+	return out, nil
+}
+
+// zoneList reads a list of availability zones, as a parameter of a stack has it.
+func zoneList(value string) ([]any, error) {
+	zones := strings.Split(value, ",")
+	for _, zone := range zones {
+		if !zonePattern.MatchString(zone) {
+			return nil, refuse("InvalidParameterValue", "Invalid availability zone: [%s]", zone)
+		}
+	}
+	return anyList(zones), nil
+}
