@@ -1,0 +1,315 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	mrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/gateway"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/member"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/volume"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+)
+
+// pace is how much faster the agent's clock goes than etcd's: its waits of a minute take three seconds.
+const pace = 20
+
+// fast is the agent's clock.
+type fast struct{ began time.Time }
+
+func (c fast) Now() time.Time { return c.began.Add(pace * time.Since(c.began)) }
+
+func (c fast) Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d / pace):
+		return nil
+	}
+}
+
+// records is the cluster's store.
+type records struct {
+	mu      sync.Mutex
+	objects map[string][]byte
+	old     map[string][]byte // what a stale read sees; nil if reads are fresh
+	fault   storeFault
+	rng     *mrand.Rand
+}
+
+// storeFault is what is wrong with the store.
+type storeFault int
+
+const (
+	storeWorks storeFault = iota
+	storeDown
+	storeLosesAnswers // some writes happen, and are said not to
+	storeIsOld        // reads see what was there when the fault began
+)
+
+var errStore = errors.New("the store does not answer")
+
+func newRecords(seed uint64) *records {
+	r := &records{objects: map[string][]byte{}, rng: mrand.New(mrand.NewPCG(seed, 7))}
+	var peers []etcd.Peer
+	for _, seat := range seats {
+		peers = append(peers, etcd.Peer{Name: seat, URL: peerURL(seat)})
+	}
+	r.objects[etcd.BeginObject(1)] = etcd.Encode(etcd.Begin{Token: etcd.NewToken(), Members: peers})
+	return r
+}
+
+func peerURL(seat string) string {
+	return "https://etcd-" + seat + strings.TrimSuffix(suffix, ".") + ":2380"
+}
+
+func (r *records) set(f storeFault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fault, r.old = f, nil
+	if f == storeIsOld {
+		r.old = maps.Clone(r.objects)
+	}
+}
+
+func (r *records) Get(ctx context.Context, object string) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	from := r.objects
+	switch {
+	case r.fault == storeDown:
+		return nil, errStore
+	case r.old != nil:
+		from = r.old
+	}
+	if data, ok := from[object]; ok {
+		return data, nil
+	}
+	return nil, pki.ErrNotFound
+}
+
+func (r *records) Create(ctx context.Context, object string, content []byte) error {
+	return r.write(ctx, object, content, true)
+}
+
+func (r *records) Put(ctx context.Context, object string, content []byte) error {
+	return r.write(ctx, object, content, false)
+}
+
+func (r *records) write(ctx context.Context, object string, content []byte, once bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if r.fault == storeDown {
+		return errStore
+	}
+	if _, exists := r.objects[object]; exists && once {
+		return pki.ErrExists
+	}
+	r.objects[object] = content
+	if r.fault == storeLosesAnswers && r.rng.IntN(2) == 0 {
+		return errStore
+	}
+	return nil
+}
+
+func (r *records) has(object string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.objects[object]
+	return ok
+}
+
+// agent is the machine's own agent, with the machine's adapters.
+type agent struct {
+	w *world
+	// What a wrong variant has in the place of the agent's own.
+	decide     func(etcd.Facts) etcd.Action
+	decideJoin func(etcd.JoinFacts) etcd.JoinAction
+	records    member.Records
+	flags      []string
+	force      bool          // it takes a volume from whoever has it
+	alone      time.Duration // after which a member without a quorum goes on alone; 0 is never
+}
+
+func (a agent) run(ctx context.Context, m *machine) error {
+	where := filepath.Join(m.w.dir, "mnt-"+m.id)
+	service := &service{m: m, environment: filepath.Join(m.w.dir, m.id+".env"), data: filepath.Join(where, etcd.DataDir), flags: a.flags}
+	if err := os.Remove(service.environment); err != nil && !errors.Is(err, os.ErrNotExist) { // /run is empty after a boot
+		return err
+	}
+	var store member.Records = m.w.store
+	if f, ok := a.records.(forgetful); ok {
+		store = f.of()
+	}
+	decide := a.decide
+	if a.alone > 0 {
+		decide = a.impatient(service)
+	}
+	conf := m.w.tls.client
+	return member.New(member.Config{
+		Cluster: clusterName, Member: m.seat, PeerURL: peerURL(m.seat), Instance: m.id, Storage: etcd.StorageVolume,
+		Dir: where, Environment: service.environment, Own: "https://" + m.address.String() + ":" + clientPort,
+		Records: store, Volumes: volumes{m, a.force}, Disk: &volume.Disk{Mounter: mounter{m}, Where: where}, Service: service,
+		Peer: func(url string) member.Peer {
+			return hasty{gateway.New(gateway.Config{URL: url, TLS: conf, Dial: m.dial})}
+		},
+		Clock: fast{m.w.began}, Answer: 700 * time.Millisecond, Decide: decide, DecideJoin: a.decideJoin,
+		Say: func(r member.Report) {
+			m.w.logf("%s (%s) %s %s: %s%s", m.seat, m.id, r.Action.Row, r.Step, r.Why.Cause, failed(r.Err))
+		},
+	}).Run(ctx)
+}
+
+// impatient is the agent that forces a new cluster upon what it has after a while without a quorum.
+func (a agent) impatient(s *service) func(etcd.Facts) etcd.Action {
+	var since time.Time
+	return func(f etcd.Facts) etcd.Action {
+		action := etcd.Decide(f)
+		if action.Do != etcd.Report || f.Etcd.Reads {
+			since = time.Time{}
+			return action
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if time.Since(since) < a.alone || len(s.flags) > 0 {
+			return action
+		}
+		s.flags = []string{"--force-new-cluster"}
+		return etcd.Action{Row: etcd.N5Open, Do: etcd.Reopen, Clients: etcd.Open}
+	}
+}
+
+func failed(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Error()
+}
+
+// hasty gives locks that last as long by the agent's clock as they should.
+type hasty struct{ *gateway.Client }
+
+func (h hasty) Lock(ctx context.Context, holder string, ttl time.Duration) (member.Lease, error) {
+	return h.Client.Lock(ctx, holder, ttl/pace)
+}
+
+// volumes are the cloud's, as the machine sees them.
+type volumes struct {
+	m     *machine
+	force bool
+}
+
+func (c volumes) Find(ctx context.Context) ([]etcd.Volume, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	list := []etcd.Volume{}
+	for _, v := range c.m.w.volumesOf(c.m.seat) {
+		claim := v.seen(c.m)
+		if c.force && claim.Holder != c.m.id {
+			claim.Holder, claim.Free = "", true
+		}
+		list = append(list, claim)
+	}
+	return list, nil
+}
+
+func (c volumes) Attach(ctx context.Context, id string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, v := range c.m.w.volumesOf(c.m.seat) {
+		if v.id == id {
+			if c.force {
+				v.tear(c.m)
+			}
+			return v.attach(c.m)
+		}
+	}
+	return errors.New("InvalidVolume.NotFound: " + id)
+}
+
+// mounter mounts as systemd does.
+type mounter struct{ m *machine }
+
+func (c mounter) Mount(ctx context.Context, what, where, kind, options string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	v := c.m.volume()
+	if v == nil {
+		return errors.New("no such device: " + what)
+	}
+	return v.mounted(where)
+}
+
+// service is etcd's unit.
+type service struct {
+	m                 *machine
+	environment, data string
+	flags             []string
+}
+
+func (s *service) State(ctx context.Context) (member.State, error) {
+	d := s.m.running()
+	return member.State{Running: d != nil, Failing: d != nil && d.waits()}, ctx.Err()
+}
+
+func (s *service) Stop(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.m.stopEtcd()
+	return nil
+}
+
+// Start starts etcd with what its unit would read, and holds it against the rule that a first start has a record.
+func (s *service) Start(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(s.environment)
+	if err != nil {
+		return fmt.Errorf("the unit's environment: %w", err)
+	}
+	lines := append(s.m.settings(s.data), "ETCD_LISTEN_CLIENT_URLS=https://"+s.m.address.String()+":"+clientPort)
+	lines = environment(append(lines, strings.Split(strings.TrimSpace(string(text)), "\n")...))
+	for _, line := range lines {
+		if line == "ETCD_INITIAL_CLUSTER_STATE=new" {
+			s.m.w.firstStart(s.m)
+		}
+	}
+	return s.m.startEtcd(lines, s.flags...)
+}
+
+// firstStart is called with every start that may begin a cluster: each has a record of its own.
+func (w *world) firstStart(m *machine) {
+	w.mu.Lock()
+	w.firsts[m.seat]++
+	n := w.firsts[m.seat]
+	w.mu.Unlock()
+	records := 0
+	for epoch := 1; w.store.has(etcd.BeginObject(epoch)); epoch++ {
+		if w.store.has(etcd.StartedObject(epoch, m.seat)) {
+			records++
+		}
+	}
+	if n > records {
+		w.breach("%s may begin a cluster for the time %d, with %d records that it did", m.seat, n, records)
+	}
+}

@@ -1,0 +1,198 @@
+package nemesis
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	mrand "math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tlsFiles are one certificate that every member and every client has. The certificates of real members are tested with
+// real machines; here names and addresses change too fast to be certified.
+type tlsFiles struct {
+	cert, key string
+	client    *tls.Config
+}
+
+func newTLS(t *testing.T, dir string) tlsFiles {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "etcd"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:    []string{"localhost", "etcd-a.demo.k8s", "etcd-b.demo.k8s", "etcd-c.demo.k8s", "etcd"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := tlsFiles{cert: filepath.Join(dir, "tls.crt"), key: filepath.Join(dir, "tls.key")}
+	crt, pkey := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+	if err := errors.Join(os.WriteFile(files.cert, crt, 0o600), os.WriteFile(files.key, pkey, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(crt, pkey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(crt)
+	// etcd's server is asked by address, and answers with the certificate of its name.
+	files.client = &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ServerName: "etcd", MinVersion: tls.VersionTLS12}
+	return files
+}
+
+// header is what etcd says with every answer. Numbers are text in its JSON.
+type header struct {
+	Cluster  string `json:"cluster_id"`
+	Member   string `json:"member_id"`
+	Revision string `json:"revision"`
+}
+
+// operation is one call of a client, with what it knows of it. Times are since the world began.
+type operation struct {
+	client       int
+	write        bool
+	key, value   string // of a read, the value is what was read; "" is a key that is not there
+	call, answer time.Duration
+	known        bool // a write without it may have happened, then or later
+	cluster      string
+	revision     int64
+	by           string // the member that answered
+}
+
+// history is what all clients of a schedule did.
+type history struct {
+	mu  sync.Mutex
+	ops []operation
+}
+
+func (h *history) add(o operation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, o)
+}
+
+const keys = 6
+
+// client writes and reads until ctx ends. It asks any machine of the cluster, old ones too.
+func (w *world) client(ctx context.Context, number int, h *history, conf *tls.Config, rng *mrand.Rand) {
+	transport := &http.Transport{TLSClientConfig: conf, MaxIdleConnsPerHost: 2, ResponseHeaderTimeout: time.Second}
+	defer transport.CloseIdleConnections()
+	for n := 0; ctx.Err() == nil; n++ {
+		time.Sleep(time.Duration(2+rng.IntN(12)) * time.Millisecond)
+		m := w.pick(rng)
+		if m == nil {
+			continue
+		}
+		o := operation{client: number, write: rng.IntN(5) < 3, key: fmt.Sprint("k", rng.IntN(keys))}
+		if o.write {
+			o.value = fmt.Sprintf("%d.%d", number, n)
+		}
+		if w.do(ctx, &http.Client{Transport: transport, Timeout: 1500 * time.Millisecond}, m, &o) {
+			h.add(o)
+		}
+	}
+}
+
+// pick is a machine whose etcd may answer.
+func (w *world) pick(rng *mrand.Rand) *machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var up []*machine
+	for _, m := range w.machines {
+		if m.running() != nil {
+			up = append(up, m)
+		}
+	}
+	if len(up) == 0 {
+		return nil
+	}
+	return up[rng.IntN(len(up))]
+}
+
+// do carries out an operation, and reports whether it belongs into the history: a read without an answer says nothing,
+// and a write that reached nobody has not happened.
+func (w *world) do(ctx context.Context, c *http.Client, m *machine, o *operation) bool {
+	request := map[string]string{"key": base64.StdEncoding.EncodeToString([]byte(o.key))}
+	path := "/v3/kv/range"
+	if o.write {
+		path, request["value"] = "/v3/kv/put", base64.StdEncoding.EncodeToString([]byte(o.value))
+	}
+	var answer struct {
+		Header header `json:"header"`
+		KVs    []struct {
+			Value string `json:"value"`
+		} `json:"kvs"`
+	}
+	o.call = time.Since(w.began)
+	err := call(ctx, c, "https://"+m.address.String()+":"+clientPort+path, request, &answer)
+	o.answer = time.Since(w.began)
+	if err != nil {
+		return o.write && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.EHOSTUNREACH)
+	}
+	o.known, o.cluster, o.by = true, answer.Header.Cluster, m.seat
+	o.revision, _ = strconv.ParseInt(answer.Header.Revision, 10, 64)
+	if !o.write && len(answer.KVs) == 1 {
+		value, err := base64.StdEncoding.DecodeString(answer.KVs[0].Value)
+		if err != nil {
+			w.breach("%s answers what is no base64: %q", m.seat, answer.KVs[0].Value)
+		}
+		o.value = string(value)
+	}
+	return true
+}
+
+// call sends JSON to etcd's gateway and reads its answer.
+func call(ctx context.Context, c *http.Client, url string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", resp.Status, data)
+	}
+	return json.Unmarshal(data, answer)
+}

@@ -1,0 +1,161 @@
+package nemesis
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// timing is etcd's heartbeat and election timeout: a tenth of the default, so that a schedule fits many elections.
+var timing = []string{"ETCD_HEARTBEAT_INTERVAL=20", "ETCD_ELECTION_TIMEOUT=200"}
+
+// daemon is etcd as a unit runs it: it is started again after it has failed.
+type daemon struct {
+	m    *machine
+	env  []string
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	log  bytes.Buffer
+	stop bool
+	// failing: it ended by itself, and waits for its next start.
+	failing bool
+	done    chan struct{}
+}
+
+// settings are the lines of the image's own settings that differ on each machine, with TLS as on a machine.
+func (m *machine) settings(data string) []string {
+	name := "etcd-" + m.seat + strings.TrimSuffix(suffix, ".")
+	lines := []string{
+		"ETCD_NAME=" + m.seat, "ETCD_DATA_DIR=" + data,
+		"ETCD_LISTEN_PEER_URLS=https://" + m.address.String() + ":2380",
+		"ETCD_INITIAL_ADVERTISE_PEER_URLS=https://" + name + ":2380",
+		"ETCD_ADVERTISE_CLIENT_URLS=https://" + name + ":" + clientPort,
+		"ETCD_CERT_FILE=" + m.w.tls.cert, "ETCD_KEY_FILE=" + m.w.tls.key, "ETCD_TRUSTED_CA_FILE=" + m.w.tls.cert, "ETCD_CLIENT_CERT_AUTH=true",
+		"ETCD_PEER_CERT_FILE=" + m.w.tls.cert, "ETCD_PEER_KEY_FILE=" + m.w.tls.key, "ETCD_PEER_TRUSTED_CA_FILE=" + m.w.tls.cert, "ETCD_PEER_CLIENT_CERT_AUTH=true",
+		"ETCD_LOG_LEVEL=warn",
+	}
+	return append(lines, timing...)
+}
+
+// startEtcd starts etcd with settings, of which the later of two with one name holds.
+func (m *machine) startEtcd(env []string, flags ...string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost || m.off == nil {
+		return fmt.Errorf("%s has no power", m.id)
+	}
+	if m.daemon != nil {
+		return fmt.Errorf("etcd of %s runs already", m.id)
+	}
+	d := &daemon{m: m, env: env, done: make(chan struct{})}
+	m.daemon = d
+	go d.run(flags)
+	return nil
+}
+
+// run keeps etcd running until it is stopped, as Restart=always does.
+func (d *daemon) run(flags []string) {
+	defer close(d.done)
+	for {
+		d.mu.Lock()
+		if d.stop {
+			d.mu.Unlock()
+			return
+		}
+		args := []string{"--net=/run/netns/" + d.m.ns, filepath.Join(d.m.w.etcd, "etcd")}
+		d.cmd = exec.Command("nsenter", append(args, flags...)...)
+		d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "GOMAXPROCS=2"}, d.env...)
+		d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
+		d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		err := d.cmd.Start()
+		d.mu.Unlock()
+		if err == nil {
+			err = d.cmd.Wait()
+		}
+		d.mu.Lock()
+		stopped := d.stop
+		d.mu.Unlock()
+		if stopped {
+			return
+		}
+		d.failed(true)
+		d.m.w.logf("etcd of %s ended: %v: %s", d.m.seat, err, lastLines(d.log.String(), 2))
+		time.Sleep(100 * time.Millisecond)
+		d.failed(false)
+	}
+}
+
+func (d *daemon) failed(failing bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failing = failing
+}
+
+// waits reports whether etcd has ended by itself, and is to be started again.
+func (d *daemon) waits() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failing
+}
+
+// signal sends a signal to etcd if it runs.
+func (d *daemon) signal(s syscall.Signal) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cmd != nil && d.cmd.Process != nil {
+		_ = d.cmd.Process.Signal(s)
+	}
+}
+
+func (d *daemon) end(s syscall.Signal) {
+	d.mu.Lock()
+	d.stop = true
+	d.mu.Unlock()
+	d.signal(syscall.SIGCONT)
+	d.signal(s)
+	<-d.done
+}
+
+// kill ends etcd as a loss of power does.
+func (d *daemon) kill() { d.end(syscall.SIGKILL) }
+
+// stopEtcd stops etcd as a unit is stopped.
+func (m *machine) stopEtcd() {
+	m.mu.Lock()
+	d := m.daemon
+	m.daemon = nil
+	m.mu.Unlock()
+	if d != nil {
+		d.end(syscall.SIGTERM)
+	}
+}
+
+// running is the machine's etcd, nil if it has none.
+func (m *machine) running() *daemon {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.daemon
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], " | ")
+}
+
+// environment is the last value of each setting.
+func environment(lines []string) []string {
+	var env []string
+	for _, line := range lines {
+		name, _, _ := strings.Cut(line, "=")
+		env = slices.DeleteFunc(env, func(l string) bool { return strings.HasPrefix(l, name+"=") })
+		env = append(env, line)
+	}
+	return env
+}

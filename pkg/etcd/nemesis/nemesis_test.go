@@ -1,0 +1,142 @@
+package nemesis
+
+import (
+	"flag"
+	"fmt"
+	mrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "run this one schedule")
+	atOne = flag.Int("worlds", 4, "schedules at once")
+)
+
+// bench is what all schedules of a run share.
+type bench struct {
+	t    *testing.T
+	dir  string
+	etcd string
+	tls  tlsFiles
+	// quiet: what is found was looked for, and its story is not told.
+	quiet bool
+}
+
+// newBench makes the namespaces of a run; ok is false in the process that only started the one inside.
+func newBench(t *testing.T) (b *bench, ok bool) {
+	t.Helper()
+	if os.Getenv("HARDTACK_E2E") == "" {
+		t.Skip("real etcd processes on disks of their own: make nemesis runs it (HARDTACK_E2E=1)")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("makes network namespaces and loop devices: run as root")
+	}
+	cache := filepath.Join(t.TempDir(), "etcd")
+	programs.Install(t, cache, programs.DefaultLock(t), "etcd")
+	if !inNamespaces(t) {
+		return nil, false
+	}
+	b = &bench{t: t, dir: prepare(t), etcd: filepath.Join(cache, programs.Bin)}
+	b.tls = newTLS(t, b.dir)
+	return b, true
+}
+
+// of is the bench of a part, which tells what it finds there.
+func (b *bench) of(t *testing.T) *bench {
+	t.Helper()
+	c := *b
+	c.t, c.quiet = t, true
+	return &c
+}
+
+// TestNemesis runs the agent's own code through schedules of faults, of which none may find anything.
+func TestNemesis(t *testing.T) {
+	b, ok := newBench(t)
+	if !ok {
+		return
+	}
+	n, first := count(t, 100), uint64(1)
+	if *seed != 0 {
+		n, first = 1, *seed
+	}
+	for of, wrong := range b.schedules(n, first, func(w *world) procedure { return agent{w: w}.run }, false) {
+		t.Errorf("schedule %d (-seed %d runs it again): %s", of, of, strings.Join(wrong, "; "))
+	}
+}
+
+// schedules runs schedules, a few at once, until n are done or one is wrong and stop is set. It returns the seeds of those
+// that were wrong, with what was.
+func (b *bench) schedules(n int, first uint64, run func(*world) procedure, stop bool) map[uint64][]string {
+	found := map[uint64][]string{}
+	var mu sync.Mutex
+	var next, done atomic.Int64
+	var group sync.WaitGroup
+	began := time.Now()
+	for lane := range min(*atOne, n) {
+		group.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				mu.Lock()
+				enough := stop && len(found) > 0
+				mu.Unlock()
+				if i >= int64(n) || enough || b.t.Context().Err() != nil {
+					return
+				}
+				of := first + uint64(i)
+				wrong := b.one(lane+1, of, run)
+				if len(wrong) > 0 {
+					mu.Lock()
+					found[of] = wrong
+					mu.Unlock()
+				}
+				if d := done.Add(1); d%10 == 0 {
+					fmt.Printf("%d of %d schedules, %d wrong, %.0f s\n", d, n, len(found), time.Since(began).Seconds())
+				}
+			}
+		})
+	}
+	group.Wait()
+	b.t.Logf("%d schedules in %.0f s", done.Load(), time.Since(began).Seconds())
+	return found
+}
+
+// one runs the schedule of a seed, and tells its story if it is wrong.
+func (b *bench) one(lane int, of uint64, run func(*world) procedure) []string {
+	rng := mrand.New(mrand.NewPCG(of, 0))
+	w := newWorld(b.t, lane, b.dir, b.etcd, b.tls)
+	w.store = newRecords(of)
+	defer w.end(b.t)
+	first, list := choose(rng)
+	w.logf("schedule %d: %s", of, names(list))
+	s := &schedule{world: w, t: b.t, rng: rng, conf: b.tls.client, run: run(w), early: first, ctx: b.t.Context(), at: map[string]*machine{}}
+	wrong := s.live(list)
+	if len(wrong) > 0 && !b.quiet {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		b.t.Logf("schedule %d:\n%s\nwrong:\n  %s", of, strings.Join(w.events, "\n"), strings.Join(wrong, "\n  "))
+	}
+	return wrong
+}
+
+// count is the number of schedules: SCHEDULES in the environment, or the given one.
+func count(t *testing.T, usual int) int {
+	t.Helper()
+	text := os.Getenv("SCHEDULES")
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("SCHEDULES=%q is no number of schedules", text)
+	}
+	return n
+}

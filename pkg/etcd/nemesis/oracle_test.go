@@ -1,0 +1,221 @@
+package nemesis
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// judge returns what is wrong with a history: none of it needs to know what the faults were.
+func judge(ops []operation) []string {
+	var wrong []string
+	wrong = append(wrong, revisions(ops)...)
+	wrong = append(wrong, clusters(ops)...)
+	return append(wrong, linearizable(ops)...)
+}
+
+// clusters finds a second cluster that took writes: each has an ID of its own.
+func clusters(ops []operation) []string {
+	var ids []string
+	for _, o := range ops {
+		if o.write && o.known && !slices.Contains(ids, o.cluster) {
+			ids = append(ids, o.cluster)
+		}
+	}
+	if len(ids) > 1 {
+		return []string{fmt.Sprintf("%d clusters acknowledged writes: %v", len(ids), ids)}
+	}
+	return nil
+}
+
+// revisions finds writes that were acknowledged with one revision, and revisions that go against real time: a write that
+// began after another was acknowledged has a greater one.
+func revisions(ops []operation) []string {
+	type told struct {
+		at    time.Duration
+		begin bool
+		o     operation
+	}
+	var wrong []string
+	seen := map[string]operation{}
+	var order []told
+	for _, o := range ops {
+		if !o.write || !o.known {
+			continue
+		}
+		id := fmt.Sprint(o.cluster, " ", o.revision)
+		if other, twice := seen[id]; twice {
+			wrong = append(wrong, fmt.Sprintf("revision %d was acknowledged twice: %s by %s, %s by %s", o.revision, other.value, other.by, o.value, o.by))
+		}
+		seen[id] = o
+		order = append(order, told{o.call, true, o}, told{o.answer, false, o})
+	}
+	slices.SortFunc(order, func(a, b told) int { return int(a.at - b.at) })
+	highest := map[string]int64{}
+	before := map[string]int64{} // by the write: the highest revision that was acknowledged when it began
+	for _, e := range order {
+		key := e.o.value
+		if e.begin {
+			before[key] = highest[e.o.cluster]
+			continue
+		}
+		if e.o.revision <= before[key] {
+			wrong = append(wrong, fmt.Sprintf("%s got revision %d of %s after %d had been acknowledged", e.o.value, e.o.revision, e.o.by, before[key]))
+		}
+		highest[e.o.cluster] = max(highest[e.o.cluster], e.o.revision)
+	}
+	return wrong[:min(len(wrong), 5)]
+}
+
+// register is a key of etcd to porcupine: a write sets it, a read returns what was set last.
+var register = porcupine.Model{
+	Init: func() any { return "" },
+	Step: func(state, input, output any) (bool, any) {
+		o := input.(operation)
+		if o.write {
+			return true, o.value
+		}
+		return output.(operation).value == state.(string), state
+	},
+	Equal: func(a, b any) bool { return a == b },
+}
+
+// linearizable asks porcupine whether each key behaved as one register. What is not known of a write stays open until
+// the end: it may take effect at any time, or never. The last reads of each key are part of the history, so that a write
+// that was acknowledged and lost is found.
+func linearizable(ops []operation) []string {
+	var wrong []string
+	for n := range keys {
+		key := fmt.Sprint("k", n)
+		var calls []porcupine.Operation
+		for _, o := range ops {
+			if o.key != key {
+				continue
+			}
+			answer := int64(o.answer)
+			if !o.known {
+				answer = math.MaxInt64
+			}
+			calls = append(calls, porcupine.Operation{ClientId: o.client, Input: o, Output: o, Call: int64(o.call), Return: answer})
+		}
+		switch result := porcupine.CheckOperationsTimeout(register, calls, 20*time.Second); result {
+		case porcupine.Ok:
+		case porcupine.Illegal:
+			wrong = append(wrong, fmt.Sprintf("%s is not linearizable: %s", key, suspicion(ops, key)))
+		default:
+			wrong = append(wrong, fmt.Sprintf("%s: porcupine found no answer in 20 s (%d operations)", key, len(calls)))
+		}
+	}
+	return wrong
+}
+
+// suspicion tells the end of a key's history, where a lost write is seen.
+func suspicion(ops []operation, key string) string {
+	var written, read operation
+	for _, o := range ops {
+		if o.key == key && o.known && o.write && o.answer > written.answer {
+			written = o
+		}
+		if o.key == key && o.known && !o.write && o.answer > read.answer {
+			read = o
+		}
+	}
+	return fmt.Sprintf("last acknowledged write %q at %.3f s (revision %d), last read %q at %.3f s (revision %d)",
+		written.value, written.answer.Seconds(), written.revision, read.value, read.call.Seconds(), read.revision)
+}
+
+// listed is a line of etcd's list of members.
+type listed struct {
+	ID      string `json:"ID"`
+	Name    string `json:"name"`
+	Learner bool   `json:"isLearner"`
+}
+
+// whole waits until every seat has exactly one machine whose etcd is a voter, answers linearizable reads, and has the
+// same data as the others. It returns what is missing when the time is over.
+func (w *world) whole(ctx context.Context, seats []string, conf *tls.Config, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	transport := &http.Transport{TLSClientConfig: conf}
+	defer transport.CloseIdleConnections()
+	c := &http.Client{Transport: transport, Timeout: 2 * time.Second}
+	for {
+		err := w.looksWhole(ctx, c, seats)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (w *world) looksWhole(ctx context.Context, c *http.Client, seats []string) error {
+	hashes := map[string]string{}
+	for _, seat := range seats {
+		m := w.serving(seat)
+		if m == nil {
+			return fmt.Errorf("no etcd runs for %s", seat)
+		}
+		url := "https://" + m.address.String() + ":" + clientPort
+		var list struct {
+			Header  header   `json:"header"`
+			Members []listed `json:"members"`
+		}
+		if err := call(ctx, c, url+"/v3/cluster/member/list", map[string]any{"linearizable": true}, &list); err != nil {
+			return fmt.Errorf("%s: %w", seat, err)
+		}
+		var voters []string
+		for _, line := range list.Members {
+			if line.Learner {
+				return fmt.Errorf("%s sees a learner: %+v", seat, list.Members)
+			}
+			voters = append(voters, line.Name)
+		}
+		slices.Sort(voters)
+		if !slices.Equal(voters, seats) {
+			return fmt.Errorf("%s sees the voters %v, not %v", seat, voters, seats)
+		}
+		i := slices.IndexFunc(list.Members, func(line listed) bool { return line.ID == list.Header.Member })
+		if i < 0 || list.Members[i].Name != seat {
+			return fmt.Errorf("what answers for %s is another member: %+v", seat, list)
+		}
+		var hash struct {
+			Header   header `json:"header"`
+			Hash     any    `json:"hash"`
+			Revision string `json:"hash_revision"`
+		}
+		if err := call(ctx, c, url+"/v3/maintenance/hash", map[string]any{}, &hash); err != nil {
+			return fmt.Errorf("hash of %s: %w", seat, err)
+		}
+		hashes[fmt.Sprint(list.Header.Cluster, " ", hash.Header.Revision, " ", hash.Hash)] = seat
+	}
+	if len(hashes) != 1 {
+		return fmt.Errorf("the members have different data: %v", hashes)
+	}
+	return nil
+}
+
+// serving is the machine of a seat whose etcd runs; nil if there is none, or more than one.
+func (w *world) serving(seat string) *machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var found *machine
+	for _, m := range w.machines {
+		if m.seat == seat && m.running() != nil {
+			if found != nil {
+				return nil
+			}
+			found = m
+		}
+	}
+	return found
+}

@@ -1,0 +1,118 @@
+// Package operate is what a person does with a cluster's etcd: look at all its members, and give one a new volume.
+//
+// Its rule: it acts through the cluster's store and the cloud alone, never through etcd, so that it works from outside the
+// VPC and when nothing answers any more. What members report is old by up to a minute: it is shown and it can be a reason
+// to refuse; whatever changes a membership is decided by the members' machines, by pkg/etcd.
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+)
+
+// Records are the objects of the cluster's store.
+type Records interface {
+	// Get returns an object. Its error matches pki.ErrNotFound if there is none.
+	Get(ctx context.Context, object string) ([]byte, error)
+	String() string
+}
+
+// Cloud is where the members' machines and volumes are. What it returns may be some seconds old.
+type Cloud interface {
+	// Volumes returns all volumes with the tags of the cluster and a member, in every zone, without those being deleted.
+	Volumes(ctx context.Context) ([]Volume, error)
+	// Machines returns the machines with the tags of the cluster and a member that are not terminated.
+	Machines(ctx context.Context) ([]Machine, error)
+	// Make makes a volume and returns its id. EC2 goes on creating it after the answer.
+	Make(ctx context.Context, v NewVolume) (string, error)
+}
+
+// Volume is a volume with the tag of a member.
+type Volume struct {
+	ID     string `json:"id"`
+	Member string `json:"member"`
+	Zone   string `json:"zone"`
+	// State is EC2's word: creating, available, in-use or error.
+	State string `json:"state"`
+	// Holder is the machine that it is attached to, being attached to or detached from; HolderState is that machine's state
+	// in EC2's word: terminated if EC2 knows it no more. Both are empty if there is none.
+	Holder      string `json:"holder,omitempty"`
+	HolderState string `json:"holder_state,omitempty"`
+}
+
+// terminated is EC2's word for a machine that has ended: nothing runs on it, and its volumes become free.
+const terminated = "terminated"
+
+// Held reports whether a machine that has not ended has the volume: it may be writing to it.
+func (v Volume) Held() bool { return v.Holder != "" && v.HolderState != terminated }
+
+// Machine is a machine with the tag of a member.
+type Machine struct {
+	ID     string `json:"id"`
+	Member string `json:"member"`
+	Zone   string `json:"zone"`
+	State  string `json:"state"`
+}
+
+// Cluster is the etcd of a cluster as its operator acts on it.
+type Cluster struct {
+	Name string
+	// Members are the names of all members, as the cluster's document has them, and Storage is where their data are: a value
+	// of machine.Etcd's.
+	Members []string
+	Storage string
+	Records Records
+	// Cloud is nil where the machines are in none.
+	Cloud Cloud
+	Clock clock.Clock
+}
+
+// epoch is what the store says about the newest epoch.
+type epoch struct {
+	number  int // 0 if none has begun
+	begin   *etcd.Begin
+	outcome *etcd.Outcome
+}
+
+// epoch reads the newest epoch.
+func (c *Cluster) epoch(ctx context.Context) (e epoch, err error) {
+	for {
+		begin, err := read[etcd.Begin](ctx, c.Records, etcd.BeginObject(e.number+1))
+		if err != nil {
+			return e, err
+		}
+		if begin == nil {
+			break
+		}
+		e.number, e.begin = e.number+1, begin
+	}
+	if e.number > 0 {
+		e.outcome, err = read[etcd.Outcome](ctx, c.Records, etcd.OutcomeObject(e.number))
+	}
+	return e, err
+}
+
+// read reads a record; it is nil if there is none.
+func read[T etcd.Record](ctx context.Context, r Records, object string) (*T, error) {
+	data, err := r.Get(ctx, object)
+	if errors.Is(err, pki.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading etcd's records: %w", err)
+	}
+	record, err := etcd.Parse[T](data)
+	if err != nil {
+		return nil, fmt.Errorf("reading etcd's records: %s of %s: %w", object, r, err)
+	}
+	return &record, nil
+}
+
+// fresh is how old a member's report may be: it is written every minute.
+const fresh = 3 * time.Minute
