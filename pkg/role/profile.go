@@ -6,9 +6,9 @@ type Profile struct {
 	// Order is the role's place on a machine with several roles: a daemon may wait for those of a role with a lower Order.
 	Order int
 	Ports []Port
-	// Reads and Writes are the objects of the cluster's store that a machine of the role may read and write, as paths
-	// below the store's root. A path that ends in "/" stands for everything below it.
-	Reads, Writes []string
+	// Reads, Writes and Creates are the objects of the cluster's store that a machine of the role may read, write, and create
+	// where there is none, as paths below the store's root. A path that ends in "/" stands for everything below it.
+	Reads, Writes, Creates []string
 	// Reserve is the memory in MiB that the role's daemons use beside pods. It is Reserved if the kubelet's reservation on
 	// every node already includes it.
 	Reserve int
@@ -29,6 +29,10 @@ const (
 	EtcdClientCA = string(Etcd) + "/client-ca"
 	// BootstrapToken is the token with which a machine joins the cluster.
 	BootstrapToken = string(Minions) + "/bootstrap-token"
+	// EtcdRecords has what was decided about etcd's members. Each is created once and never changed.
+	EtcdRecords = string(Etcd) + "/records/"
+	// EtcdStatus has the state that each of etcd's members reports, below the member's name.
+	EtcdStatus = string(Etcd) + "/status/"
 	// Crt and Key are the suffixes of a certificate and its key.
 	Crt = ".crt"
 	Key = ".key"
@@ -47,7 +51,7 @@ var profiles = []Profile{
 			{"tcp", 10259, "kube-scheduler", nil},
 		},
 		// The key of the authority of etcd's clients: an API server is a client and mints its certificate itself.
-		Reads:   []string{Public, string(Masters) + "/", EtcdClientCA + Crt, EtcdClientCA + Key, BootstrapToken},
+		Reads:   []string{Public, string(Masters) + "/", EtcdClientCA + Crt, EtcdClientCA + Key, BootstrapToken, EtcdRecords, EtcdStatus},
 		Writes:  []string{BootstrapToken},
 		Reserve: 640, Memory: 1536,
 		Units: []Unit{
@@ -105,9 +109,12 @@ var profiles = []Profile{
 			{"tcp", etcdHealthPort, "etcd", nil},
 		},
 		Reads:   []string{Public, string(Etcd) + "/"},
+		Writes:  []string{EtcdStatus},
+		Creates: []string{EtcdRecords},
 		Reserve: 128, Memory: 512,
 		Units: []Unit{
 			{Name: "hardtack-certs-etcd.service", Reason: "certificates", First: true, Proof: "etcd"},
+			{Name: "hardtack-member.service", Reason: "membership", Proof: "etcd"},
 			{Name: "etcd.service", Reason: "etcd", Proof: "etcd"},
 		},
 		Checks: []Check{{"etcd", "etcd.service", HTTP(etcdHealthPort, "/readyz")}},

@@ -91,7 +91,7 @@ func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
 	if out.Node, err = o.name(ctx, w); err != nil {
 		return out, err
 	}
-	cert := o.identity(out.Node)
+	cert := o.identity(out.Node, trusted)
 	if out.Joined = cert == nil; out.Joined {
 		if cert, err = o.join(ctx, w, out.Server, ca, out.Node); err != nil {
 			return out, err
@@ -139,13 +139,13 @@ func readToken(ctx context.Context, store Secrets, now time.Time) (pki.Token, er
 
 // nodeBundles are the files of the minions' daemons, which all show the node's certificate.
 func nodeBundles(server string, authority []byte) []pki.Bundle {
-	ca := pki.Bundle{Dir: pki.DirKubelet}.Path("ca.crt")
-	config := pki.File{Name: "kubeconfig", Content: pki.Kubeconfig{
-		Server: server, CAFile: ca, User: "node", CertificateFile: NodeIdentity, KeyFile: NodeIdentity,
-	}.Render()}
-	return []pki.Bundle{
-		{Dir: pki.DirKubelet, Files: []pki.File{{Name: "ca.crt", Content: authority}, config}},
-		{Dir: pki.DirProxy, Files: []pki.File{config}},
-		{Dir: pki.DirFlannel, Files: []pki.File{config}},
+	// Each daemon has its own copy of the authority, so that each is started again when that changes.
+	bundle := func(dir string) pki.Bundle {
+		b := pki.Bundle{Dir: dir, AtStart: []string{"ca.crt"}}
+		b.Files = []pki.File{{Name: "ca.crt", Content: authority}, {Name: "kubeconfig", Content: pki.Kubeconfig{
+			Server: server, CAFile: b.Path("ca.crt"), User: "node", CertificateFile: NodeIdentity, KeyFile: NodeIdentity,
+		}.Render()}}
+		return b
 	}
+	return []pki.Bundle{bundle(pki.DirKubelet), bundle(pki.DirProxy), bundle(pki.DirFlannel)}
 }

@@ -155,7 +155,7 @@ func TestBootstrap(t *testing.T) {
 	}
 	for _, dir := range []string{"kubelet", "kube-proxy", "flanneld"} {
 		kubeconfig := string(b.read(t, dir, "kubeconfig"))
-		if strings.Contains(kubeconfig, token.Secret) || strings.Count(kubeconfig, certs.NodeIdentity) != 2 || !strings.Contains(kubeconfig, "/run/hardtack/pki/kubelet/ca.crt") {
+		if strings.Contains(kubeconfig, token.Secret) || strings.Count(kubeconfig, certs.NodeIdentity) != 2 || !strings.Contains(kubeconfig, "/run/hardtack/pki/"+dir+"/ca.crt") {
 			t.Errorf("%s: %s", dir, kubeconfig)
 		}
 	}

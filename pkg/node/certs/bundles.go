@@ -36,6 +36,9 @@ type bundles struct {
 const (
 	currentLink      = ".current"
 	generationPrefix = ".generation-"
+	// restartMark is there from before a file that the daemon reads only at its start is replaced until the daemon was
+	// started again, so that a run that breaks off in between loses nothing.
+	restartMark = ".restart"
 )
 
 func (b bundles) dir(name string) string { return filepath.Join("/", b.root, pki.Dir, name) }
@@ -79,12 +82,30 @@ func (b bundles) renew(bundle pki.Bundle, now time.Time) (minted Minted, err err
 		if err != nil {
 			return Minted{}, err
 		}
+		if err := b.mark(bundle, files); err != nil {
+			return Minted{}, err
+		}
 		if err := replace(dir, files); err != nil {
 			return Minted{}, fmt.Errorf("replacing the files of %s: %w", dir, err)
 		}
 	}
 	minted.Certificates, err = b.describe(bundle)
 	return minted, err
+}
+
+// mark notes that the daemon has to be started again, because of what of its files changes. What was never there has no
+// reader yet.
+func (b bundles) mark(bundle pki.Bundle, files []pki.File) error {
+	for _, f := range files {
+		have, err := os.ReadFile(filepath.Join(b.dir(bundle.Dir), f.Name))
+		if err != nil || string(have) == string(f.Content) || !slices.Contains(bundle.AtStart, f.Name) {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(b.dir(bundle.Dir), restartMark), nil, 0o600); err != nil {
+			return fmt.Errorf("noting that %s is to be started again: %w", bundle.Dir, err)
+		}
+	}
+	return nil
 }
 
 // due says why the bundle has to be minted; "" is that it need not be.

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
@@ -64,14 +65,18 @@ type Joiner interface {
 	Answer(ctx context.Context, name string) (JoinAnswer, error)
 }
 
-// identity returns the certificate that the machine has already; nil if there is none that is good for this node.
-func (o BootstrapOptions) identity(node string) *x509.Certificate {
+// identity returns the certificate that the machine has already; nil if there is none that is good for this node, and that
+// an authority of the cluster has signed: API servers trust no other.
+func (o BootstrapOptions) identity(node string, trusted []*x509.Certificate) *x509.Certificate {
 	name := filepath.Join("/", o.Root, NodeIdentity)
 	pair, err := tls.LoadX509KeyPair(name, name)
 	if err != nil {
 		return nil
 	}
 	if now := o.Now(); pair.Leaf.Subject.CommonName != nodeUser+node || now.Before(pair.Leaf.NotBefore) || now.After(pair.Leaf.NotAfter) {
+		return nil
+	}
+	if !slices.ContainsFunc(trusted, func(c *x509.Certificate) bool { return pair.Leaf.CheckSignatureFrom(c) == nil }) {
 		return nil
 	}
 	return pair.Leaf

@@ -2,7 +2,6 @@ package certs
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"time"
@@ -49,14 +48,14 @@ func (k *keyring) authority(ctx context.Context, name string) pki.Authority {
 	return a
 }
 
-func (k *keyring) key(ctx context.Context, name string) *ecdsa.PrivateKey {
-	data := k.get(ctx, name)
+func (k *keyring) accounts(ctx context.Context) pki.AccountKeys {
+	public, key := k.get(ctx, pki.ServiceAccount+pki.Pub), k.get(ctx, pki.ServiceAccount+pki.Key)
 	if k.err != nil {
-		return nil
+		return pki.AccountKeys{}
 	}
-	key, err := pki.ParseKey(data)
-	k.fail(name, err)
-	return key
+	keys, err := pki.ParseAccountKeys(public, key)
+	k.fail(pki.ServiceAccount, err)
+	return keys
 }
 
 func (k *keyring) encryption(ctx context.Context) pki.EncryptionKeys {

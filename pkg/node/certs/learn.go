@@ -121,16 +121,17 @@ func (o LearnOptions) writeCA(ctx context.Context) error {
 	if err != nil {
 		return classified(err, o.Store)
 	}
-	if _, err := pki.ParseTrusted(data); err != nil {
+	certs, err := pki.ParseTrusted(data)
+	if err != nil {
 		return reason.Errorf(reason.Store, "%s of %s: %w", pki.PublicKubernetes, o.Store, err)
 	}
-	return o.writeFile(config.CAFile, string(data))
+	return o.writeFile(config.CAFile, string(pki.EncodeCertificates(certs)))
 }
 
 // write writes the files that daemons and other commands of the agent read. They exist before any certificate does.
 func (o LearnOptions) write(conf config.Effective, info machine.ClusterInfo) error {
 	cluster, e := conf.Cluster, conf.Etcd
-	if o.Roles.Has(role.Etcd) && e.Member != "" {
+	if o.Roles.Has(role.Etcd) && len(e.Members) > 0 {
 		var b strings.Builder
 		for _, s := range machine.EtcdSettings(cluster, e.Member, e.Members) {
 			fmt.Fprintf(&b, "%s=%s\n", s.Variable(), s.Value)

@@ -167,7 +167,7 @@ func bundlesOf(ctx context.Context, o MintOptions, r role.Role, self pki.Machine
 		a := pki.MastersAuthorities{
 			Kubernetes: k.authority(ctx, pki.KubernetesCA), KubeletServing: k.authority(ctx, pki.KubeletServingCA),
 			FrontProxy: k.authority(ctx, pki.FrontProxyCA), EtcdClient: k.authority(ctx, pki.EtcdClientCA),
-			ServiceAccount: k.key(ctx, pki.ServiceAccount+pki.Key), Encryption: k.encryption(ctx),
+			ServiceAccount: k.accounts(ctx), Encryption: k.encryption(ctx),
 		}
 		if k.err != nil {
 			return nil, k.err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
@@ -26,7 +27,7 @@ func TestReplacedAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := pki.NewAuthority(pki.AuthorityName("demo", pki.KubernetesCA), key, created)
+	next, err := pki.NewAuthority(pki.AuthorityName("demo", pki.KubernetesCA), key, created.Add(time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

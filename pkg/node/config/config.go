@@ -35,6 +35,9 @@ const (
 	StoreVariable  = "STORE"
 	CAVariable     = "CA_FILE"
 	MemberVariable = "ETCD_MEMBER"
+	// StorageVariable and DiskVariable are Etcd.Storage and Etcd.Disk of a machine file.
+	StorageVariable = "ETCD_STORAGE"
+	DiskVariable    = "ETCD_DISK"
 	// FirstComeVariable is "no" in a cluster without a cloud where only a token for it gives a machine its name.
 	FirstComeVariable = "FIRST_COME"
 )
@@ -44,7 +47,7 @@ func Variables(r role.Role) []string {
 	names := []string{role.ClusterVariable, StoreVariable, CAVariable}
 	switch r {
 	case role.Etcd:
-		names = append(names, MemberVariable)
+		names = append(names, MemberVariable, StorageVariable, DiskVariable)
 	case role.Masters:
 		names = append(names, FirstComeVariable)
 	}
@@ -331,6 +334,31 @@ func (r *reader) etcd() {
 		own = r.roleLines(field, MemberVariable)
 	}
 	r.config.Etcd.Member = r.resolve(append(own, written(field, r.document.Etcd.Member))...)
+	if r.roles.Has(role.Etcd) {
+		r.storage()
+	}
+}
+
+// storage is where the data of the machine's member are.
+func (r *reader) storage() {
+	e := &r.config.Etcd
+	e.Storage = r.resolve(append(r.roleLines("etcd.storage", StorageVariable), written("etcd.storage", r.document.Etcd.Storage))...)
+	e.Disk = r.resolve(append(r.roleLines("etcd.disk", DiskVariable), written("etcd.disk", r.document.Etcd.Disk))...)
+	if e.Storage == "" {
+		e.Storage = r.recordFirst(Value{"etcd.storage", machine.StorageMachine, FromImage, "the agent"})
+	}
+	file := role.Etcd.File()
+	switch storages := machine.Storages(); {
+	case !slices.Contains(storages, e.Storage):
+		r.problemf(fmt.Sprintf("write %s=NAME, with one of %s, into %s", StorageVariable, strings.Join(storages, ", "), file), "etcd's storage is %q", e.Storage)
+	case e.Storage == machine.StorageDisk && !machine.IsDisk(e.Disk):
+		r.problemf(fmt.Sprintf("write %s=/dev/disk/by-id/NAME into %s: ls /dev/disk/by-id lists the names", DiskVariable, file), "the disk of etcd's member is %q, and not a path below /dev/disk/by-id", e.Disk)
+	case e.Storage != machine.StorageDisk && e.Disk != "":
+		r.problemf(fmt.Sprintf("write %s=%s into %s, or leave %s out", StorageVariable, machine.StorageDisk, file, DiskVariable), "a disk is named for etcd's member, and its storage is %q", e.Storage)
+	case e.Storage == machine.StorageVolume && !r.hardware.Metadata:
+		r.problemf(fmt.Sprintf("write %s=%s and %s=/dev/disk/by-id/NAME, or %s=%s, into %s", StorageVariable, machine.StorageDisk, DiskVariable, StorageVariable, machine.StorageMachine, file),
+			"etcd's storage is a volume, and this machine is in no cloud that attaches one (%s)", r.hardware.Why)
+	}
 }
 
 // firstCome is whether a master gives names to machines that come without a proof of who they are.

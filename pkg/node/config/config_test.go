@@ -79,6 +79,9 @@ func TestWhatDiffers(t *testing.T) {
 		"the role file's own lines": {metal, map[string]string{etcd: "CLUSTER_NAME=a\nSTORE=dir:/srv/store\nCA_FILE=/etc/pki/ca.crt\nETCD_MEMBER=b\n", "/etc/pki/ca.crt": "x"}, []string{
 			"store=dir:/srv/store by role file " + etcd, "caFile=/etc/pki/ca.crt by role file " + etcd, "etcd.member=b by role file " + etcd}},
 		"first come":                {metal, map[string]string{masters: "CLUSTER_NAME=a\nSTORE=dir:/s\nFIRST_COME=no\n"}, []string{"firstCome=no by role file " + masters}},
+		"a volume":                  {cloud, map[string]string{etcd: "CLUSTER_NAME=a\nETCD_STORAGE=volume\n"}, []string{"etcd.storage=volume by role file " + etcd}},
+		"no word of a volume":       {cloud, map[string]string{etcd: "CLUSTER_NAME=a\n"}, []string{"etcd.storage=machine by image the agent"}},
+		"a disk":                    {metal, map[string]string{etcd: "CLUSTER_NAME=a\nSTORE=dir:/s\nETCD_STORAGE=disk\n", machine.Path: header + "etcd: {storage: disk, disk: /dev/disk/by-id/x}\n"}, []string{"etcd.storage=disk by role file " + etcd, "etcd.disk=/dev/disk/by-id/x by document " + machine.Path}},
 		"two role files that agree": {metal, map[string]string{masters: "CLUSTER_NAME=a\nSTORE=dir:/s\n", etcd: "CLUSTER_NAME=a\n"}, []string{"store=dir:/s by role file " + masters}},
 		"a master's flags": {cloud, map[string]string{masters: "CLUSTER_NAME=a\nSERVICE_CIDR=--service-cluster-ip-range=10.0.0.0/16\nAPI_PORT=--secure-port=6443\nKUBE_CONTROLLER_MANAGER_ARGS=--v=2 --cluster-cidr=10.1.0.0/16\n"}, []string{
 			"network.serviceCIDR=10.0.0.0/16 by role file " + masters, "api.port=6443 by role file " + masters, "network.podCIDR=10.1.0.0/16 by role file " + masters}},
@@ -139,16 +142,21 @@ func TestProblems(t *testing.T) {
 	}{
 		"no store": {metal, map[string]string{minions: "CLUSTER_NAME=a\n"}, []string{`the store of the cluster's secrets is not given, and outside a cloud it does not follow from the name (the system vendor is "QEMU", not EC2)`},
 			[]string{"write the line STORE=dir:/PATH", "into " + minions + " in the machine's user data"}},
-		"no cluster":       {cloud, map[string]string{minions: "# nothing\n"}, []string{minions + " does not say which cluster"}, []string{"write the line CLUSTER_NAME=NAME into " + minions}},
-		"no label":         {cloud, map[string]string{minions: "CLUSTER_NAME=Demo!\n"}, []string{`"Demo!" in ` + minions + " is not a DNS label"}, []string{"CLUSTER_NAME=demo"}},
-		"two clusters":     {cloud, map[string]string{masters: "CLUSTER_NAME=a\n", etcd: "CLUSTER_NAME=b\n"}, []string{`cluster is "a" in ` + masters + ` and "b" in ` + etcd}, []string{"write the same cluster into both"}},
-		"another document": {cloud, map[string]string{minions: "CLUSTER_NAME=a\n", machine.Path: header + "cluster: b\n"}, []string{`cluster is "a" in ` + minions + ` and "b" in ` + machine.Path}, nil},
-		"no such store":    {metal, map[string]string{minions: "CLUSTER_NAME=a\nSTORE=s3:/x\n"}, []string{`the store "s3:/x" is neither`}, []string{"STORE=ssm:/hardtack/NAME"}},
-		"no CA there":      {cloud, map[string]string{minions: "CLUSTER_NAME=a\nCA_FILE=/nowhere\n"}, []string{"no such file"}, []string{"hardtack pki ca prints the certificate", "leave the line CA_FILE=/nowhere out"}},
-		"first come":       {metal, map[string]string{masters: "CLUSTER_NAME=a\nSTORE=dir:/s\nFIRST_COME=false\n"}, []string{`FIRST_COME is "false" in ` + masters}, []string{"FIRST_COME=no"}},
-		"a port":           {cloud, map[string]string{masters: "CLUSTER_NAME=a\nAPI_PORT=--secure-port=x\n"}, []string{`"x" is no port`}, []string{"API_PORT=--secure-port=443"}},
-		"everything":       {metal, map[string]string{minions: "", masters: "CLUSTER_NAME=a\n"}, []string{minions + " does not say", "secrets is not given"}, []string{"CLUSTER_NAME=NAME", "STORE="}},
-		"no role":          {metal, nil, []string{"no role file"}, []string{minions}},
+		"no cluster":               {cloud, map[string]string{minions: "# nothing\n"}, []string{minions + " does not say which cluster"}, []string{"write the line CLUSTER_NAME=NAME into " + minions}},
+		"no label":                 {cloud, map[string]string{minions: "CLUSTER_NAME=Demo!\n"}, []string{`"Demo!" in ` + minions + " is not a DNS label"}, []string{"CLUSTER_NAME=demo"}},
+		"two clusters":             {cloud, map[string]string{masters: "CLUSTER_NAME=a\n", etcd: "CLUSTER_NAME=b\n"}, []string{`cluster is "a" in ` + masters + ` and "b" in ` + etcd}, []string{"write the same cluster into both"}},
+		"another document":         {cloud, map[string]string{minions: "CLUSTER_NAME=a\n", machine.Path: header + "cluster: b\n"}, []string{`cluster is "a" in ` + minions + ` and "b" in ` + machine.Path}, nil},
+		"no such store":            {metal, map[string]string{minions: "CLUSTER_NAME=a\nSTORE=s3:/x\n"}, []string{`the store "s3:/x" is neither`}, []string{"STORE=ssm:/hardtack/NAME"}},
+		"no CA there":              {cloud, map[string]string{minions: "CLUSTER_NAME=a\nCA_FILE=/nowhere\n"}, []string{"no such file"}, []string{"hardtack pki ca prints the certificate", "leave the line CA_FILE=/nowhere out"}},
+		"first come":               {metal, map[string]string{masters: "CLUSTER_NAME=a\nSTORE=dir:/s\nFIRST_COME=false\n"}, []string{`FIRST_COME is "false" in ` + masters}, []string{"FIRST_COME=no"}},
+		"a port":                   {cloud, map[string]string{masters: "CLUSTER_NAME=a\nAPI_PORT=--secure-port=x\n"}, []string{`"x" is no port`}, []string{"API_PORT=--secure-port=443"}},
+		"a volume without a cloud": {metal, map[string]string{etcd: "CLUSTER_NAME=a\nSTORE=dir:/s\nETCD_STORAGE=volume\n"}, []string{`in no cloud that attaches one (the system vendor is "QEMU", not EC2)`}, []string{"ETCD_STORAGE=disk and ETCD_DISK=/dev/disk/by-id/NAME, or ETCD_STORAGE=machine"}},
+		"a disk without a name":    {metal, map[string]string{etcd: "CLUSTER_NAME=a\nSTORE=dir:/s\nETCD_STORAGE=disk\n"}, []string{`the disk of etcd's member is ""`}, []string{"ETCD_DISK=/dev/disk/by-id/NAME"}},
+		"a disk by its letter":     {metal, map[string]string{etcd: "CLUSTER_NAME=a\nSTORE=dir:/s\nETCD_STORAGE=disk\nETCD_DISK=/dev/sdb\n"}, []string{`the disk of etcd's member is "/dev/sdb"`}, []string{"ls /dev/disk/by-id"}},
+		"a disk for nothing":       {metal, map[string]string{etcd: "CLUSTER_NAME=a\nSTORE=dir:/s\nETCD_DISK=/dev/disk/by-id/x\n"}, []string{`its storage is "machine"`}, []string{"leave ETCD_DISK out"}},
+		"no such storage":          {metal, map[string]string{etcd: "CLUSTER_NAME=a\nSTORE=dir:/s\nETCD_STORAGE=nfs\n"}, []string{`etcd's storage is "nfs"`}, []string{"volume, disk, machine"}},
+		"everything":               {metal, map[string]string{minions: "", masters: "CLUSTER_NAME=a\n"}, []string{minions + " does not say", "secrets is not given"}, []string{"CLUSTER_NAME=NAME", "STORE="}},
+		"no role":                  {metal, nil, []string{"no role file"}, []string{minions}},
 		"a broken document": {cloud, map[string]string{minions: "CLUSTER_NAME=a\n", machine.Path: header + "storr: x\n"}, []string{`field "storr" is not known (did you mean "store"?)`},
 			[]string{"leave it out of the user data", "hardtack userdata -f"}},
 	} {
@@ -228,13 +236,14 @@ func TestMember(t *testing.T) {
 		reason          reason.Reason
 		says            string
 	}{
-		"alone":               {nil, "", "", "", "", ""},
-		"alone, with a tag":   {nil, "", "a", "", "", ""},
+		"alone":               {nil, "", "", "a", "", ""},
+		"alone, with a tag":   {nil, "", "a", "a", "", ""},
+		"alone, with a line":  {nil, "a", "", "a", "", ""},
 		"by its tag":          {[]string{"a", "b"}, "", "b", "b", "", ""},
 		"by its line":         {[]string{"a", "b"}, "a", "", "a", "", ""},
 		"nobody says":         {[]string{"a", "b"}, "", "", "", reason.Config, "write the line ETCD_MEMBER=NAME, with one of a, b, into " + etcd},
 		"no such member":      {[]string{"a", "b"}, "", "c", "", reason.Drift, "ETCD_MEMBER="},
-		"a line for nothing":  {nil, "a", "", "", reason.Drift, "leave ETCD_MEMBER out"},
+		"a line for nothing":  {nil, "b", "", "", reason.Drift, "leave ETCD_MEMBER out"},
 		"a line that is none": {[]string{"a", "b"}, "c", "", "", reason.Drift, "with one of a, b"},
 	} {
 		t.Run(name, func(t *testing.T) {

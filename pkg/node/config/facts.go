@@ -213,10 +213,14 @@ func (t *Effective) Member(tag, why string) error {
 	list := strings.Join(members, ", ")
 	line := fmt.Sprintf("write the line %s=NAME, with one of %s, into %s in the machine's user data", MemberVariable, list, role.Etcd.File())
 	switch {
-	case len(members) == 0 && t.Etcd.Member != "":
-		return &reason.Error{Reason: reason.Drift, Err: fmt.Errorf("this machine is to be etcd's member %s, and the cluster has one member without a name", name),
+	case len(members) == 0 && t.Etcd.Member != "" && t.Etcd.Member != machine.LoneMember:
+		return &reason.Error{Reason: reason.Drift, Err: fmt.Errorf("this machine is to be etcd's member %s, and the cluster names no members: its only one is %s", name, machine.LoneMember),
 			Next: fmt.Sprintf("leave %s out of %s, or name the members in the cluster's document (members: [a, b, c]) before hardtack pki create", MemberVariable, role.Etcd.File())}
 	case len(members) == 0:
+		if t.Etcd.Member == "" {
+			t.Values = append(t.Values, Value{"etcd.member", machine.LoneMember, FromImage, "the agent"})
+		}
+		t.Etcd.Member = machine.LoneMember
 		return nil
 	case name == "":
 		return &reason.Error{Reason: reason.Config, Err: fmt.Errorf("it is not given which member of etcd this machine is: the cluster has %s, and %s", list, why),

@@ -163,21 +163,25 @@ func EtcdServers(cluster string, members []string) string {
 // Setting is one setting of etcd, by the name of its flag.
 type Setting struct{ Flag, Value string }
 
-// EtcdSettings are those that make a machine a named member. member may stand for a name that is filled in later.
+// EtcdPeerURL is the URL of a member for the other members. The lone member of a cluster that names none is on its own
+// machine only.
+func EtcdPeerURL(cluster, member string, members []string) string {
+	if len(members) == 0 {
+		return etcdURL("127.0.0.1", role.EtcdPeerPort)
+	}
+	return etcdURL(role.MemberHost(cluster, member), role.EtcdPeerPort)
+}
+
+// EtcdSettings are those that make a machine a named member. member may stand for a name that is filled in later. With
+// whom it starts is not among them: the agent decides that from the records of the cluster's store.
 func EtcdSettings(cluster, member string, members []string) []Setting {
 	own := role.MemberHost(cluster, member)
-	var peers []string
-	for _, m := range members {
-		peers = append(peers, m+"="+etcdURL(role.MemberHost(cluster, m), role.EtcdPeerPort))
-	}
 	return []Setting{
 		{"name", member},
 		{"listen-client-urls", etcdURL("0.0.0.0", role.EtcdClientPort)},
 		{"listen-peer-urls", etcdURL("0.0.0.0", role.EtcdPeerPort)},
 		{"advertise-client-urls", etcdURL(own, role.EtcdClientPort)},
-		{"initial-advertise-peer-urls", etcdURL(own, role.EtcdPeerPort)},
-		{"initial-cluster", strings.Join(peers, ",")},
-		{"initial-cluster-token", cluster},
+		{"initial-advertise-peer-urls", EtcdPeerURL(cluster, member, members)},
 	}
 }
 

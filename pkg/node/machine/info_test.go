@@ -62,7 +62,6 @@ func TestEtcd(t *testing.T) {
 	want := []string{
 		"ETCD_NAME=b", "ETCD_LISTEN_CLIENT_URLS=https://0.0.0.0:2379", "ETCD_LISTEN_PEER_URLS=https://0.0.0.0:2380",
 		"ETCD_ADVERTISE_CLIENT_URLS=https://etcd-b.demo.k8s:2379", "ETCD_INITIAL_ADVERTISE_PEER_URLS=https://etcd-b.demo.k8s:2380",
-		"ETCD_INITIAL_CLUSTER=a=https://etcd-a.demo.k8s:2380,b=https://etcd-b.demo.k8s:2380", "ETCD_INITIAL_CLUSTER_TOKEN=demo",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

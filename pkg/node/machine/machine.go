@@ -75,13 +75,32 @@ type API struct {
 	Names []string `yaml:"names,omitempty"`
 }
 
-// Etcd is the membership of etcd. Both fields are empty if etcd is a single member on the same machine as its API
-// server.
+// LoneMember is the name of the only member of an etcd beside its API server, whose cluster names no members: on its
+// volume, in its records, and as the image's own configuration has it.
+const LoneMember = "a"
+
+// The values of Etcd.Storage.
+const (
+	// StorageVolume is a volume of EBS with the member's tags, which the machine attaches to itself.
+	StorageVolume = "volume"
+	// StorageDisk is a local disk, Etcd.Disk.
+	StorageDisk = "disk"
+	// StorageMachine is the machine's own disk: the member's data are lost with the machine.
+	StorageMachine = "machine"
+)
+
+// Etcd is the membership of etcd, and where the data of the machine's member are.
 type Etcd struct {
-	// Members are the names of all members; etcd-<member>.<cluster>.k8s is each one's address.
+	// Members are the names of all members; etcd-<member>.<cluster>.k8s is each one's address. Empty: etcd is a single member
+	// on the same machine as its API server.
 	Members []string `yaml:"members,omitempty"`
-	// Member is the name of this machine's member; empty if it has no role etcd or the members have no names.
+	// Member is the name of this machine's member; empty if it has no role etcd. Without Members it is LoneMember.
 	Member string `yaml:"member,omitempty"`
+	// Storage is where the member's data are: StorageVolume, StorageDisk or, where nothing is said, StorageMachine. An image
+	// never waits for a volume that its user data do not speak of.
+	Storage string `yaml:"storage,omitempty"`
+	// Disk is the device of StorageDisk: a path below /dev/disk/by-id, which stays the same however disks are counted.
+	Disk string `yaml:"disk,omitempty"`
 }
 
 // Network is the cluster's addresses.

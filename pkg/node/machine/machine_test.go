@@ -54,6 +54,8 @@ api:
 etcd:
   members: [a, a, B]
   member: d
+  storage: nfs
+  disk: /dev/sdb
 network:
   serviceCIDR: 10.96.0.1/16
   podCIDR: pods
@@ -85,21 +87,23 @@ m.yaml:10: api.names[0]: "no name" is neither a DNS name nor an address
 m.yaml:12: etcd.members[1]: "a" is already at etcd.members[0]
 m.yaml:12: etcd.members[2]: "B" is not a DNS label
 m.yaml:13: etcd.member: "d" is not among etcd.members
-m.yaml:15: network.serviceCIDR: 10.96.0.1/16 has bits set beyond its prefix (write 10.96.0.0/16)
-m.yaml:16: network.podCIDR: "pods" is not a range of addresses in CIDR notation
-m.yaml:17: network.dnsAddress: "dns" is not an address
-m.yaml:18: network.dnsDomain: "cluster.local." is not a DNS name without a dot at its end
-m.yaml:19: network.mtu: 100 is not between 576 and 65535 bytes (0 or nothing: the interface's less VXLAN's 50)
-m.yaml:21: node.naming: "dice" is not ip-name, instance-id or hostname
-m.yaml:23: node.labels.node-role.kubernetes.io/control-plane: a node may not give itself this label (NodeRestriction) (choose a domain of your own, or label the node with kubectl once it is there)
-m.yaml:24: node.labels.node-restriction.kubernetes.io/x: a node may not give itself this label (NodeRestriction) (choose a domain of your own, or label the node with kubectl once it is there)
-m.yaml:25: node.labels./: key "/" is not of the form [domain/]name
-m.yaml:26: node.labels.ok: value "no value": at most 63 letters, digits and -_. that begin and end with a letter or a digit
-m.yaml:27: node.taints[0]: "a=b" is not of the form key=value:Effect, where the effects are NoSchedule, PreferNoSchedule, NoExecute
-m.yaml:27: node.taints[1]: key "a b" is not of the form [domain/]name
-m.yaml:27: node.taints[2]: value "b c" of taint a is not a label's value
-m.yaml:28: node.maxPods: -1 is less than none
-m.yaml:29: launchHook: "a hook" is not the name of a lifecycle hook`
+m.yaml:14: etcd.storage: "nfs" is not one of volume, disk, machine
+m.yaml:15: etcd.disk: "/dev/sdb" is not a path below /dev/disk/by-id
+m.yaml:17: network.serviceCIDR: 10.96.0.1/16 has bits set beyond its prefix (write 10.96.0.0/16)
+m.yaml:18: network.podCIDR: "pods" is not a range of addresses in CIDR notation
+m.yaml:19: network.dnsAddress: "dns" is not an address
+m.yaml:20: network.dnsDomain: "cluster.local." is not a DNS name without a dot at its end
+m.yaml:21: network.mtu: 100 is not between 576 and 65535 bytes (0 or nothing: the interface's less VXLAN's 50)
+m.yaml:23: node.naming: "dice" is not ip-name, instance-id or hostname
+m.yaml:25: node.labels.node-role.kubernetes.io/control-plane: a node may not give itself this label (NodeRestriction) (choose a domain of your own, or label the node with kubectl once it is there)
+m.yaml:26: node.labels.node-restriction.kubernetes.io/x: a node may not give itself this label (NodeRestriction) (choose a domain of your own, or label the node with kubectl once it is there)
+m.yaml:27: node.labels./: key "/" is not of the form [domain/]name
+m.yaml:28: node.labels.ok: value "no value": at most 63 letters, digits and -_. that begin and end with a letter or a digit
+m.yaml:29: node.taints[0]: "a=b" is not of the form key=value:Effect, where the effects are NoSchedule, PreferNoSchedule, NoExecute
+m.yaml:29: node.taints[1]: key "a b" is not of the form [domain/]name
+m.yaml:29: node.taints[2]: value "b c" of taint a is not a label's value
+m.yaml:30: node.maxPods: -1 is less than none
+m.yaml:31: launchHook: "a hook" is not the name of a lifecycle hook`
 	got, problems := Parse("m.yaml", []byte(broken))
 	if diff := cmp.Diff(Config{}, got); diff != "" {
 		t.Errorf("half a configuration: %s", diff)

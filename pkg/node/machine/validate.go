@@ -44,6 +44,7 @@ var (
 	groupForm = form{255, regexp.MustCompile(`^[!-9;-~]+$`)}
 	hookForm  = form{255, regexp.MustCompile(`^[A-Za-z0-9_/-]+$`)}
 	hashForm  = form{128, regexp.MustCompile(`^[A-Za-z0-9:+/=._-]+$`)}
+	diskForm  = form{255, regexp.MustCompile(`^[A-Za-z0-9#+_.:=@-]+$`)}
 	ssmForm   = form{1011, regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)}
 )
 
@@ -147,6 +148,26 @@ func (v validator) etcd(e Etcd) {
 	if e.Member != "" && len(e.Members) > 0 && !slices.Contains(e.Members, e.Member) {
 		v.errorf("etcd.member", "", "%q is not among etcd.members", e.Member)
 	}
+	if e.Storage != "" && !slices.Contains(Storages(), e.Storage) {
+		v.errorf("etcd.storage", "", "%q is not one of %s", e.Storage, strings.Join(Storages(), ", "))
+	}
+	switch {
+	case e.Disk != "" && !IsDisk(e.Disk):
+		v.errorf("etcd.disk", "", "%q is not a path below %s", e.Disk, diskDir)
+	case (e.Disk != "") != (e.Storage == StorageDisk):
+		v.errorf("etcd.disk", "", "goes with the storage %s, and that with it", StorageDisk)
+	}
+}
+
+// Storages are the values of Etcd.Storage.
+func Storages() []string { return []string{StorageVolume, StorageDisk, StorageMachine} }
+
+// diskDir has the names of disks that follow from their makers' serial numbers (udev).
+const diskDir = "/dev/disk/by-id"
+
+// IsDisk reports whether a text is a name of a disk that does not depend on the order in which disks are found.
+func IsDisk(text string) bool {
+	return path.Dir(text) == diskDir && diskForm.MatchString(path.Base(text))
 }
 
 func (v validator) network(n Network) {

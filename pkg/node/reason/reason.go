@@ -34,6 +34,8 @@ const (
 	Unreachable   Reason = "unreachable"    // no address of a name answers
 	Untrusted     Reason = "untrusted"      // a server's certificate is from another CA, or for another name
 	NotReady      Reason = "not-ready"      // a server reports that it is not ready
+	Volume        Reason = "volume"         // the etcd member's volume is not there, not free, or not the member's
+	Membership    Reason = "membership"     // the machine may not start its etcd member as things are
 	File          Reason = "file"           // a file that another unit creates does not exist yet
 	Etcd          Reason = "etcd"           // the etcd member is not healthy
 	API           Reason = "api"            // the API server of this machine is not healthy
@@ -65,6 +67,8 @@ var next = map[Reason]string{
 	Unreachable:   "curl -kv https://ADDRESS/readyz from this machine; if it fails, check that the server runs and that the security groups allow the port",
 	Untrusted:     "hardtack pki ca --cluster NAME prints the cluster's CA; the user data must have this CA or none. If it does, check for a proxy or another server at the address",
 	NotReady:      "journalctl on the server, which reports the part that is not ready",
+	Volume:        "journalctl -u UNIT names the volume and what is wrong with it",
+	Membership:    "journalctl -u UNIT says what the cluster's records and members say, and what follows",
 	File:          "journalctl -b -p warning shows why the unit that creates the file has not finished",
 	Etcd:          "journalctl -u etcd",
 	API:           "journalctl -u kube-apiserver",
@@ -80,7 +84,7 @@ var next = map[Reason]string{
 // All lists the reasons in the order of the table.
 func All() []Reason {
 	return []Reason{UserData, Disk, Config, Drift, Metadata, Network, Clock, Store, Permission, Certificates, Token, Identity, DNS, Unreachable, Untrusted,
-		NotReady, File, Etcd, API, Addons, Kubelet, NotRegistered, NodeNotReady, Unit, Hook, Internal}
+		NotReady, Volume, Membership, File, Etcd, API, Addons, Kubelet, NotRegistered, NodeNotReady, Unit, Hook, Internal}
 }
 
 // Next returns the next step, which has UNIT in place of the unit's name.

@@ -43,8 +43,8 @@ tries 1
 echo before: $(systemctl is-active multi-user.target)
 echo before: $(systemctl show --value --property=ConditionResult kubelet.service containerd.service)
 echo before: $(systemctl show --value --property=ActiveState hardtack-node.service hardtack-ready.service hardtack-renew.timer)
-mkdir -p /etc/hardtack/store/minions
-echo '{"token":"abcdef.0123456789abcdef","expires":"2999-01-02T03:04:05Z"}' >/etc/hardtack/store/minions/bootstrap-token
+mkdir -p /srv/store/minions
+echo '{"token":"abcdef.0123456789abcdef","expires":"2999-01-02T03:04:05Z"}' >/srv/store/minions/bootstrap-token
 systemctl start metadata.service
 until systemctl is-active --quiet hardtack-userdata.service; do sleep 0.2; done
 echo tries: $(systemctl show --value --property=NRestarts hardtack-userdata.service)

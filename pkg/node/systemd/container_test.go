@@ -145,7 +145,7 @@ func (c container) agent(t *testing.T) {
 // userData makes the cluster's store and the machine's user data.
 func (c container) userData(t *testing.T, roles role.Set, env string) {
 	t.Helper()
-	const place = "/etc/hardtack/store"
+	const place = "/srv/store"
 	s := store.NewDir(filepath.Join(c.root, place))
 	if _, err := authority.Create(t.Context(), s, machinetest.Info("demo"), time.Now()); err != nil {
 		t.Fatal(err)
@@ -272,8 +272,8 @@ uname -n
 cat /etc/hostname /run/hardtack/node.env
 grep mtu /run/hardtack/cni-template.conflist
 grep Pods /etc/kubernetes/kubelet.conf.d/50-machine.conf
-mkdir -p /etc/hardtack/store/minions
-echo '{"token":"abcdef.0123456789abcdef","expires":"2999-01-02T03:04:05Z"}' >/etc/hardtack/store/minions/bootstrap-token
+mkdir -p /srv/store/minions
+echo '{"token":"abcdef.0123456789abcdef","expires":"2999-01-02T03:04:05Z"}' >/srv/store/minions/bootstrap-token
 failed dns
 systemctl show --property=StatusText,SubState hardtack-bootstrap.service
 journalctl --unit=hardtack-ready.service --output=cat | grep '^{"hardtack"'

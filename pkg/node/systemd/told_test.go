@@ -51,7 +51,7 @@ until [ -e /run/hardtack/said/hardtack-userdata.service ]; do sleep 0.2; done
 waits() { until systemctl show --property=StatusText $1 | grep --quiet "$2"; do sleep 0.2; done; }
 waits hardtack-ready.service '\[config\]'
 for unit in hardtack-node hardtack-bootstrap; do until systemctl show --property=NRestarts $unit.service | grep --quiet '=[2-9]'; do sleep 0.2; done; done
-echo STORE=dir:/etc/hardtack/store >>/etc/sysconfig/kubernetes-minions
+echo STORE=dir:/srv/store >>/etc/sysconfig/kubernetes-minions
 waits hardtack-bootstrap.service '\[token\]'
 until [ -e /run/hardtack/node.env ]; do sleep 0.2; done
 ls /run/hardtack/said
@@ -79,7 +79,7 @@ journalctl --unit=hardtack-node.service --output=cat | grep msg=told
 	}
 	for _, want := range []string{
 		"BEGIN CERTIFICATE",
-		`field=store value=dir:/etc/hardtack/store from="role file" where=/etc/sysconfig/kubernetes-minions`,
+		`field=store value=dir:/srv/store from="role file" where=/etc/sysconfig/kubernetes-minions`,
 		"field=network.serviceCIDR value=10.96.0.0/16 from=image where=/etc/kubernetes/config",
 	} {
 		if !strings.Contains(out, want) {
