@@ -46,6 +46,8 @@ type Applied struct {
 	// Empty reports whether the stack has no machines yet.
 	Regrouped bool `json:"regrouped"`
 	Empty     bool `json:"empty"`
+	// Unmoved are the members of etcd that get a volume while they run on their machine's own disk: it is empty, and stays so.
+	Unmoved []string `json:"unmoved,omitempty"`
 	// API is the DNS name of the load balancer; empty where the cluster has none.
 	API string `json:"load_balancer,omitempty"`
 	// Refresh are the groups whose machines Refresh would replace.
@@ -65,14 +67,22 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 	if o.OnDiff != nil {
 		o.OnDiff(d)
 	}
-	err = cloudformation.Gate(d.Changes, o.AllowReplacement)
+	var now rollout.State
+	err = c.keepsVolumes(d.Changes)
 	if err == nil {
-		err = c.refuseRefreshing(ctx, d.Changes)
+		err = cloudformation.Gate(d.Changes, o.AllowReplacement)
+	}
+	if err == nil {
+		now, err = c.machines().Read(ctx)
+	}
+	if err == nil {
+		err = refuseRefreshing(now, d.Changes)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.stacks.Discard(ctx, plan))
 	}
 	out := &Applied{Stack: c.stack, DryRun: o.DryRun, Changed: !plan.Empty(), Changes: d.Changes, Groups: c.Groups(), Refresh: d.Refresh}
+	out.Unmoved = c.unmoved(now, d.Changes)
 	out.Regrouped = slices.ContainsFunc(d.Changes, func(c cloudformation.Change) bool {
 		return c.Type == cloudformation.TypeGroup && c.Action != cloudformation.Modify
 	})
@@ -120,11 +130,7 @@ func (c *Cluster) mayChangeMachines(ctx context.Context, o ApplyOptions) error {
 }
 
 // refuseRefreshing refuses changes of groups that AutoScaling is refreshing.
-func (c *Cluster) refuseRefreshing(ctx context.Context, changes []cloudformation.Change) error {
-	s, err := c.machines().Read(ctx)
-	if err != nil {
-		return err
-	}
+func refuseRefreshing(s rollout.State, changes []cloudformation.Change) error {
 	var moving []rollout.Group
 	for _, g := range s.Groups {
 		changed := slices.ContainsFunc(changes, func(c cloudformation.Change) bool { return c.Type == cloudformation.TypeGroup && c.ID == g.Name })
@@ -136,6 +142,20 @@ func (c *Cluster) refuseRefreshing(ctx context.Context, changes []cloudformation
 		return &RefreshingError{Groups: moving}
 	}
 	return nil
+}
+
+// unmoved are the members whose volume the changes make while a machine of theirs runs without it.
+func (c *Cluster) unmoved(s rollout.State, changes []cloudformation.Change) (members []string) {
+	for _, g := range c.config.Document.Groups {
+		made := slices.ContainsFunc(changes, func(c cloudformation.Change) bool {
+			return c.Type == cloudformation.TypeVolume && c.Action == cloudformation.Add && c.Resource == template.VolumeID(g.Member)
+		})
+		runs := slices.ContainsFunc(s.Groups, func(now rollout.Group) bool { return now.Key == g.Name && len(now.Machines) > 0 })
+		if g.Member != "" && made && runs {
+			members = append(members, g.Member)
+		}
+	}
+	return members
 }
 
 // prepareZone does the part that CloudFormation cannot do: it lowers the SOA minimum, and adds the cluster's

@@ -108,7 +108,7 @@ func (c *Cluster) image(ctx context.Context) (string, error) {
 	return aws.ToString(out.Parameter.Value), nil
 }
 
-// machines returns a reader of the cluster's groups and machines that does not check DNS.
+// machines returns a reader of the cluster's groups and machines that does not check DNS, and asks nothing of etcd's members.
 func (c *Cluster) machines() *scaling.Cluster {
 	return &scaling.Cluster{
 		Name: c.name, Groups: autoscaling.NewFromConfig(c.config.AWS), Machines: ec2.NewFromConfig(c.config.AWS),
@@ -116,13 +116,14 @@ func (c *Cluster) machines() *scaling.Cluster {
 	}
 }
 
-// machinesInDNS returns a reader that also checks whether the zone lists the machines; with an empty id it does not.
+// machinesInDNS returns a reader that also reads what etcd's members report, and checks whether the zone lists the machines;
+// with an empty id it does not.
 func (c *Cluster) machinesInDNS(zoneID string) (*scaling.Cluster, error) {
 	out := c.machines()
-	if zoneID == "" {
-		return out, nil
-	}
 	var err error
+	if out.Members, err = c.members(); err != nil || zoneID == "" {
+		return out, err
+	}
 	out.Records, err = c.zone(zoneID)
 	return out, err
 }

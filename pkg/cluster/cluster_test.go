@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -28,11 +29,11 @@ import (
 
 const document = "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"
 
-func complete(t *testing.T) *spec.Complete {
+func complete(t *testing.T, more ...string) *spec.Complete {
 	t.Helper()
 	image, err := spec.ReadImage(units.FS, images.FS)
 	assert.NilError(t, err)
-	doc, problems := spec.Parse("cluster.yaml", []byte(document))
+	doc, problems := spec.Parse("cluster.yaml", []byte(document+strings.Join(more, "")))
 	assert.NilError(t, problems.Err())
 	out, problems := doc.Complete(image)
 	assert.NilError(t, problems.Err())
@@ -42,7 +43,7 @@ func complete(t *testing.T) *spec.Complete {
 // newCluster is a cluster in an account with a subnet, and nothing else. It counts CloudFormation's events.
 func newCluster(t *testing.T) (c *cluster.Cluster, account *awsfake.Account, conf aws.Config, events *int) {
 	t.Helper()
-	account = awsfake.New(awsfake.Options{Rates: map[string]float64{"route53": 0, "ssm:PutParameter": 0}})
+	account = awsfake.New(awsfake.Options{Rates: map[string]float64{"route53": 0, "ssm": 0, "ssm:PutParameter": 0}})
 	account.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000a", VPC: "vpc-00000000000000001", Zone: "us-west-2a"})
 	server := httptest.NewServer(account.Handler())
 	t.Cleanup(server.Close)
@@ -118,6 +119,112 @@ func TestCluster(t *testing.T) {
 	assert.NilError(t, err)
 	assert.Assert(t, deleted.Found && deleted.Done)
 	assert.Assert(t, slices.ContainsFunc(deleted.Stays, func(l cluster.Left) bool { return l.Kind == cluster.LeftSecrets && l.Count > 0 }), "%v", deleted.Stays)
+}
+
+// TestVolumes: a member's volume is made as the document says, in the zone of its subnet, and outlives the stack; what it could
+// not become, and a second volume of a member, are refused before anything changes.
+func TestVolumes(t *testing.T) {
+	c, account, conf, _ := newCluster(t)
+	createAuthorities(t, conf)
+	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true)
+	assert.NilError(t, err)
+	for _, zone := range []string{"b", "c"} {
+		account.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000" + zone, VPC: "vpc-00000000000000001", Zone: "us-west-2" + zone})
+	}
+	apply := func(parameters ...string) error {
+		deploy := cluster.Deployment{Parameters: map[string]string{}}
+		for i := 0; i < len(parameters); i += 2 {
+			deploy.Parameters[parameters[i]] = parameters[i+1]
+		}
+		_, err := c.Apply(t.Context(), cluster.ApplyOptions{Deployment: deploy})
+		return err
+	}
+	refused := func(want string, parameters ...string) {
+		t.Helper()
+		err := apply(parameters...)
+		assert.ErrorContains(t, typed[*cluster.VolumesError](t, err), want)
+	}
+	const b = "subnet-0000000000000000b"
+	assert.NilError(t, apply(template.ParameterVPC, "vpc-00000000000000001", template.ParameterSubnets, b+",subnet-0000000000000000a"))
+	volumes := account.EC2().Volumes()
+	assert.Equal(t, len(volumes), 1)
+	v := volumes[0]
+	assert.DeepEqual(t, v.Tags, map[string]string{"KubernetesCluster": "demo", "EtcdMember": "a", "Name": "demo-etcd-a"})
+	assert.Equal(t, fmt.Sprint(v.Zone, v.VolumeSettings, v.Key != ""), "us-west-2b{gp3 20 3000 125} true")
+	group, ok := account.AutoScaling().Group("demo-masters")
+	assert.Assert(t, ok)
+	assert.Equal(t, group.Subnet, b)
+
+	// The first of other subnets is of another zone: the member stays where it is.
+	assert.NilError(t, apply(template.ParameterSubnets, "subnet-0000000000000000a,"+b))
+	assert.NilError(t, apply())
+	refused("is in us-west-2b, and its subnet subnet-0000000000000000c in us-west-2c: a volume stays in its zone", template.ParameterMembers, "subnet-0000000000000000c")
+	refused("there are 2 subnets for 1 members", template.ParameterMembers, b+","+b)
+	assert.ErrorContains(t, apply(template.ParameterMembers, "subnet-0000000000000000d"), "reading the availability zones of etcd's subnets subnet-0000000000000000d")
+	small := cluster.New(cluster.Config{Document: complete(t, "etcd: {size: 14}\n"), AWS: conf, Poll: time.Millisecond})
+	_, err = small.Apply(t.Context(), cluster.ApplyOptions{})
+	assert.ErrorContains(t, err, "has 20 GiB, and etcd.size is 14: a volume does not shrink")
+	other := cluster.New(cluster.Config{Document: complete(t, "etcd: {key: arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab}\n"), AWS: conf, Poll: time.Millisecond})
+	_, err = other.Apply(t.Context(), cluster.ApplyOptions{})
+	assert.ErrorContains(t, err, "a volume keeps its key")
+	large := cluster.New(cluster.Config{Document: complete(t, "etcd: {size: 30, iops: 4000}\n"), AWS: conf, Poll: time.Millisecond})
+	_, err = large.Apply(t.Context(), cluster.ApplyOptions{})
+	assert.NilError(t, err)
+	assert.DeepEqual(t, account.EC2().Volumes()[0].VolumeSettings, awsfake.VolumeSettings{Type: "gp3", Size: 30, IOPS: 4000, Throughput: 125})
+
+	deleted, err := c.Delete(t.Context(), cluster.DeleteOptions{})
+	assert.NilError(t, err)
+	i := slices.IndexFunc(deleted.Stays, func(l cluster.Left) bool { return l.Kind == cluster.LeftMember })
+	assert.Assert(t, i >= 0, "%v", deleted.Stays)
+	assert.Equal(t, fmt.Sprintf("%+v", deleted.Stays[i]), "{Kind:member Name:"+v.ID+" Count:1 Member:a Facts:30 GiB in us-west-2b, made 0 minutes ago}")
+	refused("volume "+v.ID+" has its tags (30 GiB in us-west-2b, made 0 minutes ago) and is not the stack's", template.ParameterVPC, "vpc-00000000000000001", template.ParameterSubnets, b)
+	assert.NilError(t, account.EC2().DeleteVolume(v.ID))
+	assert.NilError(t, apply(template.ParameterVPC, "vpc-00000000000000001", template.ParameterSubnets, b))
+}
+
+// TestVolumesForARunningCluster: a cluster from before volumes gets them where its machines are, and no machine ends. A first
+// subnet of another zone would have ended its only master, with all objects on its disk.
+func TestVolumesForARunningCluster(t *testing.T) {
+	_, account, conf, _ := newCluster(t)
+	createAuthorities(t, conf)
+	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true)
+	assert.NilError(t, err)
+	account.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000b", VPC: "vpc-00000000000000001", Zone: "us-west-2b"})
+	with := func(more string, parameters map[string]string) *cluster.Applied {
+		t.Helper()
+		c := cluster.New(cluster.Config{Document: complete(t, more), AWS: conf, Poll: time.Millisecond})
+		out, err := c.Apply(t.Context(), cluster.ApplyOptions{Deployment: cluster.Deployment{Parameters: parameters}})
+		assert.NilError(t, err)
+		return out
+	}
+	const before = "etcd: {storage: machine}\n"
+	with(before, map[string]string{template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: "subnet-0000000000000000b"})
+	with(before, map[string]string{template.ParameterMachines: template.MachinesYes})
+	account.Tick()
+	with(before, map[string]string{template.ParameterSubnets: "subnet-0000000000000000a,subnet-0000000000000000b"})
+	machines := account.AutoScaling().Instances("demo-masters")
+	assert.Equal(t, len(machines), 1)
+	assert.Equal(t, len(account.EC2().Volumes()), 0)
+
+	after := with("", nil)
+	assert.DeepEqual(t, after.Unmoved, []string{"a"})
+	assert.Equal(t, account.EC2().Volumes()[0].Zone, "us-west-2b")
+	group, _ := account.AutoScaling().Group("demo-masters")
+	assert.Equal(t, group.Subnet, "subnet-0000000000000000b")
+	account.Tick()
+	assert.DeepEqual(t, account.AutoScaling().Instances("demo-masters")[0].ID, machines[0].ID)
+	assert.Equal(t, account.Calls()["autoscaling:TerminateInstanceInAutoScalingGroup"], 0)
+	assert.Equal(t, len(with("", nil).Unmoved), 0)
+
+	// There is no way back by the document: it would leave the data.
+	back := cluster.New(cluster.Config{Document: complete(t, before), AWS: conf, Poll: time.Millisecond})
+	_, err = back.Apply(t.Context(), cluster.ApplyOptions{})
+	assert.ErrorContains(t, typed[*cluster.VolumesError](t, err), "member a: its data are on volume "+account.EC2().Volumes()[0].ID+", and with etcd.storage: machine its next machine would not have them")
+
+	// Its zone is not given up by a parameter either.
+	c := cluster.New(cluster.Config{Document: complete(t), AWS: conf, Poll: time.Millisecond})
+	_, err = c.Apply(t.Context(), cluster.ApplyOptions{Deployment: cluster.Deployment{Parameters: map[string]string{template.ParameterMembers: "subnet-0000000000000000a"}}})
+	assert.ErrorContains(t, typed[*cluster.VolumesError](t, err), "member a: its machine "+machines[0].ID+" is in us-west-2b, and its subnet subnet-0000000000000000a in us-west-2a: AutoScaling would end it")
 }
 
 // typed returns the error as the wanted type. The text of the error must not name our commands or flags.

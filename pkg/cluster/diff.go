@@ -93,7 +93,7 @@ func (c *Cluster) propose(ctx context.Context, deploy Deployment) (cloudformatio
 		return out, fmt.Errorf("making the template of %s: %w", c.name, err)
 	}
 	if out.URL == "" {
-		body, err := tmpl.YAML()
+		body, err := tmpl.Request()
 		if err != nil {
 			return out, err
 		}
@@ -110,13 +110,17 @@ func (c *Cluster) propose(ctx context.Context, deploy Deployment) (cloudformatio
 	if now.Made() {
 		have = now.Parameters
 	}
-	settled, err := tmpl.Settle(deploy.Parameters, have)
+	given, err := c.place(ctx, tmpl, now, deploy.Parameters)
+	if err != nil {
+		return out, err
+	}
+	settled, err := tmpl.Settle(given, have)
 	out.Parameters, out.Keep = settled.Values, settled.Keep
 	return out, err
 }
 
-// checkAgreed compares the document with the values in the store that the cluster's members agreed on. A machine whose
-// configuration differs from them would stop.
+// checkAgreed compares the document with the key of the store, and with the values in it that the cluster's members agreed
+// on. A machine whose configuration differs from them would stop.
 func (c *Cluster) checkAgreed(ctx context.Context) error {
 	at, err := store.ParseLocation(c.config.Document.Cluster.Store)
 	if err != nil {
@@ -125,6 +129,11 @@ func (c *Cluster) checkAgreed(ctx context.Context) error {
 	secrets, err := store.Open(ctx, at, func(context.Context) (aws.Config, error) { return c.config.AWS, nil })
 	if err != nil {
 		return err
+	}
+	if s, ok := secrets.(*store.SSM); ok {
+		if err := c.checkKey(ctx, s); err != nil {
+			return err
+		}
 	}
 	agreed, err := authority.Agreed(ctx, secrets)
 	if err != nil {

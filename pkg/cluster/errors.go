@@ -45,7 +45,7 @@ func (e *TooEarlyError) Error() string {
 type EndsMachinesError struct{ Cluster string }
 
 func (e *EndsMachinesError) Error() string {
-	return fmt.Sprintf("applying ends every machine of %s, and the etcd data on them is lost", e.Cluster)
+	return fmt.Sprintf("applying ends every machine of %s, and etcd's data are lost where they are on no volume", e.Cluster)
 }
 
 // RefreshingError refuses to change groups that AutoScaling is refreshing. AutoScaling would refuse that too, but only
@@ -93,4 +93,37 @@ type RewrittenError struct{ Cluster, Zone string }
 
 func (e *RewrittenError) Error() string {
 	return fmt.Sprintf("removing the records of %s from zone %s: another client adds them again after each removal; is the function still deployed?", e.Cluster, e.Zone)
+}
+
+// KeptKeyError means that the alias of the key is that of an earlier stack, whose key was kept.
+type KeptKeyError struct{ Alias string }
+
+func (e *KeptKeyError) Error() string {
+	return fmt.Sprintf("%s is the key of an earlier stack, which stays when its stack is deleted: to use it again, write aws.secretsKey: %s", e.Alias, e.Alias)
+}
+
+// KeyNotAppliedError refuses to encrypt the secrets under a key that the machines of a stack may not use.
+type KeyNotAppliedError struct{ Stack, Key string }
+
+func (e *KeyNotAppliedError) Error() string {
+	return fmt.Sprintf("the machines of stack %s may not use %s yet", e.Stack, e.Key)
+}
+
+// KeyChangeError refuses to take the permission for the key that the secrets are under from the machines.
+type KeyChangeError struct{ Have, Want string }
+
+func (e *KeyChangeError) Error() string {
+	return fmt.Sprintf("the secrets are under %s, and the document says %s: machines may use one customer key at a time", e.Have, e.Want)
+}
+
+// VolumesError means that the volumes of etcd's members, or the machines that hold them, could not become what the document
+// and the parameters say. Nothing was changed.
+type VolumesError struct {
+	Cluster string
+	// Problems name the member each.
+	Problems []string
+}
+
+func (e *VolumesError) Error() string {
+	return "placing etcd's members of " + e.Cluster + ":\n  " + strings.Join(e.Problems, "\n  ")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // LeftKind is the kind of a resource that remains after a cluster was deleted.
@@ -26,7 +27,11 @@ const (
 	LeftFunction LeftKind = "function"
 	// LeftSecrets are the authorities and keys in Parameter Store. Without them no backup of the cluster can be read.
 	LeftSecrets LeftKind = "secrets"
-	// LeftVolume is an unattached volume, LeftSnapshot a snapshot of a volume.
+	// LeftKey is the stack of the key that encrypts them.
+	LeftKey LeftKind = "key"
+	// LeftMember is the volume of an etcd member, attached or not: its data are the cluster.
+	LeftMember LeftKind = "member"
+	// LeftVolume is another volume that is not attached, LeftSnapshot a snapshot of a volume.
 	LeftVolume   LeftKind = "volume"
 	LeftSnapshot LeftKind = "snapshot"
 )
@@ -37,12 +42,15 @@ type Left struct {
 	// Name is the name of a stack, a path in Parameter Store, or an id. Count is the number of parameters below the path.
 	Name  string `json:"name"`
 	Count int    `json:"count"`
+	// Member is the etcd member of a volume, and Facts are its size, zone and age; both are empty for everything else.
+	Member string `json:"member,omitempty"`
+	Facts  string `json:"facts,omitempty"`
 }
 
 // Left finds the resources of the cluster that belong to no stack. It omits the image: that belongs to its channel, and
 // other clusters may use it.
 func (c *Cluster) Left(ctx context.Context) ([]Left, error) {
-	finders := []func(context.Context) ([]Left, error){c.leftFunction, c.leftSecrets, c.leftVolumes, c.leftSnapshots}
+	finders := []func(context.Context) ([]Left, error){c.leftFunction, c.leftSecrets, c.leftKey, c.leftVolumes, c.leftSnapshots}
 	found := make([][]Left, len(finders))
 	all, ctx := errgroup.WithContext(ctx)
 	for i, find := range finders {
@@ -58,12 +66,19 @@ func (c *Cluster) Left(ctx context.Context) ([]Left, error) {
 }
 
 func (c *Cluster) leftFunction(ctx context.Context) ([]Left, error) {
-	name := FunctionStack(c.name)
+	return c.leftStack(ctx, LeftFunction, FunctionStack(c.name))
+}
+
+func (c *Cluster) leftKey(ctx context.Context) ([]Left, error) {
+	return c.leftStack(ctx, LeftKey, KeyStack(c.name))
+}
+
+func (c *Cluster) leftStack(ctx context.Context, kind LeftKind, name string) ([]Left, error) {
 	_, err := c.stacks.Describe(ctx, name)
 	if errors.Is(err, cloudformation.ErrNoStack) {
 		return nil, nil
 	}
-	return []Left{{LeftFunction, name, 1}}, err
+	return []Left{{Kind: kind, Name: name, Count: 1}}, err
 }
 
 func (c *Cluster) leftSecrets(ctx context.Context) ([]Left, error) {
@@ -83,7 +98,7 @@ func (c *Cluster) leftSecrets(ctx context.Context) ([]Left, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	return []Left{{LeftSecrets, at.Root, n}}, nil
+	return []Left{{Kind: LeftSecrets, Name: at.Root, Count: n}}, nil
 }
 
 func (c *Cluster) leftVolumes(ctx context.Context) ([]Left, error) {
@@ -95,8 +110,12 @@ func (c *Cluster) leftVolumes(ctx context.Context) ([]Left, error) {
 			return nil, fmt.Errorf("reading volumes: %w", awserr.Explain(err, "ec2:DescribeVolumes"))
 		}
 		for _, v := range page.Volumes {
-			if len(v.Attachments) == 0 {
-				out = append(out, Left{LeftVolume, aws.ToString(v.VolumeId), 1})
+			id := aws.ToString(v.VolumeId)
+			switch member := account.Tag(v.Tags, role.TagEtcdMember); {
+			case member != "":
+				out = append(out, Left{Kind: LeftMember, Name: id, Count: 1, Member: member, Facts: volumeFacts(v, c.clock.Now())})
+			case len(v.Attachments) == 0:
+				out = append(out, Left{Kind: LeftVolume, Name: id, Count: 1})
 			}
 		}
 	}
@@ -112,7 +131,7 @@ func (c *Cluster) leftSnapshots(ctx context.Context) ([]Left, error) {
 			return nil, fmt.Errorf("reading snapshots: %w", awserr.Explain(err, "ec2:DescribeSnapshots"))
 		}
 		for _, s := range page.Snapshots {
-			out = append(out, Left{LeftSnapshot, aws.ToString(s.SnapshotId), 1})
+			out = append(out, Left{Kind: LeftSnapshot, Name: aws.ToString(s.SnapshotId), Count: 1})
 		}
 	}
 	return out, nil

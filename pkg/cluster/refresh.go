@@ -165,7 +165,7 @@ func (c *Cluster) run(ctx context.Context, machines *autoscaling.Cluster, o Refr
 	if err := rollout.Refuse(s, o.Groups, o.AllowDataLoss); err != nil {
 		return nil, err
 	}
-	out := &Refreshed{Cluster: c.name, DryRun: o.DryRun, Refresh: behind(s, o.Groups), TakenBack: takenBack, First: rollout.Next(withoutRefreshes(s, takenBack), o.Groups)}
+	out := &Refreshed{Cluster: c.name, DryRun: o.DryRun, Refresh: behind(s, o.Groups), TakenBack: takenBack, First: rollout.Next(withoutRefreshes(s, takenBack), o.Groups, o.AllowDataLoss)}
 	if o.DryRun {
 		return out, nil
 	}

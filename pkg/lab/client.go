@@ -47,6 +47,23 @@ func (c *Client) Kill(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, "/v1/machines/"+id+"/kill", &struct{}{})
 }
 
+// Volumes lists the account's volumes, in the order in which they were made.
+func (c *Client) Volumes(ctx context.Context) ([]VolumeStatus, error) {
+	var list []VolumeStatus
+	err := c.call(ctx, http.MethodGet, "/v1/volumes", &list)
+	return list, err
+}
+
+// WipeVolume makes a volume blank. It is an error if a machine has it.
+func (c *Client) WipeVolume(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, "/v1/volumes/"+url.PathEscape(id)+"/wipe", &struct{}{})
+}
+
+// LoseVolume loses a volume with its content, whoever has it.
+func (c *Client) LoseVolume(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, "/v1/volumes/"+url.PathEscape(id)+"/lose", &struct{}{})
+}
+
 // Scale sets the desired size of a group.
 func (c *Client) Scale(ctx context.Context, group string, size int) error {
 	return c.call(ctx, http.MethodPost, "/v1/groups/"+url.PathEscape(group)+"/size/"+strconv.Itoa(size), &struct{}{})

@@ -36,10 +36,10 @@ type kubernetes struct {
 
 	mu    sync.Mutex
 	nodes []Node
-	// ca is the public certificate, authority signs administrators' certificates; both are nil until the cluster's
-	// authorities exist.
-	ca        []byte
+	// authority signs administrators' certificates; nil until the cluster's authorities exist. It is read again a while after
+	// readAt, since an operator may replace it.
 	authority *pki.Authority
+	readAt    time.Time
 }
 
 // newKubernetes forwards the API's port.
@@ -53,12 +53,12 @@ func newKubernetes(ctx context.Context, plan Plan, machines *host, secrets autho
 	return c, nil
 }
 
-// trust reads the cluster's authority from its store, and keeps it. An error if it does not exist yet.
+// trust reads the cluster's authority from its store, and keeps it for a minute. An error if it does not exist yet.
 func (c *kubernetes) trust(ctx context.Context) ([]byte, pki.Authority, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.authority != nil {
-		return c.ca, *c.authority, nil
+	if c.authority != nil && time.Since(c.readAt) < time.Minute {
+		return pki.EncodeCertificates(c.authority.Trusted()), *c.authority, nil
 	}
 	crt, err := c.secrets.Get(ctx, pki.KubernetesCA+pki.Crt)
 	if err != nil {
@@ -72,8 +72,8 @@ func (c *kubernetes) trust(ctx context.Context) ([]byte, pki.Authority, error) {
 	if err != nil {
 		return nil, pki.Authority{}, fmt.Errorf("reading the cluster's authority: %w", err)
 	}
-	c.ca, c.authority = crt, &a
-	return crt, a, nil
+	c.authority, c.readAt = &a, time.Now()
+	return pki.EncodeCertificates(a.Trusted()), a, nil
 }
 
 // errNoMaster means that no connection to an API server can be made.

@@ -137,6 +137,7 @@ func deploy(t *testing.T, conf aws.Config, at AWS, complete *spec.Complete) {
 		Capabilities: []cfn.Capability{cfn.CapabilityCapabilityIam},
 		Parameters: []cfn.Parameter{
 			parameter(template.ParameterVPC, at.VPC), parameter(template.ParameterSubnets, strings.Join(at.Subnets, ",")),
+			parameter(template.ParameterMembers, at.Subnets[0]), parameter(template.ParameterZones, at.Zones[0]),
 			parameter(template.ParameterMachines, template.MachinesYes),
 		},
 	})

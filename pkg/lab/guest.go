@@ -39,10 +39,8 @@ type guest struct {
 	// machine is the account's description of it at its launch.
 	machine awsfake.Machine
 	// made is when the group launched it.
-	made time.Time
-	// volume is the id of its etcd member's volume; empty if its group has none.
-	volume string
-	fault  Fault
+	made  time.Time
+	fault Fault
 
 	mu      sync.Mutex
 	running Running
@@ -132,7 +130,7 @@ func newHost(ctx context.Context, h Home, plan Plan, log *slog.Logger, news func
 		home: h, plan: plan, log: log, news: news,
 		life:    func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		disks:   &disks{home: h, made: map[string]Boot{}},
-		volumes: &volumes{home: h, cluster: plan.Cluster.Name, ids: map[string]string{}},
+		volumes: &volumes{home: h, sockets: map[string]*socket{}},
 		guests:  map[string]*guest{}, faults: map[string]Fault{},
 		// EC2 reserves the first four addresses of a subnet; the lab gives machines those from the tenth on.
 		next: netip.MustParseAddr("10.1.0.10"),
@@ -182,9 +180,6 @@ func (h *host) MachineChanged(m awsfake.Machine) {
 	h.news()
 }
 
-// VolumeChanged only announces the change: a machine is started with its volume, which stays attached until it ends.
-func (h *host) VolumeChanged(awsfake.Volume) { h.news() }
-
 // launch starts a machine in the background.
 func (h *host) launch(m awsfake.Machine) {
 	scaling := m.Tags[role.TagGroup]
@@ -229,10 +224,6 @@ func (h *host) run(ctx context.Context, g *guest) (err error) {
 	if err != nil {
 		return err
 	}
-	disks, err := h.dataDisks(ctx, g)
-	if err != nil {
-		return err
-	}
 	files, err := h.home.openLogs(g.id)
 	if err != nil {
 		return err
@@ -244,7 +235,7 @@ func (h *host) run(ctx context.Context, g *guest) (err error) {
 	g.mu.Unlock()
 	running, err := h.runner.Start(ctx, Launch{
 		ID: g.id, Type: g.machine.Type, Group: g.group.Name, Addr: g.addr, Boot: boot, Memory: g.group.Memory, CPUs: g.group.CPUs, Fault: g.fault,
-		Dir: h.home.machine(g.id), Console: io.MultiWriter(files.console, &stream{scanner: g.scan}), Journal: io.MultiWriter(files.journal, &stream{scanner: g.scan}), Disks: disks,
+		Dir: h.home.machine(g.id), Console: io.MultiWriter(files.console, &stream{scanner: g.scan}), Journal: io.MultiWriter(files.journal, &stream{scanner: g.scan}),
 	})
 	if err != nil {
 		return fmt.Errorf("starting machine %s: %w", g.id, err)
@@ -262,7 +253,6 @@ func (h *host) supervise(ctx context.Context, g *guest, running Running) error {
 	g.running = running
 	g.mu.Unlock()
 	h.account.EC2().Started(g.id)
-	h.attach(g)
 	h.log.Info("machine has power", "machine", g.id, "group", g.group.Name, "address", g.addr, "pid", running.PID())
 	h.news()
 	select {

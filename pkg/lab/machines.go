@@ -145,9 +145,6 @@ func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
 // config returns the machine's QEMU configuration.
 func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
 	disks := []qemu.Disk{{Path: l.Boot.Path, Format: l.Boot.Format, Overlay: filepath.Join(l.Dir, OverlayFile)}}
-	for _, d := range l.Disks {
-		disks = append(disks, qemu.Disk{Path: d.Path, Serial: d.Serial, Writable: true})
-	}
 	config := qemu.Config{
 		Name: l.Group + " " + l.ID, Memory: l.Memory, CPUs: l.CPUs, Disks: disks, Firmware: l.Boot.Firmware, Reboots: true, Skew: l.Fault.Skew,
 		// Programs recognise EC2 by these.

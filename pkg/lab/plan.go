@@ -32,7 +32,10 @@ func PlanOf(c *spec.Complete) (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("planning the lab: %w", err)
 	}
-	return Plan{Complete: c, Store: at.Root}, nil
+	// A lab has no KMS: its volumes are files.
+	copied, cluster := *c, *c.Cluster
+	cluster.Etcd.Key, copied.Cluster = "", &cluster
+	return Plan{Complete: &copied, Store: at.Root}, nil
 }
 
 // names returns the AutoScaling groups' names.

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,12 +15,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	static "github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
@@ -135,6 +141,11 @@ func (p *pretender) boot(ctx context.Context, l Launch) error {
 	})
 	hook, continued := p.plan.LaunchHook(), "CONTINUE"
 	group, _ := p.plan.group(l.Group)
+	if p.plan.Volume(group) {
+		if err := p.attach(ctx, me.ID, group.Member, keys); err != nil {
+			return err
+		}
+	}
 	scaling := p.plan.AutoScaling(group)
 	for {
 		_, err := api.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
@@ -154,10 +165,72 @@ func (p *pretender) boot(ctx context.Context, l Launch) error {
 	}
 }
 
+// attach attaches the volume of the machine's member with the role's permissions, and waits until it has it.
+func (p *pretender) attach(ctx context.Context, machine, member string, keys metadata.Credentials) error {
+	api := ec2.New(ec2.Options{
+		Region: regionName, BaseEndpoint: &p.api.URL, Credentials: static.NewStaticCredentialsProvider(keys.AccessKeyID, keys.SecretAccessKey, keys.Token),
+	})
+	tag := types.Filter{Name: aws.String("tag:" + role.TagEtcdMember), Values: []string{member}}
+	for {
+		out, err := api.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: []types.Filter{tag}})
+		if err != nil {
+			return err
+		}
+		for _, v := range out.Volumes {
+			if len(v.Attachments) == 0 {
+				// Refused where another machine was first, or EC2 does not know yet that this one runs.
+				_, _ = api.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: v.VolumeId, InstanceId: &machine, Device: aws.String("/dev/sdf")})
+			} else if a := v.Attachments[0]; *a.InstanceId == machine && a.State == types.VolumeAttachmentStateAttached {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
 type pretended struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
 	once  sync.Once
+	mu    sync.Mutex
+	// plugged are the locked files of drives, by serial number.
+	plugged map[string]*os.File
+}
+
+// Attach locks the file, as QEMU does.
+func (m *pretended) Attach(_ context.Context, path, serial string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.plugged == nil {
+		m.plugged = map[string]*os.File{}
+	}
+	if m.plugged[serial] != nil {
+		return errors.Join(errors.New("the machine has a drive "+serial), f.Close())
+	}
+	m.plugged[serial] = f
+	return nil
+}
+
+func (m *pretended) Detach(_ context.Context, serial string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.plugged[serial]
+	if f == nil {
+		return errors.New("the machine has no drive " + serial)
+	}
+	delete(m.plugged, serial)
+	return f.Close()
 }
 
 func (m *pretended) PID() int               { return m.cmd.Process.Pid }
@@ -171,6 +244,12 @@ func (m *pretended) Shell() (io.ReadWriteCloser, error) {
 func (m *pretended) Stop() error {
 	m.once.Do(func() { _ = m.cmd.Process.Kill() })
 	<-m.ended
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for serial, f := range m.plugged {
+		delete(m.plugged, serial)
+		_ = f.Close()
+	}
 	return nil
 }
 

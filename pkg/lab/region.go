@@ -74,8 +74,9 @@ func newAccount(h Home, machines awsfake.Hypervisor) *awsfake.Account {
 	return awsfake.New(awsfake.Options{
 		// Other users of this computer reach the APIs by 127.0.0.1, and pods by their machine's network.
 		Closed: true,
-		EC2:    awsfake.EC2Options{Hypervisor: machines},
-		EBS:    awsfake.EBSOptions{Directory: h.Dir},
+		// A machine lets go of a volume in a second, unless it hangs.
+		EC2: awsfake.EC2Options{Hypervisor: machines, Volumes: awsfake.VolumeOptions{Detach: time.Minute}},
+		EBS: awsfake.EBSOptions{Directory: h.Dir},
 		// Groups check their machines' health more often than on AWS, so that people wait less.
 		AutoScaling: awsfake.AutoScalingOptions{HealthCheck: time.Second},
 		// Without Parameter Store's quota a cluster's secrets are made at once.

@@ -36,6 +36,16 @@ type Running interface {
 	Stop() error
 	// Shell opens the machine's second serial line, for one user at a time.
 	Shell() (io.ReadWriteCloser, error)
+	drives
+}
+
+// drives are the drives that are plugged into a running machine and out of it. The machine finds them by their serial
+// numbers, as on EC2.
+type drives interface {
+	// Attach plugs a file in. It is an error if another machine has it.
+	Attach(ctx context.Context, path, serial string) error
+	// Detach waits until the machine has given the drive up, has ended, or ctx ends; the last two are errors.
+	Detach(ctx context.Context, serial string) error
 }
 
 // Surroundings are the services that machines use.
@@ -65,13 +75,6 @@ type Launch struct {
 	Dir string
 	// Console gets every byte of the first serial line, and Journal the machine's journal as lines.
 	Console, Journal io.Writer
-	// Disks are further disks, which outlive the machine.
-	Disks []DataDisk
-}
-
-// DataDisk is a volume. The machine finds it by its serial, which is the volume's id without the hyphen, as on EC2.
-type DataDisk struct {
-	Path, Serial string
 }
 
 // Outside counts the packets of one machine to one address outside of the network, which were dropped.

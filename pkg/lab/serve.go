@@ -24,6 +24,9 @@ func (d *daemon) serve() (*wire, error) {
 	mux.HandleFunc("POST /v1/machines/{id}/shell", d.postShell)
 	mux.HandleFunc("POST /v1/groups/{name}/size/{size}", d.postSize)
 	mux.HandleFunc("PUT /v1/groups/{name}/fault", d.putFault)
+	mux.HandleFunc("GET /v1/volumes", d.getVolumes)
+	mux.HandleFunc("POST /v1/volumes/{id}/wipe", d.postVolume((*host).wipe))
+	mux.HandleFunc("POST /v1/volumes/{id}/lose", d.postVolume((*host).lose))
 	mux.HandleFunc("GET /v1/kubeconfig", d.getKubeconfig)
 	mux.HandleFunc("GET /v1/aws", d.getAWS)
 	return d.Home.newWire(socketFile, mux)
@@ -71,6 +74,21 @@ func (d *daemon) postKill(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, struct{}{})
+}
+
+func (d *daemon) getVolumes(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, d.host.volumeStates())
+}
+
+// postVolume does something to a volume.
+func (d *daemon) postVolume(do func(*host, string) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := do(d.host, r.PathValue("id")); err != nil {
+			writeError(w, http.StatusConflict, err)
+			return
+		}
+		writeJSON(w, struct{}{})
+	}
 }
 
 // postSize sets a group's desired size.

@@ -55,7 +55,8 @@ type MachineStatus struct {
 	Name   string `json:"name"`
 	Member string `json:"etcd_member,omitempty"`
 	// Image is the id of its image.
-	Image  string `json:"image"`
+	Image string `json:"image"`
+	// Volume is the id of the attached volume; empty if it has none.
 	Volume string `json:"volume,omitempty"`
 	// Power is "pending", "on" or "off". Lifecycle and Health are the AutoScaling group's states of it, empty once the
 	// group has removed it.
@@ -126,8 +127,16 @@ func (d *daemon) status() Status {
 		}
 		s.Groups = append(s.Groups, gs)
 	}
+	attached := map[string]string{}
+	for _, v := range d.region.account.EC2().Volumes() {
+		if v.Attachment.State == awsfake.Attached {
+			attached[v.Attachment.Instance] = v.ID
+		}
+	}
 	for _, g := range d.host.list() {
-		s.Machines = append(s.Machines, g.status(instances[g.id], s.Nodes))
+		m := g.status(instances[g.id], s.Nodes)
+		m.Volume = attached[g.id]
+		s.Machines = append(s.Machines, m)
 	}
 	s.Ready = s.complete()
 	return s
@@ -154,7 +163,7 @@ func (g *guest) status(i awsfake.Instance, nodes []Node) MachineStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m := MachineStatus{
-		ID: g.id, Group: g.group.Name, Roles: g.group.Roles.String(), Address: g.addr, Name: hostName(g.addr), Member: g.group.Member, Volume: g.volume, Image: g.machine.Image,
+		ID: g.id, Group: g.group.Name, Roles: g.group.Roles.String(), Address: g.addr, Name: hostName(g.addr), Member: g.group.Member, Image: g.machine.Image,
 		Lifecycle: i.State, Health: i.Health, Launched: g.made, PoweredOn: g.started, Ended: g.ended, End: g.end, Power: "pending", Reached: []Reached{},
 	}
 	switch {

@@ -19,6 +19,10 @@ type AWS struct {
 	// Key is the ARN of the KMS key that encrypts the machines' disks, which AWSServiceRoleForAutoScaling must be allowed
 	// to use; empty is the account's own key for EBS.
 	Key string `yaml:"key"`
+	// SecretsKey is the KMS key that encrypts the cluster's secrets in Parameter Store: the ARN of a key or its alias
+	// (alias/NAME), or stack for one that hardtack pki create makes in a stack of its own; empty is AWS's key, which everyone
+	// may use who may read a parameter.
+	SecretsKey string `yaml:"secretsKey"`
 }
 
 // GroupAWS is the settings of a group's machines on AWS.
@@ -38,6 +42,9 @@ const (
 	LoadBalancerPublic   = "internet-facing"
 )
 
+// SecretsKeyStack is the value of AWS.SecretsKey for a key that Hardtack makes.
+const SecretsKeyStack = "stack"
+
 // DefaultChannel is the channel of a document that names none.
 const DefaultChannel = "stable"
 
@@ -52,7 +59,9 @@ const (
 const leastVolume = 5
 
 var (
-	channelForm      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	channelForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	// aliasForm is KMS's; aliases below alias/aws/ are AWS's.
+	aliasForm        = regexp.MustCompile(`^alias/[a-zA-Z0-9/_-]{1,250}$`)
 	instanceTypeForm = regexp.MustCompile(`^[a-z][a-z0-9-]*\.[a-z0-9-]+$`)
 )
 
@@ -63,6 +72,7 @@ func (f *completer) aws() {
 	out.Channel = orDefault(f, "aws.channel", in.Channel, DefaultChannel, byHardtack)
 	out.LoadBalancer = orDefault(f, "aws.loadBalancer", in.LoadBalancer, LoadBalancerNone, byHardtack)
 	out.Key = orDefault(f, "aws.key", in.Key, "", byHardtack)
+	out.SecretsKey = orDefault(f, "aws.secretsKey", in.SecretsKey, "", byHardtack)
 }
 
 func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec) GroupAWS {
@@ -87,6 +97,9 @@ func (v checker) aws(a AWS) {
 	if a.Key != "" && !awsname.IsKey(a.Key) {
 		v.errorf("aws.key", "%q is not the ARN of a KMS key (arn:aws:kms:<region>:<account>:key/<id>)", a.Key)
 	}
+	if key := a.SecretsKey; key != "" && key != SecretsKeyStack && !awsname.IsKey(key) && (!aliasForm.MatchString(key) || strings.HasPrefix(key, "alias/aws/")) {
+		v.errorf("aws.secretsKey", "%q is not %s, an alias (alias/NAME, not AWS's own) or the ARN of a KMS key (arn:aws:kms:<region>:<account>:key/<id>)", key, SecretsKeyStack)
+	}
 }
 
 func (v checker) groupAWS(field string, g GroupSpec) {
@@ -99,6 +112,15 @@ func (v checker) groupAWS(field string, g GroupSpec) {
 	if v.source.given[field+".max"] && len(g.Members) > 0 && g.AWS.Max != len(g.Members) {
 		v.errorf(field+".max", "is not for members of etcd: each is a group of one machine")
 	}
+}
+
+// SecretsKey returns the ARN or the alias of the KMS key that encrypts the cluster's secrets in Parameter Store; empty is
+// AWS's own.
+func (c *Complete) SecretsKey() string {
+	if key := c.Cluster.AWS.SecretsKey; key != SecretsKeyStack {
+		return key
+	}
+	return "alias/hardtack-" + c.Cluster.Name
 }
 
 // AutoScaling is the name of the AutoScaling group. These names are unique in an account and region, so

@@ -45,12 +45,14 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 	f.groups()
 	f.etcdMembers()
 	f.aws()
+	f.etcd()
 	var err error
 	if f.upstream, err = readUpstream(f.out.Cluster.Version); err != nil {
 		f.errorf("version", "%v", err)
 	} else {
 		f.out.upstream = f.upstream
 		f.components()
+		f.quota()
 	}
 	f.extras()
 	problems.Sort()
@@ -289,6 +291,10 @@ func (f *completer) etcdMembers() {
 		f.hint("groups", "name its member", "a group of masters has no etcd, and an etcd member without a name answers only on its own machine")
 	}
 	for i := range f.out.Groups {
-		f.out.Groups[i].Members = members
+		g := &f.out.Groups[i]
+		g.Members = members
+		if len(members) == 0 && g.Roles.Has(role.Etcd) {
+			g.Member = machine.LoneMember
+		}
 	}
 }

@@ -22,10 +22,11 @@ type Components struct {
 	KubeScheduler         Component `yaml:"kubeScheduler" program:"kube-scheduler" lock:"kubernetes"`
 	KubeProxy             Component `yaml:"kubeProxy" program:"kube-proxy" lock:"kubernetes"`
 	Kubelet               Component `yaml:"kubelet" program:"kubelet" lock:"kubernetes"`
-	Etcd                  Component `yaml:"etcd" program:"etcd" lock:"etcd" env:"ETCD_"`
-	Containerd            Component `yaml:"containerd" program:"containerd" lock:"containerd" document:"/etc/containerd/config.toml"`
-	Flannel               Component `yaml:"flannel" program:"flanneld" lock:"flannel"`
-	CoreDNS               Component `yaml:"coreDNS" program:"coredns" lock:"coredns" role:"masters" document:"/usr/lib/hardtack/addons/20-dns.yaml"`
+	// Etcd is where the data of etcd's members are, and the overrides of the program.
+	Etcd       Etcd      `yaml:"etcd" program:"etcd" lock:"etcd" env:"ETCD_"`
+	Containerd Component `yaml:"containerd" program:"containerd" lock:"containerd" document:"/etc/containerd/config.toml"`
+	Flannel    Component `yaml:"flannel" program:"flanneld" lock:"flannel"`
+	CoreDNS    Component `yaml:"coreDNS" program:"coredns" lock:"coredns" role:"masters" document:"/usr/lib/hardtack/addons/20-dns.yaml"`
 }
 
 // Component is the overrides of one component.
@@ -72,5 +73,8 @@ func (c component) unit() string {
 
 // overrides returns the component's field of cs.
 func (c component) overrides(cs *Components) *Component {
-	return reflect.ValueOf(cs).Elem().Field(c.index).Addr().Interface().(*Component)
+	return reflect.ValueOf(cs).Elem().Field(c.index).Addr().Interface().(interface{ itself() *Component }).itself()
 }
+
+// itself is the component's overrides, also where they are a part of a larger value.
+func (c *Component) itself() *Component { return c }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -22,6 +23,8 @@ type Explanation struct {
 	Origin *Origin `json:"origin,omitempty"`
 	// Default is upstream's default; absent if it is not known.
 	Default any `json:"default,omitempty"`
+	// Why is the image's reason for its value: the comment before it in the file that Origin names.
+	Why string `json:"why,omitempty"`
 	// Becomes lists where the value ends up on machines, on AWS and in DNS.
 	Becomes []string `json:"becomes,omitempty"`
 	// Fields are the leaves below an object or a list.
@@ -120,7 +123,7 @@ func (c *Complete) describe(e *Explanation, names []string) {
 		return
 	}
 	for _, p := range c.components {
-		if p.name != names[0] {
+		if p.name != names[0] || len(names) > 1 && names[1] != "flags" && names[1] != "config" {
 			continue
 		}
 		switch {
@@ -129,7 +132,7 @@ func (c *Complete) describe(e *Explanation, names []string) {
 		case len(names) > 2 && names[1] == "config":
 			c.describeField(e, p, names[2:])
 		default:
-			e.What = "the flags and the configuration document of " + c.upstream.program(p.component)
+			e.What = cmp.Or(fieldTexts()[e.Path], "the flags and the configuration document of "+c.upstream.program(p.component))
 		}
 		return
 	}
@@ -161,6 +164,7 @@ func (c *Complete) describeFlag(e *Explanation, p resolved, name string) {
 		e.Becomes = []string{"not given: " + p.executable + " has it by itself"}
 		if fl.image != nil && fl.image.set {
 			e.Becomes = []string{line + ", as the image has it (" + fl.image.from + ")"}
+			e.Why = fl.image.why
 		}
 	case byEnvironment:
 		e.Becomes = []string{fmt.Sprintf("%s=%s in %s", p.envVariable(name), fl.text(), p.program.role.File())}

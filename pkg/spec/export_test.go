@@ -21,3 +21,6 @@ func Releases() (names []string) {
 	}
 	return names
 }
+
+// Decided reports whether a component's flag is the agent's alone.
+func Decided(component, flag string) bool { return decided(component, flag) }

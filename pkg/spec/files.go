@@ -13,8 +13,10 @@ import (
 
 // The lines of a role file that are neither the cluster's name nor a unit's; pkg/node/config reads them.
 const (
-	storeVariable  = "STORE"
-	memberVariable = "ETCD_MEMBER"
+	storeVariable   = "STORE"
+	memberVariable  = "ETCD_MEMBER"
+	storageVariable = "ETCD_STORAGE"
+	diskVariable    = "ETCD_DISK"
 )
 
 // File is one file of a machine's user data.
@@ -129,9 +131,8 @@ func (c *Complete) roleFile(g Group, r role.Role) ([]byte, error) {
 	if store := c.Cluster.Store; store != machine.DefaultStore(c.Cluster.Name) {
 		lines[storeVariable] = store
 	}
-	// In a cloud the machine's tag says which member it is.
-	if r == role.Etcd && g.Member != "" && !inCloud(c.Cluster.Store) {
-		lines[memberVariable] = g.Member
+	if r == role.Etcd {
+		maps.Copy(lines, c.etcdLines(g))
 	}
 	for _, p := range c.components {
 		if p.program.role != r {
@@ -252,6 +253,9 @@ func (c *Complete) Machine(g Group) machine.Config {
 	}
 	if g.Roles.Has(role.Masters) || g.Roles.Has(role.Etcd) {
 		m.Etcd = machine.Etcd{Members: g.Members, Member: g.Member}
+	}
+	if g.Roles.Has(role.Etcd) {
+		m.Etcd.Storage, m.Etcd.Disk = c.Cluster.Etcd.Storage, c.Cluster.Etcd.Disks[g.Member]
 	}
 	if g.Roles.Has(role.Minions) {
 		m.Node = machine.Node{Labels: g.Node.Labels, Taints: g.Node.Taints, MaxPods: g.Node.MaxPods}

@@ -42,8 +42,8 @@ type baked struct {
 	variable string
 	// set is false for a variable that is there and empty.
 	set bool
-	// from is the file that says so.
-	from string
+	// from is the file that says so, and why the comment before its line.
+	from, why string
 }
 
 // ReadImage reads an image's units, and its plain files below rootfs/ of assets.
@@ -111,13 +111,17 @@ func (img *Image) variables(u unit.Unit) (map[string]baked, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading EnvironmentFile=%s: %w", o.Value, err)
 		}
+		var why []string
 		for line := range strings.Lines(string(data)) {
 			line = strings.TrimSpace(line)
-			name, value, ok := strings.Cut(line, "=")
-			if line == "" || strings.HasPrefix(line, "#") || !ok {
+			if text, ok := strings.CutPrefix(line, "#"); ok {
+				why = append(why, strings.TrimSpace(text))
 				continue
 			}
-			vars[name] = baked{value: value, variable: name, set: value != "", from: file}
+			if name, value, ok := strings.Cut(line, "="); ok {
+				vars[name] = baked{value: value, variable: name, set: value != "", from: file, why: strings.Join(why, " ")}
+			}
+			why = nil
 		}
 	}
 	return vars, nil

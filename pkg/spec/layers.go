@@ -66,11 +66,7 @@ func (f *completer) derivedFlags() []derivation {
 	}
 	derived = append(derived, derivation{"kubeAPIServer", "etcd-servers", machine.EtcdServers(c.Name, members), "groups", true})
 	for _, s := range machine.EtcdSettings(c.Name, memberParameter, members) {
-		from := "groups"
-		if s.Value == c.Name {
-			from = "name"
-		}
-		derived = append(derived, derivation{"etcd", s.Flag, s.Value, from, true})
+		derived = append(derived, derivation{"etcd", s.Flag, s.Value, "groups", true})
 	}
 	return derived
 }
@@ -107,8 +103,8 @@ func (f *completer) flags(p *resolved, given map[string]any, derived []derivatio
 	known := f.upstream.Flags[p.name]
 	upstream := Origin{Default, f.upstream.program(p.component)}
 	for name, u := range known {
-		if u.Note == noteDocument || u.Note == noteIgnored {
-			continue // the document decides
+		if u.Note == noteDocument || u.Note == noteIgnored || decided(p.name, name) {
+			continue // the document decides, or the machine
 		}
 		p.flags[name] = flag{values: u.values(u.Default), origin: upstream, upstream: u}
 	}
@@ -138,6 +134,17 @@ func (f *completer) flags(p *resolved, given map[string]any, derived []derivatio
 	}
 }
 
+// ofMembership are etcd's flags that say with whom a member starts, and with which data.
+var ofMembership = []string{
+	"data-dir", "wal-dir", "force-new-cluster", "initial-cluster", "initial-cluster-state", "initial-cluster-token",
+	"discovery", "discovery-srv", "discovery-srv-name", "discovery-token", "discovery-endpoints",
+}
+
+// decided reports whether a component's flag is the agent's alone.
+func decided(component, flag string) bool {
+	return component == "etcd" && slices.Contains(ofMembership, flag)
+}
+
 // setValues sets a flag's values; what does not change keeps its origin.
 func (f *completer) setValues(fl *flag, values []string, o Origin) {
 	if !fl.has(values) {
@@ -155,6 +162,10 @@ func (f *completer) override(p *resolved, name string, given any) {
 			hint = "write it without dashes"
 		}
 		f.hint(field, hint, "%s has no flag --%s", f.upstream.program(p.component), name)
+		return
+	}
+	if decided(p.name, name) {
+		f.hint(field, "leave it out", "--%s is decided on each machine, from the records of the cluster's store: a member that started by other rules could be a second cluster", name)
 		return
 	}
 	var values []string

@@ -20,7 +20,7 @@ const (
 // DefaultVersion is the Kubernetes minor version of a document that names none.
 const DefaultVersion = "1.36"
 
-// The doc comments of the fields of a document, here and in component.go, aws.go and extras.go, are also what Explain says:
+// The doc comments of the fields of a document, here and in component.go, etcd.go, aws.go and extras.go, are also what Explain says:
 // each begins with "<Field> is" or "<Field> are". TestFieldTexts copies them to fields.json.
 //
 //go:generate go test -run TestFieldTexts -update .
@@ -92,7 +92,7 @@ type GroupSpec struct {
 	Roles []string `yaml:"roles"`
 	// Size is how many machines the group keeps, 1 if it is not set; with members it is their number.
 	Size *int `yaml:"size"`
-	// Members are the names of etcd's members, a machine each.
+	// Members are the names of etcd's members, a machine each; none is the only member beside its API server, which is a.
 	Members []string `yaml:"members"`
 	// CPUs is how many processors a lab gives each machine.
 	CPUs int `yaml:"cpus"`
@@ -129,7 +129,8 @@ type Group struct {
 	Roles role.Set  `json:"roles"`
 	Tag   role.Role `json:"tag"`
 	Size  int       `json:"size"`
-	// Member is the machine's member of etcd, or empty; Members are all of the cluster's.
+	// Member is the machine's member of etcd, or empty; Members are all of the cluster's, none for one member whose name is
+	// only its volume's.
 	Member  string   `json:"member,omitempty"`
 	Members []string `json:"members,omitempty"`
 	// CPUs and Memory (MiB) are the size of each machine in a lab.

@@ -47,6 +47,7 @@ func (v checker) document(c *Cluster) {
 	v.network(c.Network)
 	v.groups(c.Groups)
 	v.aws(c.AWS)
+	v.etcd(c.Etcd)
 }
 
 func (v checker) constant(field, have, want string) {

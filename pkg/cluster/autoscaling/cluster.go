@@ -26,6 +26,12 @@ type Records interface {
 	Read(ctx context.Context, cluster string) ([]record.Set, error)
 }
 
+// Members reads what the members of etcd report.
+type Members interface {
+	// Reports returns the newest report of each of these members. What may not be read is no error: the reports say so.
+	Reports(ctx context.Context, members []string) (rollout.Reports, error)
+}
+
 // Cluster reads and changes the groups of a cluster. It implements rollout.Reader and rollout.Executor.
 type Cluster struct {
 	Name     string
@@ -34,6 +40,8 @@ type Cluster struct {
 	// Records is nil to skip the check that DNS lists a machine.
 	Records Records
 	Policy  record.Policy
+	// Members is nil if nothing is known of etcd's members: their data then end with their machines.
+	Members Members
 	// Ready checks the API servers; nil skips the check.
 	Ready func(ctx context.Context) error
 	// Wanted has versions of launch templates by the names of groups; a group without an entry wants the latest.
@@ -92,10 +100,11 @@ func (c *Cluster) Read(ctx context.Context) (rollout.State, error) {
 	if err != nil {
 		return s, err
 	}
-	observed, err := c.observe(ctx)
+	observed, err := c.observe(ctx, groups)
 	if err != nil {
 		return s, err
 	}
+	s.Etcd = observed.reports
 	for _, g := range groups {
 		group, err := c.group(ctx, g, observed)
 		if err != nil {
@@ -144,7 +153,7 @@ func (c *Cluster) group(ctx context.Context, g types.AutoScalingGroup, observed 
 		Member: account.GroupTag(g, role.TagEtcdMember), Members: account.EtcdMembers(g),
 		Machines: []rollout.Machine{},
 	}
-	out.Durable = roles.Has(role.Etcd) && observed.durable(out)
+	out.Volume = observed.volume(out.Member)
 	if g.LaunchTemplate == nil {
 		return out, fmt.Errorf("group %s: it has no launch template, so the version of its machines is unknown (was it made by the stack?)", name)
 	}

@@ -198,7 +198,7 @@ func TestCancelAndTakeBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.cluster.Start(t.Context(), rollout.Next(s, []string{"minions"})); err != nil {
+		if _, err := w.cluster.Start(t.Context(), rollout.Next(s, []string{"minions"}, nil)); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Sleep(t.Context(), 30*time.Second); err != nil {

@@ -15,18 +15,20 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// observation is the state of a cluster's machines in EC2 and DNS.
+// observation is the state of a cluster's machines in EC2 and DNS, and what its members of etcd report.
 type observation struct {
 	domain   string
 	machines map[string]types.Instance
 	// records are addresses by name; nil if DNS is not checked.
 	records map[string][]string
-	// volumes are the etcd members whose disk outlives their machine.
-	volumes []string
+	reports rollout.Reports
+	// volumes are etcd's volumes by id.
+	volumes map[string]rollout.Volume
 }
 
-// observe reads the machines, the etcd volumes and, unless Records is nil, the records of the cluster.
-func (c *Cluster) observe(ctx context.Context) (*observation, error) {
+// observe reads the machines, what etcd's members report and their volumes, and, unless Records is nil, the records of the
+// cluster.
+func (c *Cluster) observe(ctx context.Context, groups []astypes.AutoScalingGroup) (*observation, error) {
 	o := &observation{domain: c.Policy.Domain(c.Name), machines: map[string]types.Instance{}}
 	machines, err := account.Machines(ctx, c.Machines, c.Name)
 	if err != nil {
@@ -35,14 +37,8 @@ func (c *Cluster) observe(ctx context.Context) (*observation, error) {
 	for _, i := range machines {
 		o.machines[aws.ToString(i.InstanceId)] = i
 	}
-	volumes, err := account.EtcdVolumes(ctx, c.Machines, c.Name)
-	if err != nil {
-		return nil, awserr.Explain(err, account.Actions)
-	}
-	for _, v := range volumes {
-		if !slices.ContainsFunc(v.Attachments, func(a types.VolumeAttachment) bool { return aws.ToBool(a.DeleteOnTermination) }) {
-			o.volumes = append(o.volumes, account.Tag(v.Tags, role.TagEtcdMember))
-		}
+	if err := c.observeEtcd(ctx, groups, o); err != nil {
+		return nil, err
 	}
 	if c.Records == nil {
 		return o, nil
@@ -60,7 +56,45 @@ func (c *Cluster) observe(ctx context.Context) (*observation, error) {
 	return o, nil
 }
 
-func (o *observation) durable(g rollout.Group) bool { return slices.Contains(o.volumes, g.Member) }
+// observeEtcd reads the reports first: a volume that a report names was there then.
+func (c *Cluster) observeEtcd(ctx context.Context, groups []astypes.AutoScalingGroup, o *observation) (err error) {
+	var members []string
+	for _, g := range groups {
+		if m := account.GroupTag(g, role.TagEtcdMember); m != "" {
+			members = append(members, m)
+		}
+	}
+	if c.Members == nil || len(members) == 0 {
+		return nil
+	}
+	if o.reports, err = c.Members.Reports(ctx, members); err != nil || len(o.reports.Members) == 0 {
+		return err
+	}
+	volumes, err := account.EtcdVolumes(ctx, c.Machines, c.Name)
+	if err != nil {
+		return awserr.Explain(err, account.Actions)
+	}
+	o.volumes = map[string]rollout.Volume{}
+	for _, v := range volumes {
+		found := rollout.Volume{ID: aws.ToString(v.VolumeId)}
+		for _, a := range v.Attachments {
+			if a.State != types.VolumeAttachmentStateDetached {
+				found.Holder = aws.ToString(a.InstanceId)
+			}
+		}
+		o.volumes[found.ID] = found
+	}
+	return nil
+}
+
+// volume returns the volume that a member reports; nil if it reports none, or there is no such volume of etcd's.
+func (o *observation) volume(member string) *rollout.Volume {
+	v, ok := o.volumes[o.reports.Members[member].Volume]
+	if !ok {
+		return nil
+	}
+	return &v
+}
 
 // machine converts a machine of a group for a rollout.
 func (o *observation) machine(g rollout.Group, i astypes.Instance, versions versions) rollout.Machine {
@@ -94,7 +128,8 @@ func (o *observation) published(g rollout.Group, i types.Instance) bool {
 			return false
 		}
 	}
-	return g.Member == "" || !g.Roles.Has(role.Etcd) || named(role.MemberPrefix+g.Member+"."+o.domain)
+	// Nobody asks for the only member of a cluster that names none: its machines of before have no tag, and so no such name.
+	return len(g.Members) == 0 || g.Member == "" || !g.Roles.Has(role.Etcd) || named(role.MemberPrefix+g.Member+"."+o.domain)
 }
 
 // sharded searches the shards of a record that is too long for one set: minions-0, minions-1, …

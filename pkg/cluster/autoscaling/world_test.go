@@ -2,6 +2,7 @@ package autoscaling_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
@@ -124,11 +126,19 @@ func (w *world) deploy(document string) *formation.Stack {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	var plain any
+	if err := yaml.Unmarshal(body, &plain); err != nil {
+		w.t.Fatal(err)
+	}
+	if body, err = json.Marshal(plain); err != nil { // as it fits into a request
+		w.t.Fatal(err)
+	}
 	p := formation.Proposal{Stack: "hardtack-demo", Template: string(body), Parameters: map[string]string{
 		"VpcId": "vpc-00000000000000001", "SubnetIds": "subnet-0000000000000000a,subnet-0000000000000000b", "Machines": "yes", "ImageId": channel,
 	}}
-	if strings.Contains(p.Template, "  EtcdSubnetIds:\n") {
+	if strings.Contains(p.Template, `"EtcdSubnetIds":{`) {
 		p.Parameters["EtcdSubnetIds"] = "subnet-0000000000000000a,subnet-0000000000000000b,subnet-0000000000000000c"
+		p.Parameters["EtcdZones"] = "us-west-2a,us-west-2b,us-west-2c"
 	}
 	plan, err := w.stacks.Propose(w.t.Context(), p)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Loss describes the data that would be lost with a group's machines.
+// Loss describes the data that could be lost with a group's machines, and why.
 type Loss struct {
 	// Group is the group's name in the document.
 	Group string `json:"group"`
@@ -22,7 +22,7 @@ type Refusal struct {
 
 func (r *Refusal) Error() string {
 	var b strings.Builder
-	b.WriteString("replacing machines of etcd: their data is on their own disks, and is lost with them")
+	b.WriteString("replacing machines of etcd: their data may be lost with them")
 	for _, l := range r.Losses {
 		fmt.Fprintf(&b, "\n  %s: %s", l.Group, l.Text)
 	}
@@ -59,7 +59,7 @@ func (e *StuckError) Error() string {
 	if subject == "" {
 		subject = "the cluster"
 	}
-	return fmt.Sprintf("waiting for %s: not every machine has been in service for %s: %s", subject, e.Waited.Round(time.Second), e.Step.Reason)
+	return fmt.Sprintf("waiting for %s: nothing has changed for %s: %s", subject, e.Waited.Round(time.Second), e.Step.Reason)
 }
 
 // Interrupted means that the context of a run has ended.

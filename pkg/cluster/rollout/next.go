@@ -41,8 +41,9 @@ type Step struct {
 	Reason  string `json:"reason"`
 }
 
-// Next decides the next step for the groups in only, by either of their names; empty is all groups.
-func Next(s State, only []string) Step {
+// Next decides the next step for the groups in only, by either of their names; empty is all groups. A machine of etcd is
+// replaced only while all members report that they are in order, unless its group is in lose.
+func Next(s State, only, lose []string) Step {
 	var control, pools []Group
 	for _, g := range s.ordered() {
 		switch {
@@ -59,7 +60,7 @@ func Next(s State, only []string) Step {
 				Reason: fmt.Sprintf("it launches machines of version %d", g.Launches.Number)}
 		}
 	}
-	if step, ok := nextControl(s, control); ok {
+	if step, ok := nextControl(s, control, lose); ok {
 		return step
 	}
 	for _, g := range pools {
@@ -71,12 +72,14 @@ func Next(s State, only []string) Step {
 }
 
 // Chosen reports whether only has either name of the group, or is empty.
-func (g Group) Chosen(only []string) bool {
-	return len(only) == 0 || slices.Contains(only, g.Name) || slices.Contains(only, g.Key)
+func (g Group) Chosen(only []string) bool { return len(only) == 0 || g.in(only) }
+
+func (g Group) in(names []string) bool {
+	return slices.Contains(names, g.Name) || slices.Contains(names, g.Key)
 }
 
 // nextControl returns the next step for groups of the control plane; false if nothing is left to do for them.
-func nextControl(s State, chosen []Group) (Step, bool) {
+func nextControl(s State, chosen []Group, lose []string) (Step, bool) {
 	stale := false
 	for _, g := range chosen {
 		stale = stale || len(g.Stale()) > 0
@@ -91,7 +94,7 @@ func nextControl(s State, chosen []Group) (Step, bool) {
 	if len(short) == 1 && short[0].missing == 1 && short[0].group.chosenFrom(chosen) {
 		// Begin with the machine that does not serve: replacing it costs no redundancy.
 		if m, ok := short[0].group.replaceable(); ok {
-			return replace(short[0].group, m, "is "+m.condition()+" and not as wanted: "), true
+			return s.replace(short[0].group, m, "is "+m.condition()+" and not as wanted: ", lose), true
 		}
 	}
 	if len(short) > 0 {
@@ -102,7 +105,7 @@ func nextControl(s State, chosen []Group) (Step, bool) {
 	}
 	for _, g := range chosen {
 		if m := g.Stale(); len(m) > 0 {
-			return replace(g, m[0], "differs: "), true
+			return s.replace(g, m[0], "differs: ", lose), true
 		}
 	}
 	return Step{}, false
@@ -112,7 +115,13 @@ func (g Group) chosenFrom(groups []Group) bool {
 	return slices.ContainsFunc(groups, func(other Group) bool { return other.Name == g.Name })
 }
 
-func replace(g Group, m Machine, why string) Step {
+// replace is the step that ends a machine, or waits until no member of etcd stands against it.
+func (s State) replace(g Group, m Machine, why string, lose []string) Step {
+	if g.Roles.Has(role.Etcd) && !g.in(lose) {
+		if in, text := s.unfit(g); text != "" {
+			return Step{Action: Wait, Group: in.Name, Reason: text}
+		}
+	}
 	return Step{Action: Replace, Group: g.Name, Machine: m.ID, From: m.From.Number, To: g.Wanted.Number,
 		Reason: why + strings.Join(m.From.Differs(g.Wanted), ", ")}
 }

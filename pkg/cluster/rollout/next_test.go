@@ -1,14 +1,17 @@
 package rollout_test
 
 import (
+	stdcmp "cmp"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
+	member "github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -128,7 +131,7 @@ func TestNext(t *testing.T) {
 			if tt.only != "" {
 				only = []string{tt.only}
 			}
-			step := rollout.Next(tt.state, only)
+			step := rollout.Next(tt.state, only, nil)
 			about, reason, _ := strings.Cut(tt.want, ", ")
 			subject := step.Machine
 			if subject == "" {
@@ -141,15 +144,138 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// No machine of etcd is replaced unless every member reports that it is in order; masters and minions do not ask for that.
+func TestNextAsksTheMembers(t *testing.T) {
+	reports := func(name string, change func(*member.Status)) func(rollout.State) rollout.State {
+		return func(s rollout.State) rollout.State {
+			r := s.Etcd.Members[name]
+			change(&r)
+			s.Etcd.Members[name] = r
+			return s
+		}
+	}
+	both := func(changes ...func(rollout.State) rollout.State) func(rollout.State) rollout.State {
+		return func(s rollout.State) rollout.State {
+			for _, change := range changes {
+				s = change(s)
+			}
+			return s
+		}
+	}
+	index := func(i uint64, ago time.Duration) func(*member.Status) {
+		return func(r *member.Status) { r.Store.RaftIndex, r.At = i, noon.Add(-ago) }
+	}
+	backup := func(ago time.Duration) func(*member.Status) {
+		return func(r *member.Status) { r.Backup = &member.Backup{At: noon.Add(-ago)} }
+	}
+	for _, tt := range []struct {
+		name       string
+		change     func(rollout.State) rollout.State
+		only, lose string
+		want       string // action, subject, and a part of the reason
+	}{
+		{"all are in order", both(), "", "", "replace i-a, image"},
+		{"one is silent", reports("b", func(r *member.Status) { r.At = noon.Add(-4 * time.Minute) }), "", "", "wait demo-etcd-b, member b: its member has not reported for 4 minutes"},
+		{"one reports the future", reports("b", func(r *member.Status) { r.At = noon.Add(time.Hour) }), "", "", "wait demo-etcd-b, compare the clocks"},
+		{"one does not run", reports("c", func(r *member.Status) { r.Row = member.V4Held }), "", "", "wait demo-etcd-c, does not run (row V4)"},
+		{"one is a learner", reports("c", func(r *member.Status) { r.Learner = true }), "", "", "wait demo-etcd-c, member c: it is a learner"},
+		{"one knows no leader", reports("c", func(r *member.Status) { r.Leader = 0 }), "", "", "wait demo-etcd-c, no leader"},
+		{"one is of another epoch", reports("c", func(r *member.Status) { r.Epoch = 2 }), "", "", "wait demo-etcd-c, at epoch 2"},
+		{"an alarm", reports("b", func(r *member.Status) { r.Store.Alarms = []string{"NOSPACE"} }), "", "", "wait demo-etcd-b, alarm NOSPACE"},
+		{"an alarm of the seat itself", reports("a", func(r *member.Status) { r.Store.Alarms = []string{"CORRUPT"} }), "", "", "wait demo-etcd-a, alarm CORRUPT"},
+		{"a new machine has not reported", reports("b", func(r *member.Status) { r.Instance = "i-before" }), "", "", "wait demo-etcd-b, its report is of machine i-before"},
+		{"one lags", reports("b", index(95_000, 0)), "", "", "wait demo-etcd-b, 5000 entries behind"},
+		{"one lags a little", reports("b", index(95_001, 0)), "", "", "replace i-a, image"},
+		// A minute of writes lies between the two reports, and neither is behind.
+		{"one reported earlier", reports("b", index(60_000, time.Minute)), "", "", "replace i-a, image"},
+		{"one lags behind an earlier report", both(reports("b", index(80_000, 0)), reports("a", index(90_000, time.Minute)), reports("c", index(90_000, time.Minute))), "", "",
+			"wait demo-etcd-b, 10000 entries behind"},
+		{"a backup", both(reports("a", backup(time.Hour)), reports("c", backup(14*time.Minute))), "", "", "replace i-a, image"},
+		{"an old backup", both(reports("a", backup(time.Hour)), reports("c", backup(16*time.Minute))), "", "", "wait demo-etcd-a, the newest backup is 16 minutes old"},
+		{"an empty seat's own member is down", func(s rollout.State) rollout.State {
+			return reports("c", func(r *member.Status) { r.At = noon.Add(-time.Hour) })(at(s, "i-c", state("Pending:Wait")))
+		}, "", "", "replace i-c, is Pending:Wait and not as wanted"},
+		{"an empty seat, and another member is silent", func(s rollout.State) rollout.State {
+			return reports("b", func(r *member.Status) { r.At = noon.Add(-time.Hour) })(at(s, "i-c", state("Pending:Wait")))
+		}, "", "", "wait demo-etcd-b, has not reported for 60 minutes"},
+		{"with leave to lose it", reports("b", func(r *member.Status) { r.Learner = true }), "", "etcd-a", "replace i-a, image"},
+		{"masters do not ask", both(reports("b", func(r *member.Status) { r.Learner = true }), fresh("i-a", "i-b", "i-c")), "masters", "", "replace i-m1, image"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			step := rollout.Next(tt.change(durable()), strings.Fields(tt.only), strings.Fields(tt.lose))
+			about, reason, _ := strings.Cut(tt.want, ", ")
+			if got := string(step.Action) + " " + stdcmp.Or(step.Machine, step.Group); got != about || !strings.Contains(step.Reason, reason) {
+				t.Errorf("%s, %s\nwant %s", got, step.Reason, tt.want)
+			}
+		})
+	}
+}
+
+// Only a member's own report, of now, of this epoch and from the machine that has the volume, says that data outlive it.
+func TestRefuseDoubts(t *testing.T) {
+	a := func(change func(*member.Status)) func(rollout.State) rollout.State {
+		return func(s rollout.State) rollout.State {
+			r := s.Etcd.Members["a"]
+			change(&r)
+			s.Etcd.Members["a"] = r
+			return s
+		}
+	}
+	holder := func(id string) func(rollout.State) rollout.State {
+		return func(s rollout.State) rollout.State {
+			return of(s, "etcd-a", func(g *rollout.Group) { g.Volume.Holder = id })
+		}
+	}
+	starts := func(s rollout.State) rollout.State { return at(s, "i-a", state("Pending:Wait")) }
+	for _, tt := range []struct {
+		name   string
+		change func(rollout.State) rollout.State
+		want   string // a part of the error; empty: allowed
+	}{
+		{"as it should be", func(s rollout.State) rollout.State { return s }, ""},
+		{"no report", func(s rollout.State) rollout.State { delete(s.Etcd.Members, "a"); return s }, "does not report that its data are on a volume"},
+		{"no reading", func(s rollout.State) rollout.State { s.Etcd = rollout.Reports{Unread: "no permission"}; return s }, "cannot be read: no permission"},
+		{"its own disk", a(func(r *member.Status) { r.Volume = "" }), "on the machine's own disk"},
+		{"an earlier epoch", a(func(r *member.Status) { r.Epoch = 0 }), "of epoch 0, and etcd is at epoch 1"},
+		{"the report is old", a(func(r *member.Status) { r.At = noon.Add(-3*time.Minute - time.Second) }), "has not reported for 3 minutes"},
+		{"the report is nearly old", a(func(r *member.Status) { r.At = noon.Add(-3 * time.Minute) }), ""},
+		{"it does not run", a(func(r *member.Status) { r.Row = member.F5Foreign }), "row F5"},
+		{"a volume that there is not", func(s rollout.State) rollout.State {
+			return of(s, "etcd-a", func(g *rollout.Group) { g.Volume = nil })
+		}, "volume vol-a, which is not there"},
+		{"another volume", a(func(r *member.Status) { r.Volume = "vol-x" }), "volume vol-x, which is not there"},
+		{"a volume that nobody has", holder(""), "which none of its machines has"},
+		{"a volume that another group has", holder("i-b"), "which none of its machines has"},
+		{"the report of the machine before", a(func(r *member.Status) { r.Instance = "i-before" }), "has not reported yet"},
+		// A new image that does not come up must be replaceable: its machine never had data of its own.
+		{"a machine that never came up, old report", func(s rollout.State) rollout.State {
+			return a(func(r *member.Status) { r.At, r.Instance = noon.Add(-time.Hour), "i-before" })(starts(s))
+		}, ""},
+		{"a machine that never came up, free volume", func(s rollout.State) rollout.State { return holder("")(starts(s)) }, ""},
+		{"a machine that never came up, no report", func(s rollout.State) rollout.State {
+			delete(s.Etcd.Members, "a")
+			return starts(s)
+		}, "does not report"},
+		{"a machine that never came up, volume elsewhere", func(s rollout.State) rollout.State { return holder("i-b")(starts(s)) }, "none of its machines"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := rollout.Refuse(tt.change(durable()), []string{"etcd-a"}, nil)
+			if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
 // A refresh that can be rolled back has one version to go back to.
 func TestWayBack(t *testing.T) {
 	s := three(v2)
 	s = at(s, "i-w1", func(m *rollout.Machine) { m.From = v1 })
-	if step := rollout.Next(s, nil); step.From != 1 || step.To != 2 {
+	if step := rollout.Next(s, nil, nil); step.From != 1 || step.To != 2 {
 		t.Errorf("one version before: %+v", step)
 	}
 	s = at(s, "i-w2", func(m *rollout.Machine) { m.From = rollout.Version{Number: 7, Image: "ami-z"} })
-	if step := rollout.Next(s, nil); step.From != 0 || step.To != 2 {
+	if step := rollout.Next(s, nil, nil); step.From != 0 || step.To != 2 {
 		t.Errorf("two versions before: %+v", step)
 	}
 }
@@ -183,10 +309,6 @@ func TestRefuse(t *testing.T) {
 	for i := range two.Groups {
 		two.Groups[i].Members = []string{"a", "b"}
 	}
-	durable := three(v1)
-	for i := range durable.Groups {
-		durable.Groups[i].Durable = true
-	}
 	for _, tt := range []struct {
 		name       string
 		state      rollout.State
@@ -202,7 +324,7 @@ func TestRefuse(t *testing.T) {
 		{"one of three, with leave", three(v1), "etcd-a", "etcd-a", nil},
 		{"two members", two, "etcd-a", "", []string{"of two members each is needed", "nothing else is to be replaced"}},
 		{"members that are as wanted", fresh("i-a", "i-b", "i-c")(three(v1)), "", "", nil},
-		{"volumes that outlive machines", durable, "", "", nil},
+		{"volumes that outlive machines", durable(), "", "", nil},
 		{"a group that there is not", three(v1), "workers", "", []string{`group "workers" is not one of demo: the groups are etcd-a, etcd-b, etcd-c, masters, minions`}},
 		{"leave for a group that there is not", three(v1), "minions", "etcd-d", []string{`group "etcd-d"`}},
 	} {

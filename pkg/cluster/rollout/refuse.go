@@ -18,10 +18,10 @@ func Refuse(s State, only, lose []string) error {
 	for _, g := range s.ordered() {
 		switch {
 		case !g.Chosen(only) || len(g.Stale()) == 0 && len(g.Launches.Differs(g.Wanted)) == 0:
-		case !g.Roles.Has(role.Etcd) || g.Durable || len(g.Stale()) == 0 || slices.Contains(lose, g.Key) || slices.Contains(lose, g.Name):
+		case !g.Roles.Has(role.Etcd) || len(g.Stale()) == 0 || g.in(lose) || s.doubt(g) == "":
 			r.Safe = append(r.Safe, g.Key)
 		default:
-			r.Losses = append(r.Losses, Loss{g.Key, g.loss()})
+			r.Losses = append(r.Losses, Loss{g.Key, g.loss() + " (" + s.doubt(g) + ")"})
 		}
 	}
 	if len(r.Losses) == 0 {
@@ -30,7 +30,7 @@ func Refuse(s State, only, lose []string) error {
 	return &r
 }
 
-// loss describes the loss of an etcd machine that keeps its data on its own disk.
+// loss describes what follows if the data of the group's member end with its machine.
 func (g Group) loss() string {
 	switch n := len(g.Members); {
 	case n <= 1:

@@ -111,13 +111,10 @@ var errFinished = errors.New("finished")
 // step decides on one step and executes it.
 func (r *Runner) step(ctx context.Context, s State) error {
 	s = r.withoutEnded(s)
-	if err := Refuse(s, r.Options.Only, r.Options.AllowDataLoss); err != nil {
+	step, err := r.decide(s)
+	if err != nil {
 		return err
 	}
-	if err := r.refreshes(s); err != nil {
-		return err
-	}
-	step := Next(s, r.Options.Only)
 	if step != r.last {
 		// A group whose launches fail one after another makes no progress, though the reason changes.
 		if step.Action != r.last.Action || step.Group != r.last.Group || step.Machine != r.last.Machine || step.Percent != r.last.Percent {
@@ -129,6 +126,24 @@ func (r *Runner) step(ctx context.Context, s State) error {
 		}
 	}
 	return r.execute(ctx, s, step)
+}
+
+// decide returns the next step. What is refused before anything was done is waited for later: a member whose report is late
+// is asked again.
+func (r *Runner) decide(s State) (Step, error) {
+	err := Refuse(s, r.Options.Only, r.Options.AllowDataLoss)
+	var refusal *Refusal
+	switch {
+	case errors.As(err, &refusal) && r.last.Action != "":
+		g, _ := s.group(refusal.Losses[0].Group)
+		return Step{Action: Wait, Group: g.Name, Reason: refusal.Losses[0].Text}, nil
+	case err != nil:
+		return Step{}, err
+	}
+	if err := r.refreshes(s); err != nil {
+		return Step{}, err
+	}
+	return Next(s, r.Options.Only, r.Options.AllowDataLoss), nil
 }
 
 // withoutEnded marks machines that this run has ended as terminating, in case the reading is outdated.

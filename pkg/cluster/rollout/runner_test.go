@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	member "github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 )
 
 // world is a cluster that changes a little with every reading: ended machines leave, their replacements come up, and
@@ -33,11 +34,17 @@ type world struct {
 	least  int // the smallest number of serving machines of the control plane
 	calls  []string
 	after  func() // runs at every sleep
+	// learners are the members that catch up, and until when. mute makes members report nothing any more.
+	learners map[string]time.Time
+	mute     bool
 }
+
+// noon is when a world begins.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newWorld(t *testing.T, seed uint64, s rollout.State) *world {
 	t.Helper()
-	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), state: s, least: 1 << 20}
+	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: noon, state: s, least: 1 << 20, learners: map[string]time.Time{}}
 }
 
 func (w *world) Now() time.Time { return w.now }
@@ -50,7 +57,9 @@ func (w *world) Sleep(ctx context.Context, d time.Duration) error {
 	}
 	for i := range w.state.Groups {
 		w.move(&w.state.Groups[i])
+		w.report(&w.state.Groups[i])
 	}
+	w.state.Etcd.At = w.now
 	if w.after != nil {
 		w.after()
 	}
@@ -65,8 +74,37 @@ func clone(s rollout.State) rollout.State {
 			copied := *r
 			s.Groups[i].Refresh = &copied
 		}
+		if v := s.Groups[i].Volume; v != nil {
+			copied := *v
+			s.Groups[i].Volume = &copied
+		}
 	}
+	s.Etcd.Members = maps.Clone(s.Etcd.Members)
 	return s
+}
+
+// report is one step of a member of etcd: its volume follows its machines, and the machine that has it reports once a minute.
+// A new machine's member is a learner for a while.
+func (w *world) report(g *rollout.Group) {
+	if g.Volume == nil {
+		return
+	}
+	holder := slices.IndexFunc(g.Machines, func(m rollout.Machine) bool { return m.ID == g.Volume.Holder })
+	if holder < 0 {
+		g.Volume.Holder = ""
+		waiting := slices.IndexFunc(g.Machines, func(m rollout.Machine) bool { return m.State == "Pending:Wait" })
+		if waiting >= 0 {
+			g.Volume.Holder = g.Machines[waiting].ID
+			w.learners[g.Member] = w.now.Add(time.Duration(w.rand.IntN(4)) * time.Minute)
+		}
+		return
+	}
+	r := w.state.Etcd.Members[g.Member]
+	if w.mute || g.Machines[holder].State != "InService" || w.now.Sub(r.At) < time.Minute {
+		return
+	}
+	r.At, r.Instance, r.Learner = w.now, g.Volume.Holder, w.now.Before(w.learners[g.Member])
+	w.state.Etcd.Members[g.Member] = r
 }
 
 // move is one step of the simulation of a group.
@@ -153,6 +191,14 @@ func (w *world) Point(_ context.Context, group string, version int) error {
 
 func (w *world) Replace(_ context.Context, id string) error {
 	w.calls = append(w.calls, "replace "+id)
+	for _, g := range w.state.Groups {
+		ended := g.Volume != nil && slices.ContainsFunc(g.Machines, func(m rollout.Machine) bool { return m.ID == id })
+		for member, until := range w.learners {
+			if ended && w.now.Before(until) {
+				w.t.Fatalf("%s is ended while member %s is a learner\n%s", id, member, strings.Join(w.calls, "\n"))
+			}
+		}
+	}
 	w.state = at(w.state, id, state("Terminating:Wait"))
 	return nil
 }
@@ -175,11 +221,17 @@ func (w *world) runner(o rollout.Options) *rollout.Runner {
 	return &rollout.Runner{Reader: w, Executor: w, Clock: w, Options: o}
 }
 
-// durable is three with volumes that outlive machines.
+// durable is three with volumes that outlive machines, whose members have all just reported.
 func durable() rollout.State {
 	s := three(v1)
-	for i := range s.Groups {
-		s.Groups[i].Durable = s.Groups[i].Roles.Has(role.Etcd)
+	s.Etcd = rollout.Reports{At: noon, Epoch: 1, Members: map[string]member.Status{}}
+	for i, g := range s.Groups {
+		if g.Member == "" {
+			continue
+		}
+		s.Groups[i].Volume = &rollout.Volume{ID: "vol-" + g.Member, Holder: g.Machines[0].ID}
+		s.Etcd.Members[g.Member] = member.Status{At: noon, Instance: g.Machines[0].ID, Volume: "vol-" + g.Member, Epoch: 1, Row: member.SRuns, Leader: 7,
+			Store: member.Content{RaftIndex: 100_000}}
 	}
 	return s
 }
@@ -279,14 +331,16 @@ func TestRunFails(t *testing.T) {
 		want    []string
 	}{
 		{"a machine that does not come up", func(w *world) { w.broken = true }, "masters",
-			[]string{"waiting for demo-masters: not every machine has been in service for 35m", "Pending:Wait", "stuck at wait of masters"}},
+			[]string{"waiting for demo-masters: nothing has changed for 35m", "Pending:Wait", "stuck at wait of masters"}},
 		{"a refresh that is rolled back", func(w *world) { w.fails = true }, "minions",
 			[]string{"refreshing demo-minions: AutoScaling says RollbackSuccessful, launches failed", "0 of 2 machines are as wanted", "refresh of minions"}},
 		{"a refresh that comes no further", func(w *world) { w.stalls = true }, "minions",
-			[]string{"waiting for demo-minions: not every machine has been in service for 35m", "InProgress, 0 %", "stuck at watch of minions"}},
+			[]string{"waiting for demo-minions: nothing has changed for 35m", "InProgress, 0 %", "stuck at watch of minions"}},
 		{"another's refresh", func(w *world) {
 			w.find("demo-minions").Refresh = &rollout.Refresh{ID: "x", Status: "InProgress", To: 7}
 		}, "minions", []string{"a refresh to version 7 is under way, and version 2 is wanted"}},
+		{"members that report nothing any more", func(w *world) { w.mute = true }, "",
+			[]string{"waiting for demo-etcd-b: ", "its member has not reported for", "stuck at wait of etcd-b"}},
 		{"etcd whose disks are its machines' own", func(w *world) { w.state = three(v1) }, "", []string{"etcd-a: "}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

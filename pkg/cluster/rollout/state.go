@@ -88,8 +88,8 @@ type Group struct {
 	Name  string   `json:"name"`
 	Key   string   `json:"key"`
 	Roles role.Set `json:"roles"`
-	// Member is the name of the group's etcd member, Members are those of the whole cluster. Both are empty where etcd is
-	// a single member beside its API server.
+	// Member is the name of the group's etcd member, Members are those of the whole cluster. Members is empty where etcd is a
+	// single member beside its API server.
 	Member  string   `json:"member,omitempty"`
 	Members []string `json:"members,omitempty"`
 	// Desired is the desired number of machines.
@@ -99,8 +99,8 @@ type Group struct {
 	// Launches is the version from which the group launches machines now, Wanted the version that all are to have.
 	Launches Version `json:"launches"`
 	Wanted   Version `json:"wanted"`
-	// Durable reports whether etcd's data is on a volume that outlives the machine.
-	Durable  bool      `json:"durable,omitempty"`
+	// Volume is the volume that the group's member reports; nil if it reports none, or there is no such volume.
+	Volume   *Volume   `json:"volume,omitempty"`
 	Machines []Machine `json:"machines"`
 	Refresh  *Refresh  `json:"refresh,omitempty"`
 }
@@ -155,6 +155,8 @@ type State struct {
 	Groups  []Group `json:"groups"`
 	// API is the error of the API servers' readiness check; empty if they are ready or were not asked.
 	API string `json:"api,omitempty"`
+	// Etcd is what the members of etcd report.
+	Etcd Reports `json:"etcd,omitzero"`
 }
 
 // group finds a group by either of its names.

@@ -123,15 +123,39 @@ func parts(c *spec.Complete) []part {
 		{"alarms", "alarm", fmt.Sprint(alarms), "alarm-month", "lambda/template.yaml"},
 		{"function's log", "log", "", "GB", "a few lines a sweep; not measured on AWS"},
 	}
-	gigabytes, machines := 0, 0
+	gigabytes, machines, volumes := 0, 0, 0
 	for _, g := range c.Groups {
 		gigabytes += g.Size * g.AWS.Volume
 		machines += g.Size
+		if c.Volume(g) {
+			volumes++
+		}
 	}
 	list = append(list, part{"disks", "volume-gp3", fmt.Sprint(gigabytes), "GB-month", fmt.Sprintf("the roots of %d machines", machines)})
+	list = append(list, volumeParts(c.Cluster.Etcd, volumes)...)
 	if c.Cluster.AWS.LoadBalancer != spec.LoadBalancerNone {
 		list = append(list, part{"load balancer", "balancer-hour", fmt.Sprint(hoursPerMonth), "hour", "aws.loadBalancer"},
 			part{"load balancer's traffic", "balancer-unit", "", "NLCU-hour", "as clients use it"})
+	}
+	if c.SecretsKey() != "" {
+		list = append(list, part{"secrets' key", "key", "1", "key-month", "aws.secretsKey; each of its first two yearly rotations adds as much"},
+			part{"secrets' key's requests", "key-request", "", "request", "each secret that a machine reads at its start and every hour, or writes"})
+	}
+	return list
+}
+
+// volumeParts are the volumes of etcd's members. A gp3 volume has 3000 operations and 125 MiB a second without a price.
+func volumeParts(e spec.Etcd, volumes int) []part {
+	if volumes == 0 {
+		return nil
+	}
+	const baseIOPS, baseThroughput = 3000, 125
+	list := []part{{"etcd's volumes", "volume-gp3", fmt.Sprint(volumes * e.Size), "GB-month", fmt.Sprintf("etcd.size of %d volumes; they are kept, and cost, when the stack is deleted", volumes)}}
+	if more := volumes * (e.IOPS - baseIOPS); more > 0 {
+		list = append(list, part{"etcd's operations", "volume-gp3-iops", fmt.Sprint(more), "IOPS-month", fmt.Sprintf("etcd.iops over %d", baseIOPS)})
+	}
+	if more := volumes * (e.Throughput - baseThroughput); more > 0 {
+		list = append(list, part{"etcd's throughput", "volume-gp3-throughput", fmt.Sprint(more), "MiB/s-month", fmt.Sprintf("etcd.throughput over %d", baseThroughput)})
 	}
 	return list
 }

@@ -30,6 +30,8 @@ type deployment struct {
 	// Verdicts say for each "group action resource" whether moto finds that the group's policy allows it.
 	Verdicts map[string]bool
 	Records  map[string][]string
+	// Volumes have their zones and sizes, by their names in the template.
+	Volumes map[string][2]any
 }
 
 type deployedGroup struct {
@@ -123,9 +125,12 @@ func TestDeployedGroups(t *testing.T) {
 				assert.DeepEqual(t, []int{got.Min, got.Max, got.Desired, got.Instances}, []int{size, g.AWS.Max, size, size})
 				want := map[string][2]any{"KubernetesCluster": {c.Cluster.Name, true}, "Role": {g.Roles.String(), true}, "Name": {c.AutoScaling(g), true}}
 				subnets := d.Subnets
+				if len(g.Members) > 0 && g.Roles.Has(role.Etcd) {
+					want["EtcdMembers"] = [2]any{strings.Join(g.Members, " "), false}
+				}
 				if g.Member != "" {
-					want["EtcdMember"], want["EtcdMembers"] = [2]any{g.Member, true}, [2]any{strings.Join(g.Members, " "), false}
-					subnets = subnets[slices.Index(g.Members, g.Member):][:1]
+					want["EtcdMember"] = [2]any{g.Member, true}
+					subnets = subnets[max(0, slices.Index(g.Members, g.Member)):][:1]
 				}
 				// CloudFormation makes the role's name.
 				of := got.Tags[role.TagInstanceRole]
@@ -173,7 +178,7 @@ func checkLaunchTemplate(t *testing.T, c *spec.Complete, g spec.Group, d deploym
 		groups = append(groups, d.SecurityGroups[id])
 	}
 	for _, r := range g.Roles {
-		if r != role.Etcd || g.Member != "" {
+		if r != role.Etcd || len(g.Members) > 0 {
 			want = append(want, c.Cluster.Name+"-"+string(r))
 		}
 	}
@@ -249,4 +254,18 @@ func groupID(name string) string {
 		out += strings.ToUpper(part[:1]) + part[1:]
 	}
 	return out
+}
+
+// TestDeployedVolumes: moto makes a volume for each member, in its zone.
+func TestDeployedVolumes(t *testing.T) {
+	for _, name := range deployments {
+		file, _, _ := strings.Cut(name, "=")
+		c, want := document(t, file), map[string][2]any{}
+		for _, g := range c.Groups {
+			if g.Member != "" {
+				want[template.VolumeID(g.Member)] = [2]any{region + string('a'+rune(len(want))), float64(c.Cluster.Etcd.Size)}
+			}
+		}
+		assert.DeepEqual(t, deployed(t, name).Volumes, want)
+	}
 }

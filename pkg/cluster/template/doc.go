@@ -8,15 +8,18 @@
 //
 //	AWS::Route53::HostedZone, AWS::Route53::RecordSet
 //	AWS::EC2::SecurityGroup, AWS::EC2::SecurityGroupIngress, AWS::EC2::LaunchTemplate
+//	AWS::EC2::Volume (where etcd.storage is volume)
 //	AWS::IAM::Role, AWS::IAM::InstanceProfile
 //	AWS::AutoScaling::AutoScalingGroup (with LifecycleHookSpecificationList)
 //	AWS::ElasticLoadBalancingV2::LoadBalancer, ::TargetGroup, ::Listener (where aws.loadBalancer is not none)
+//	AWS::KMS::Key, AWS::KMS::Alias (in a template of their own, where aws.secretsKey is stack)
 //
 // and its intrinsic functions, always written in their long form: Ref (also of AWS::Region, AWS::NoValue), Fn::GetAtt (as
 // a list of two), Fn::Sub (one text; also AWS::Partition, AWS::Region, AWS::AccountId, AWS::URLSuffix), Fn::If, Fn::Equals,
 // Fn::Not, Fn::Select. Resources have Condition, DeletionPolicy (RetainExceptOnCreate) and UpdateReplacePolicy.
-// Parameters are of the types String, AWS::EC2::VPC::Id, List<AWS::EC2::Subnet::Id> and
-// AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>. A test compares this list with a rendered template.
+// Parameters are of the types String, AWS::EC2::VPC::Id, List<AWS::EC2::Subnet::Id>,
+// List<AWS::EC2::AvailabilityZone::Name> and AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>. A test compares this list with
+// a rendered template.
 //
 // The decisions, and their reasons:
 //
@@ -31,5 +34,10 @@
 //   - The placeholders are made together with the zone, and stay when the stack is deleted: after the first sweep the
 //     records belong to the function, and CloudFormation could not delete records whose values have changed.
 //   - Each role has a security group, and a machine has those of all its roles. They let in role.Ports.
-//   - A tag of the machine names its etcd member. The etcd data is on the machine's own disk: no volume outlives it yet.
+//   - A tag of the machine names its etcd member, and a volume for each member has the same tag. It is no part of the launch
+//     template, since it outlives machines: the machine attaches it. The member's group is pinned to the subnet of the
+//     volume's zone. CloudFormation has no function for the zone of a subnet, so that the zone is a parameter too, which
+//     `hardtack stack apply` fills in.
+//   - A member's volume has DeletionPolicy RetainExceptOnCreate. With Retain, a stack whose creation fails would leave empty
+//     volumes behind, and the next attempt would make a second one for each member: a machine takes neither.
 package template

@@ -2,7 +2,6 @@ package template
 
 import (
 	"encoding/base64"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +29,7 @@ func (b *builder) group(g spec.Group) error {
 	if err := b.launchTemplate(g); err != nil {
 		return err
 	}
+	b.volume(g)
 	b.scalingGroup(g)
 	return nil
 }
@@ -75,11 +75,14 @@ func (b *builder) launchTemplate(g spec.Group) error {
 // their group. Their tags are disabled explicitly, since the default of the account may be to show them.
 func metadataOptions(g spec.Group) object {
 	tags := "disabled"
-	if g.Member != "" {
+	if readsTags(g) {
 		tags = "enabled"
 	}
 	return object{"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1, "InstanceMetadataTags": tags}
 }
+
+// readsTags reports whether the group's machines learn from their tags which of several members they are.
+func readsTags(g spec.Group) bool { return len(g.Members) > 0 && g.Member != "" }
 
 // scalingGroup adds the AutoScaling group. It has no update policy: `hardtack stack refresh` replaces machines, and takes
 // care of the quorum.
@@ -103,12 +106,12 @@ func (b *builder) scalingGroup(g spec.Group) {
 	b.out.Resources["Group"+id] = Resource{Type: "AWS::AutoScaling::AutoScalingGroup", Properties: properties}
 }
 
-// subnets are the subnets of the group's machines. Each member of etcd has its own.
+// subnets are the subnets of the group's machines. Each member of etcd with a name or a volume has its own.
 func (b *builder) subnets(g spec.Group) any {
-	if g.Member == "" {
-		return ref(ParameterSubnets)
+	if place := b.place(g); place >= 0 {
+		return []any{nth(place, ParameterMembers)}
 	}
-	return []any{nth(slices.Index(g.Members, g.Member), ParameterMembers)}
+	return ref(ParameterSubnets)
 }
 
 // Hook is a lifecycle hook of every group.
@@ -158,7 +161,7 @@ func (b *builder) groupTags(g spec.Group) []Tag {
 	if g.Roles.Has(role.Etcd) && len(g.Members) > 0 {
 		tags = append(tags, Tag{role.TagEtcdMembers, strings.Join(g.Members, " "), false})
 	}
-	if g.Member != "" {
+	if b.place(g) >= 0 {
 		tags = append(tags, Tag{role.TagEtcdMember, g.Member, true})
 	}
 	return tags

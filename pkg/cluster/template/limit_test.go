@@ -43,6 +43,22 @@ func TestWhatDoesNotFit(t *testing.T) {
 	}
 }
 
+// A request carries YAML as long as that fits, and then the same in less space.
+func TestRequest(t *testing.T) {
+	for name, first := range map[string]string{"default": "A", "three": "{"} {
+		template := render(t, document(t, name))
+		body, err := template.Request()
+		assert.NilError(t, err)
+		assert.Assert(t, strings.HasPrefix(string(body), first) && len(body) <= 51_200, "%s is %d bytes: %.10s", name, len(body), body)
+		text, err := template.YAML()
+		assert.NilError(t, err)
+		var a, b any
+		assert.NilError(t, yaml.Unmarshal(text, &a))
+		assert.NilError(t, yaml.Unmarshal(body, &b))
+		assert.DeepEqual(t, a, b)
+	}
+}
+
 // YAML and JSON have the same template, and both only use the forms that doc.go lists: no tags, no short forms.
 func TestYAMLAndJSONAreTheSame(t *testing.T) {
 	for _, name := range documents {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
@@ -16,7 +15,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
-//go:embed terraform/*.tf
+//go:embed terraform/*.tf terraform/key/*.tf
 var terraform embed.FS
 
 // ModuleData is the file of a Terraform module with the values from the cluster's document.
@@ -24,16 +23,18 @@ const ModuleData = "cluster.json"
 
 // moduleData is the input of the module's plain files.
 type moduleData struct {
-	Cluster      string                 `json:"cluster"`
-	Names        []string               `json:"names"`
-	Groups       map[string]moduleGroup `json:"groups"`
-	Roles        []string               `json:"roles"`
-	Ingress      []moduleIngress        `json:"ingress"`
-	Hooks        []Hook                 `json:"hooks"`
-	Zone         string                 `json:"zone"`
-	Placeholders []moduleRecord         `json:"placeholders"`
-	APIPort      int                    `json:"api_port"`
-	AWS          moduleAWS              `json:"aws"`
+	Cluster string                 `json:"cluster"`
+	Names   []string               `json:"names"`
+	Groups  map[string]moduleGroup `json:"groups"`
+	// Volumes are by the names of members.
+	Volumes      map[string]moduleVolume `json:"volumes"`
+	Roles        []string                `json:"roles"`
+	Ingress      []moduleIngress         `json:"ingress"`
+	Hooks        []Hook                  `json:"hooks"`
+	Zone         string                  `json:"zone"`
+	Placeholders []moduleRecord          `json:"placeholders"`
+	APIPort      int                     `json:"api_port"`
+	AWS          moduleAWS               `json:"aws"`
 }
 
 type moduleAWS struct {
@@ -51,11 +52,23 @@ type moduleGroup struct {
 	SecurityGroups []role.Role `json:"security_groups"`
 	Size           int         `json:"size"`
 	Max            int         `json:"max"`
-	// Member is the index of the group's etcd member among all, -1 for a group without a member.
-	Member     int         `json:"member"`
+	// Place is the index of the group's subnet among those of etcd's members, -1 for a group without one of its own.
+	Place int `json:"place"`
+	// ReadsTags is whether the group's machines read their tags from the metadata service.
+	ReadsTags  bool        `json:"reads_tags"`
 	Balanced   bool        `json:"balanced"`
 	Tags       []Tag       `json:"tags"`
 	Statements []Statement `json:"statements"`
+}
+
+// moduleVolume is the volume of a member of etcd, in the zone of the subnet at Place.
+type moduleVolume struct {
+	Name       string `json:"name"`
+	Place      int    `json:"place"`
+	Size       int    `json:"size"`
+	IOPS       int    `json:"iops"`
+	Throughput int    `json:"throughput"`
+	Key        string `json:"key"`
 }
 
 type moduleIngress struct {
@@ -74,7 +87,8 @@ type moduleRecord struct {
 }
 
 // Module returns the files, by name, of a Terraform module that makes the same resources as Render's template: plain
-// files that are the same for every cluster, and ModuleData.
+// files that are the same for every cluster, and ModuleData. If aws.secretsKey is an alias, the directory key has a module
+// that makes the key.
 func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
 	b, err := newBuilder(c, ca)
 	if err != nil {
@@ -93,8 +107,16 @@ func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the module: %w", err)
 	}
+	if key := c.Cluster.AWS.SecretsKey; strings.HasPrefix(key, "alias/") {
+		names = append(names, "terraform/key/main.tf")
+		text, err := json.MarshalIndent(map[string]string{"cluster": c.Cluster.Name, "alias": key}, "", "  ")
+		if err != nil {
+			return nil, fmt.Errorf("writing %s of the key: %w", ModuleData, err)
+		}
+		files[path.Join("key", ModuleData)] = append(text, '\n')
+	}
 	for _, name := range names {
-		if files[path.Base(name)], err = terraform.ReadFile(name); err != nil {
+		if files[strings.TrimPrefix(name, "terraform/")], err = terraform.ReadFile(name); err != nil {
 			return nil, fmt.Errorf("reading the module: %w", err)
 		}
 	}
@@ -104,7 +126,7 @@ func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
 func (b *builder) module() (moduleData, error) {
 	s := b.cluster.Cluster
 	data := moduleData{
-		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Hooks: b.hooks(),
+		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Volumes: map[string]moduleVolume{}, Hooks: b.hooks(),
 		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port,
 		AWS: moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, ImageParameter(s.AWS.Channel), ami.RootDevice},
 	}
@@ -133,6 +155,9 @@ func (b *builder) module() (moduleData, error) {
 			return moduleData{}, fmt.Errorf("group %s: %w", g.Name, err)
 		}
 		data.Groups[b.cluster.AutoScaling(g)] = group
+		if e := s.Etcd; b.cluster.Volume(g) {
+			data.Volumes[g.Member] = moduleVolume{b.volumeName(g), b.place(g), e.Size, e.IOPS, e.Throughput, e.Key}
+		}
 	}
 	return data, nil
 }
@@ -154,6 +179,6 @@ func (b *builder) moduleGroup(g spec.Group) (moduleGroup, error) {
 		ConfigHash: hash, InstanceType: g.AWS.InstanceType, Volume: g.AWS.Volume,
 		UserData:       base64.StdEncoding.EncodeToString(userData),
 		SecurityGroups: b.securityGroupsOf(g), Size: g.Size, Max: g.AWS.Max,
-		Member: slices.Index(g.Members, g.Member), Balanced: b.balanced(g), Tags: b.groupTags(g), Statements: statements,
+		Place: b.place(g), ReadsTags: readsTags(g), Balanced: b.balanced(g), Tags: b.groupTags(g), Statements: statements,
 	}, nil
 }

@@ -16,15 +16,23 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 // writeModule writes the module to a temporary directory.
 func writeModule(t *testing.T, name string) string {
 	t.Helper()
-	files, err := template.Module(document(t, name), []byte(ca))
+	var c *spec.Complete
+	if name == "keyed" {
+		c = complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\naws: {secretsKey: alias/mine, loadBalancer: internal}\n")
+	} else {
+		c = document(t, name)
+	}
+	files, err := template.Module(c, []byte(ca))
 	assert.NilError(t, err)
 	dir := t.TempDir()
 	for name, data := range files {
+		assert.NilError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		assert.NilError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	return dir
@@ -163,7 +171,7 @@ func TestModuleIsFormatted(t *testing.T) {
 	if _, err := exec.LookPath("terraform"); err != nil {
 		t.Skip("terraform is not installed")
 	}
-	if out, err := run(t, writeModule(t, "large"), "terraform", "fmt", "-check", "-diff"); err != nil {
+	if out, err := run(t, writeModule(t, "keyed"), "terraform", "fmt", "-recursive", "-check", "-diff"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -173,15 +181,17 @@ func TestModuleIsValid(t *testing.T) {
 	if _, err := exec.LookPath("terraform"); err != nil {
 		t.Skip("terraform is not installed")
 	}
-	dir := writeModule(t, "large")
-	if out, err := run(t, dir, "terraform", "init", "-backend=false", "-input=false"); err != nil {
-		if strings.Contains(out, "could not connect to registry.terraform.io") {
-			t.Skip("the registry that has Terraform's AWS provider is out of reach")
+	dir := writeModule(t, "keyed")
+	for _, dir := range []string{dir, filepath.Join(dir, "key")} {
+		if out, err := run(t, dir, "terraform", "init", "-backend=false", "-input=false"); err != nil {
+			if strings.Contains(out, "could not connect to registry.terraform.io") {
+				t.Skip("the registry that has Terraform's AWS provider is out of reach")
+			}
+			t.Fatalf("%v\n%s", err, out)
 		}
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if out, err := run(t, dir, "terraform", "validate"); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		if out, err := run(t, dir, "terraform", "validate"); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (t *Template) Settle(given, have map[string]string) (Settled, error) {
 			out.Values[key] = *t.Parameters[key].Default
 		case has:
 			out.Keep = append(out.Keep, key)
-		case t.Parameters[key].Default == nil:
+		case t.Parameters[key].Default == nil && !t.missing(t.Parameters[key].follows, given, have):
 			wrong = append(wrong, WrongParameter{key, " is needed: " + t.Parameters[key].Description})
 		}
 	}
@@ -67,11 +67,23 @@ func (t *Template) Settle(given, have map[string]string) (Settled, error) {
 	return out, nil
 }
 
+// missing reports whether a parameter is needed and nobody has given it. No parameter is not missing.
+func (t *Template) missing(key string, given, have map[string]string) bool {
+	_, isGiven := given[key]
+	_, has := have[key]
+	p, ok := t.Parameters[key]
+	return ok && p.Default == nil && !isGiven && !has
+}
+
 // goesWith names the part of a cluster's document that adds the parameter to the template.
 func goesWith(key string) string {
 	switch key {
 	case ParameterMembers:
-		return "members of a group with the role etcd"
+		return "members of a group with the role etcd, or etcd.storage: volume"
+	case ParameterSubnets:
+		return "a group that is not a member of etcd"
+	case ParameterZones:
+		return "etcd.storage: volume"
 	case ParameterBalancer:
 		return "aws.loadBalancer"
 	case ParameterClients:

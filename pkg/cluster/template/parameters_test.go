@@ -36,10 +36,14 @@ func TestSettle(t *testing.T) {
 		}
 	}
 
-	first := map[string]string{template.ParameterVPC: "vpc-1", template.ParameterSubnets: "subnet-1", template.ParameterMembers: "subnet-1,subnet-2,subnet-3"}
+	if strings.Contains(text, template.ParameterZones) {
+		t.Errorf("%s\nasks for what the subnets say", text)
+	}
+
+	first := map[string]string{template.ParameterVPC: "vpc-1", template.ParameterSubnets: "subnet-1", template.ParameterMembers: "subnet-1,subnet-2,subnet-3", template.ParameterZones: "a,b,c"}
 	got, err := tmpl.Settle(first, nil)
 	assert.NilError(t, err)
-	want := map[string]string{template.ParameterVPC: "vpc-1", template.ParameterSubnets: "subnet-1", template.ParameterMembers: "subnet-1,subnet-2,subnet-3", template.ParameterImage: image}
+	want := map[string]string{template.ParameterVPC: "vpc-1", template.ParameterSubnets: "subnet-1", template.ParameterMembers: "subnet-1,subnet-2,subnet-3", template.ParameterZones: "a,b,c", template.ParameterImage: image}
 	if diff := cmp.Diff(template.Settled{Values: want}, got); diff != "" {
 		t.Errorf("a new stack (-want +got):\n%s", diff)
 	}
@@ -51,7 +55,7 @@ func TestSettle(t *testing.T) {
 	got, err = tmpl.Settle(map[string]string{template.ParameterMachines: "yes"}, have)
 	assert.NilError(t, err)
 	if diff := cmp.Diff(template.Settled{Values: map[string]string{template.ParameterMachines: "yes", template.ParameterImage: image},
-		Keep: []string{template.ParameterMembers, template.ParameterSubnets, template.ParameterVPC}}, got); diff != "" {
+		Keep: []string{template.ParameterMembers, template.ParameterZones, template.ParameterSubnets, template.ParameterVPC}}, got); diff != "" {
 		t.Errorf("one that there is (-want +got):\n%s", diff)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
-// anywhere begins the ARNs that pkg/pki/store writes, for every region and account; a template can be more specific.
-const anywhere = "arn:aws:ssm:*:*:"
+// local replaces what pkg/pki/store writes for every region and account: a template can be more specific.
+var local = strings.NewReplacer("arn:aws:ssm:*:*:", here("ssm"), "arn:aws:kms:*:*:", here("kms"), "ssm.*.amazonaws.com", "ssm.${AWS::Region}.amazonaws.com")
 
 // here is the beginning of the ARNs of a service in the stack's region and account.
 func here(service string) string {
@@ -26,6 +26,8 @@ type Statement struct {
 	Effect   string
 	Action   []string
 	Resource []string
+	// Condition has the values of keys by operator.
+	Condition map[string]map[string][]string `json:",omitempty"`
 }
 
 // policy is the policy of a group's instance role. It allows reading the role's part of the store, completing the launch
@@ -39,32 +41,32 @@ func (b *builder) policy(g spec.Group) ([]Statement, error) {
 	describe := []string{"autoscaling:DescribeAutoScalingInstances"}
 	if g.Roles.Has(role.Masters) {
 		// A node's certificates are approved by the group of its instance, and by the instance's names and addresses.
-		describe = append(describe, "autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances")
+		describe = append(describe, "autoscaling:DescribeAutoScalingGroups")
 	}
+	volume := b.attachPolicy(g)
+	if g.Roles.Has(role.Masters) || len(volume) > 0 {
+		describe = append(describe, "ec2:DescribeInstances")
+	}
+	if len(volume) > 0 {
+		// Which volume it is, and what has become of the machine that holds it.
+		describe = append(describe, "ec2:DescribeVolumes")
+	}
+	statements = append(statements, volume...)
 	group := here("autoscaling") + "autoScalingGroup:*:autoScalingGroupName/" + b.cluster.AutoScaling(g)
 	return append(statements,
-		Statement{"FinishItsLaunch", "Allow", []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"}, []string{group}},
-		Statement{"LookAtMachines", "Allow", describe, []string{"*"}}), nil
+		Statement{Sid: "FinishItsLaunch", Effect: "Allow", Action: []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"}, Resource: []string{group}},
+		Statement{Sid: "LookAtMachines", Effect: "Allow", Action: describe, Resource: []string{"*"}}), nil
 }
 
 // secretsPolicy is pkg/pki/store's policy restricted to the stack's region, account and partition.
 func (b *builder) secretsPolicy(g spec.Group) ([]Statement, error) {
-	document, err := store.Policy(b.secrets, pki.AccessOfAll(g.Roles))
+	document, err := store.Policy(b.secrets, pki.AccessOfAll(g.Roles).OfMember(g.Member), b.cluster.SecretsKey())
 	if err != nil {
 		return nil, err
 	}
 	var p struct{ Statement []Statement }
-	if err := json.Unmarshal(document, &p); err != nil {
+	if err := json.Unmarshal([]byte(local.Replace(string(document))), &p); err != nil {
 		return nil, fmt.Errorf("reading the store's policy: %w", err)
-	}
-	for _, s := range p.Statement {
-		for j, arn := range s.Resource {
-			rest, ok := strings.CutPrefix(arn, anywhere)
-			if !ok {
-				return nil, fmt.Errorf("the store's policy names %s, which is not in Parameter Store", arn)
-			}
-			s.Resource[j] = here("ssm") + rest
-		}
 	}
 	return p.Statement, nil
 }
@@ -73,20 +75,33 @@ func (b *builder) secretsPolicy(g spec.Group) ([]Statement, error) {
 func policyDocument(statements []Statement) object {
 	var list []any
 	for _, s := range statements {
-		var actions, resources []any
-		for _, a := range s.Action {
-			actions = append(actions, a)
-		}
-		for _, arn := range s.Resource {
-			if strings.Contains(arn, "${") {
-				resources = append(resources, sub(arn))
-				continue
+		one := object{"Sid": s.Sid, "Effect": s.Effect, "Action": localised(s.Action), "Resource": localised(s.Resource)}
+		if len(s.Condition) > 0 {
+			conditions := object{}
+			for operator, keys := range s.Condition {
+				values := object{}
+				for key, list := range keys {
+					values[key] = localised(list)
+				}
+				conditions[operator] = values
 			}
-			resources = append(resources, arn)
+			one["Condition"] = conditions
 		}
-		list = append(list, object{"Sid": s.Sid, "Effect": s.Effect, "Action": actions, "Resource": resources})
+		list = append(list, one)
 	}
 	return object{"Version": "2012-10-17", "Statement": list}
+}
+
+// localised are texts of which CloudFormation replaces ${AWS::Region} and its like.
+func localised(texts []string) (list []any) {
+	for _, text := range texts {
+		if strings.Contains(text, "${") {
+			list = append(list, sub(text))
+			continue
+		}
+		list = append(list, text)
+	}
+	return list
 }
 
 // instanceRole adds the instance role and the instance profile of a group.

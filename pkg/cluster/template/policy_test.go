@@ -23,6 +23,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // The region and the account of both moto and the stand-in.
@@ -49,6 +50,7 @@ const (
 	state    = "autoscaling:DescribeAutoScalingInstances"
 	groups   = "autoscaling:DescribeAutoScalingGroups"
 	machines = "ec2:DescribeInstances"
+	volumes  = "ec2:DescribeVolumes"
 	end      = "ec2:TerminateInstances"
 	zoneRead = "route53:ListResourceRecordSets"
 	records  = "route53:ChangeResourceRecordSets"
@@ -85,7 +87,8 @@ var calls = []call{
 	{"demo-etcd-a", get, root + pki.EtcdPeerCA + pki.Key, true}, {"demo-etcd-a", get, root + pki.EtcdClientCA + pki.Crt, true},
 	{"demo-etcd-a", get, root + pki.PublicKubernetes, true}, {"demo-etcd-a", finish, "demo-etcd-a", true}, {"demo-etcd-a", state, "", true},
 	{"demo-etcd-a", get, root + pki.KubernetesCA + pki.Key, false}, {"demo-etcd-a", get, root + pki.BootstrapToken, false},
-	{"demo-etcd-a", finish, "demo-etcd-b", false}, {"demo-etcd-a", machines, "", false}, {"demo-etcd-a", end, "", false}, {"demo-etcd-a", records, "", false},
+	{"demo-etcd-a", finish, "demo-etcd-b", false}, {"demo-etcd-a", machines, "", true}, {"demo-etcd-a", groups, "", false}, {"demo-etcd-a", volumes, "", true},
+	{"demo-masters", volumes, "", false}, {"demo-minions", volumes, "", false}, {"demo-etcd-a", end, "", false}, {"demo-etcd-a", records, "", false},
 }
 
 // resource is the ARN of the call's subject.
@@ -103,7 +106,16 @@ func (c call) resource() string {
 	return "*"
 }
 
-// testAccount is an account with the groups and secrets of two clusters, and with each group's role as deployed.
+// keyOf is the key that a parameter's author names: the first cluster's, or for the other one AWS's.
+func keyOf(parameter string) string {
+	if strings.HasPrefix(parameter, root) {
+		return "alias/hardtack-demo"
+	}
+	return "alias/aws/ssm"
+}
+
+// testAccount is an account with the groups and secrets of two clusters, of which the first has a key, and with each
+// group's role as deployed.
 type testAccount struct {
 	*awsfake.Account
 	url, zone string
@@ -122,9 +134,13 @@ func account(t *testing.T, d deployment) testAccount {
 	}
 	assert.NilError(t, a.AutoScaling().Create(awsfake.Group{Name: "other-minions", Max: 3, Desired: 1}))
 	a.Tick()
+	a.SSM().AddKey(keyOf(root))
 	for _, c := range calls {
-		if c.action == get {
-			_, err := a.SSM().Put(awsfake.Parameter{Name: c.subject, Value: "secret", Type: awsfake.ParameterSecure}, true)
+		if c.action == get && !strings.HasPrefix(c.subject, root+role.Public) {
+			_, err := a.SSM().Put(awsfake.Parameter{Name: c.subject, Value: "secret", Type: awsfake.ParameterSecure, Key: keyOf(c.subject)}, true)
+			assert.NilError(t, err)
+		} else if c.action == get {
+			_, err := a.SSM().Put(awsfake.Parameter{Name: c.subject, Value: "public"}, true)
 			assert.NilError(t, err)
 		}
 	}
@@ -150,7 +166,7 @@ func (a testAccount) ask(ctx context.Context, conf aws.Config, c call) (err erro
 	case get:
 		_, err = secrets.GetParameter(ctx, &ssm.GetParameterInput{Name: &c.subject, WithDecryption: aws.Bool(true)})
 	case put:
-		_, err = secrets.PutParameter(ctx, &ssm.PutParameterInput{Name: &c.subject, Value: aws.String("x"), Type: ssmtypes.ParameterTypeSecureString, Overwrite: aws.Bool(true)})
+		_, err = secrets.PutParameter(ctx, &ssm.PutParameterInput{Name: &c.subject, Value: aws.String("x"), Type: ssmtypes.ParameterTypeSecureString, Overwrite: aws.Bool(true), KeyId: aws.String(keyOf(c.subject))})
 	case remove:
 		_, err = secrets.DeleteParameter(ctx, &ssm.DeleteParameterInput{Name: &c.subject})
 	case finish:
@@ -165,6 +181,8 @@ func (a testAccount) ask(ctx context.Context, conf aws.Config, c call) (err erro
 		_, err = scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
 	case machines:
 		_, err = ec.DescribeInstances(ctx, &ec2.DescribeInstancesInput{})
+	case volumes:
+		_, err = ec.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{})
 	case end:
 		_, err = ec.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{*instance}})
 	case zoneRead:
@@ -229,5 +247,43 @@ func TestInstanceRoles(t *testing.T) {
 		for _, arn := range regexp.MustCompile(`"arn:[^"]*"`).FindAllString(string(g.Policies[0]), -1) {
 			assert.Assert(t, strings.Contains(arn, ":"+region+":"+accountID+":"), "%s may do something in other regions or accounts: %s", name, arn)
 		}
+	}
+}
+
+// TestAttach: a member's machine attaches its member's volume to a machine of its member, and no other to any. It neither
+// detaches, makes nor deletes a volume.
+func TestAttach(t *testing.T) {
+	a := account(t, deployed(t, "three=yes"))
+	type owner struct{ cluster, member string }
+	disks, hosts := map[owner]string{}, map[owner]string{}
+	owners := []owner{{"demo", "a"}, {"demo", "b"}, {"other", "a"}, {"demo", ""}}
+	for _, o := range owners {
+		tags := map[string]string{"KubernetesCluster": o.cluster}
+		if o.member != "" {
+			tags["EtcdMember"] = o.member
+		}
+		disks[o] = a.EC2().CreateVolume(region+"a", 20, tags).ID
+		m, err := a.EC2().Run(awsfake.Machine{Zone: region + "a", Tags: tags})
+		assert.NilError(t, err)
+		hosts[o] = m.ID
+	}
+	for _, group := range []string{"demo-etcd-a", "demo-etcd-b", "demo-etcd-c", "demo-masters", "demo-minions"} {
+		ec := ec2.NewFromConfig(a.as(t, group))
+		for _, disk := range owners {
+			for _, host := range owners {
+				_, err := ec.AttachVolume(t.Context(), &ec2.AttachVolumeInput{Device: aws.String("/dev/sdf"), VolumeId: aws.String(disks[disk]), InstanceId: aws.String(hosts[host])})
+				own := disk == host && disk.member != "" && group == disk.cluster+"-etcd-"+disk.member
+				assert.Equal(t, !refused(t, err), own, "%s attaches %v to %v: %v", group, disk, host, err)
+			}
+		}
+		id, host := aws.String(disks[owners[0]]), hosts[owners[0]]
+		_, err := ec.DetachVolume(t.Context(), &ec2.DetachVolumeInput{VolumeId: id})
+		assert.Assert(t, refused(t, err), "%s detaches: %v", group, err)
+		_, err = ec.DeleteVolume(t.Context(), &ec2.DeleteVolumeInput{VolumeId: id})
+		assert.Assert(t, refused(t, err), "%s deletes: %v", group, err)
+		_, err = ec.CreateVolume(t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: aws.String(region + "a"), Size: aws.Int32(20)})
+		assert.Assert(t, refused(t, err), "%s makes one: %v", group, err)
+		_, err = ec.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{host}})
+		assert.Assert(t, refused(t, err), "%s ends the holder: %v", group, err)
 	}
 }

@@ -17,12 +17,14 @@ const (
 	ParameterVPC      = "VpcId"
 	ParameterSubnets  = "SubnetIds"
 	ParameterMembers  = "EtcdSubnetIds"
+	ParameterZones    = "EtcdZones"
 	ParameterImage    = "ImageId"
 	ParameterZone     = "ZoneId"
 	ParameterMachines = "Machines"
 	ParameterClients  = "ApiCidr"
 	ParameterBoundary = "PermissionsBoundaryArn"
-	// ParameterBalancer only exists if aws.loadBalancer is not none.
+	// ParameterSubnets only exists if a group has machines without a subnet of their own, ParameterMembers and ParameterZones if
+	// one has, the latter for volumes, and ParameterBalancer if aws.loadBalancer is not none.
 	ParameterBalancer = "LoadBalancerSubnetIds"
 )
 
@@ -37,6 +39,8 @@ const (
 	OutputZone   = "ZoneId"
 	OutputGroups = "GroupNames"
 	OutputAPI    = "LoadBalancerName"
+	// OutputSecretsKey is the key that the instance roles may use; there is none without aws.secretsKey.
+	OutputSecretsKey = "SecretsKey"
 )
 
 // ImageParameter is the name of the parameter in Parameter Store, of the data type aws:ec2:image, with a channel's image.
@@ -91,6 +95,9 @@ func Render(c *spec.Complete, ca []byte, options ...Option) (*Template, error) {
 		}
 	}
 	b.nameGroups()
+	if key := b.cluster.SecretsKey(); key != "" {
+		b.out.Outputs[OutputSecretsKey] = Output{Description: "The key of the secrets, which the instance roles may use.", Value: key}
+	}
 	return b.out, nil
 }
 
@@ -147,7 +154,9 @@ func (b *builder) parameters() {
 	text := func(s string) *string { return &s }
 	p := b.out.Parameters
 	p[ParameterVPC] = Parameter{Type: "AWS::EC2::VPC::Id", Description: "Where everything is. It has DNS support and DNS host names on."}
-	p[ParameterSubnets] = Parameter{Type: "List<AWS::EC2::Subnet::Id>", Description: "The machines' subnets, in as many availability zones as the cluster is to survive the loss of one. They reach Parameter Store, AutoScaling and EC2."}
+	if len(b.pinned()) < len(b.cluster.Groups) {
+		p[ParameterSubnets] = Parameter{Type: "List<AWS::EC2::Subnet::Id>", Description: "The machines' subnets, in as many availability zones as the cluster is to survive the loss of one. They reach Parameter Store, AutoScaling and EC2."}
+	}
 	p[ParameterImage] = Parameter{Type: "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", Default: text(ImageParameter(b.cluster.Cluster.AWS.Channel)),
 		Description: "The parameter of Parameter Store that names the image; it is read at every update of the stack."}
 	p[ParameterZone] = Parameter{Type: "String", Default: text(""), AllowedPattern: "(Z[A-Z0-9]{1,31})?",
@@ -156,10 +165,7 @@ func (b *builder) parameters() {
 		Description: "no keeps every group empty: until the zone is prepared and the function that keeps it is there, and before the stack is deleted."}
 	p[ParameterBoundary] = Parameter{Type: "String", Default: text(""), AllowedPattern: "(arn:aws[a-z-]*:iam::.*)?",
 		Description: "The ARN of a permissions boundary for the instance roles; empty is none."}
-	if len(b.members()) > 0 {
-		p[ParameterMembers] = Parameter{Type: "List<AWS::EC2::Subnet::Id>",
-			Description: "A subnet for each member of etcd, in the order " + strings.Join(b.members(), ", ") + "; one may be named more than once."}
-	}
+	b.memberParameters()
 	c := b.out.Conditions
 	if b.has(role.Masters) {
 		p[ParameterClients] = Parameter{Type: "String", Default: text(""), AllowedPattern: `([0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})?`,

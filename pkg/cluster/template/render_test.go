@@ -72,7 +72,7 @@ func TestTemplateIsLintClean(t *testing.T) {
 		files = append(files, filepath.Join("testdata", name+".template.yaml"))
 	}
 	for i, document := range []string{
-		"launchHook: none", "aws: {loadBalancer: internet-facing}", "groups: [{name: all, roles: [masters, minions, etcd]}]",
+		"launchHook: none", "aws: {secretsKey: alias/mine}", "aws: {loadBalancer: internet-facing}", "groups: [{name: all, roles: [masters, minions, etcd]}]",
 		"groups: [{name: minions, roles: [minions]}]\naws: {loadBalancer: internal}",
 		"groups: [{name: masters, roles: [masters, etcd], members: [a, b, c]}, {name: minions, roles: [minions], size: 0}]",
 	} {
@@ -81,6 +81,10 @@ func TestTemplateIsLintClean(t *testing.T) {
 		files = append(files, filepath.Join(t.TempDir(), fmt.Sprintf("%d.yaml", i)))
 		assert.NilError(t, os.WriteFile(files[len(files)-1], data, 0o600))
 	}
+	key, err := template.Key(document(t, "three")).YAML()
+	assert.NilError(t, err)
+	files = append(files, filepath.Join(t.TempDir(), "key.yaml"))
+	assert.NilError(t, os.WriteFile(files[len(files)-1], key, 0o600))
 	if out, err := exec.CommandContext(t.Context(), "cfn-lint", files...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("cfn-lint: %v\n%s", err, out)
 	}

@@ -19,8 +19,8 @@ const (
 type Template struct {
 	Version     string                    `yaml:"AWSTemplateFormatVersion" json:"AWSTemplateFormatVersion"`
 	Description string                    `yaml:"Description" json:"Description"`
-	Parameters  map[string]Parameter      `yaml:"Parameters" json:"Parameters"`
-	Conditions  map[string]map[string]any `yaml:"Conditions" json:"Conditions"`
+	Parameters  map[string]Parameter      `yaml:"Parameters,omitempty" json:"Parameters,omitempty"`
+	Conditions  map[string]map[string]any `yaml:"Conditions,omitempty" json:"Conditions,omitempty"`
 	Resources   map[string]Resource       `yaml:"Resources" json:"Resources"`
 	Outputs     map[string]Output         `yaml:"Outputs" json:"Outputs"`
 }
@@ -32,6 +32,8 @@ type Parameter struct {
 	Default        *string  `yaml:"Default,omitempty" json:"Default,omitempty"`
 	AllowedValues  []string `yaml:"AllowedValues,omitempty" json:"AllowedValues,omitempty"`
 	AllowedPattern string   `yaml:"AllowedPattern,omitempty" json:"AllowedPattern,omitempty"`
+	// follows is the parameter that this one is known by, empty for one that people decide.
+	follows string
 }
 
 // Resource is a resource of a template.
@@ -67,6 +69,19 @@ func (t *Template) JSON() ([]byte, error) {
 		return nil, fmt.Errorf("writing the template: %w", err)
 	}
 	return append(data, '\n'), checkSize(len(data) + 1)
+}
+
+// Request renders the template as a request carries it: in YAML if that fits, else in JSON without white space, which is a
+// fifth shorter. The result is larger than MaxInline if neither fits.
+func (t *Template) Request() ([]byte, error) {
+	data, err := t.YAML()
+	if err != nil || len(data) <= MaxInline {
+		return data, err
+	}
+	if data, err = json.Marshal(t); err != nil {
+		return nil, fmt.Errorf("writing the template: %w", err)
+	}
+	return data, nil
 }
 
 func checkSize(n int) error {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -68,7 +69,7 @@ func (f *AWS) Read(ctx context.Context, cluster string) (record.Fleet, error) {
 		return record.Fleet{}, err
 	}
 	if etcd {
-		holders, err := f.volumes(ctx, cluster)
+		holders, err := f.holders(ctx, cluster)
 		if err != nil {
 			return record.Fleet{}, explain(err, account.Actions)
 		}
@@ -114,13 +115,13 @@ func addr(s *string) netip.Addr {
 	return a
 }
 
-// volumes returns the etcd member of each instance with an attached member's volume.
-func (f *AWS) volumes(ctx context.Context, cluster string) (map[string]string, error) {
+// holders returns the etcd member of each instance that has a member's volume, also one that is being attached or detached.
+func (f *AWS) holders(ctx context.Context, cluster string) (map[string]string, error) {
 	all, err := account.EtcdVolumes(ctx, f.Machines, cluster)
 	out := map[string]string{}
 	for _, v := range all {
 		for _, a := range v.Attachments {
-			if a.State == ec2types.VolumeAttachmentStateAttached {
+			if a.State != ec2types.VolumeAttachmentStateDetached {
 				out[aws.ToString(a.InstanceId)] = account.Tag(v.Tags, role.TagEtcdMember)
 			}
 		}
@@ -128,8 +129,11 @@ func (f *AWS) volumes(ctx context.Context, cluster string) (map[string]string, e
 	return out, err
 }
 
-// assign sets the members of etcd machines from their volumes, which take precedence over the instances' tags.
+// assign sets the members of etcd machines. A member is whose volume a machine has, and while anybody has that volume, a
+// machine that merely carries the tag is not the member: a new one waits while the old one leaves. A volume that nobody has
+// says nothing: the stack makes it before the machine that is the member, with its data on its own disk, is replaced.
 func assign(f record.Fleet, holders map[string]string) {
+	held := slices.Collect(maps.Values(holders))
 	for _, g := range f.Groups {
 		if g.Role != role.Etcd {
 			continue
@@ -137,6 +141,8 @@ func assign(f record.Fleet, holders map[string]string) {
 		for i, m := range g.Members {
 			if name, ok := holders[m.InstanceID]; ok {
 				g.Members[i].EtcdMember = name
+			} else if slices.Contains(held, m.EtcdMember) {
+				g.Members[i].EtcdMember = ""
 			}
 		}
 	}

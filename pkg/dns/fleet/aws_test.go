@@ -105,6 +105,84 @@ func TestAWSEtcdMembersFollowTheirVolumes(t *testing.T) {
 	}
 }
 
+// A member's name goes with its volume from machine to machine. The old machine keeps the volume until it has ended; the new
+// one, which waits for it, has the same tag and not the name. A volume that nobody has yet takes no name away.
+func TestAWSNameFollowsTheVolume(t *testing.T) {
+	clock := awsfake.NewVirtualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	slow := awsfake.VolumeOptions{Attach: time.Minute, Release: time.Minute}
+	a, f, groups := region(t, awsfake.Options{Clock: clock, EC2: awsfake.EC2Options{Volumes: slow}})
+	group(t, a, "demo-etcd-a", "etcd", 1, map[string]string{role.TagEtcdMembers: "a", role.TagEtcdMember: "a"})
+	pass := func() {
+		clock.Advance(time.Minute)
+		a.Tick()
+	}
+	pass()
+	for name, transition := range map[string]string{"up": "autoscaling:EC2_INSTANCE_LAUNCHING", "down": "autoscaling:EC2_INSTANCE_TERMINATING"} {
+		if err := a.AutoScaling().PutHook("demo-etcd-a", awsfake.Hook{Name: name, Transition: transition, Heartbeat: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	named := func(when, instance string) {
+		t.Helper()
+		fleet, err := f.Read(t.Context(), "demo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy := record.DefaultPolicy()
+		want := policy.Placeholder.String()
+		if m, ok := a.EC2().Machine(instance); ok {
+			want = m.Private.String()
+		}
+		sets, found := record.Desired(fleet, policy, record.Limits{})
+		i := slices.IndexFunc(sets, func(s record.Set) bool { return s.Name == "etcd-a.demo.k8s." && s.Type == record.A })
+		if found.Err() != nil || i < 0 || !slices.Equal(sets[i].Values, []string{want}) {
+			t.Errorf("%s: %v, %v; want %s", when, sets, found, want)
+		}
+	}
+	old := a.AutoScaling().Instances("demo-etcd-a")[0].ID
+	named("no volume", old)
+	v := a.EC2().CreateVolume("eu-central-1a", 20, map[string]string{role.TagCluster: "demo", role.TagEtcdMember: "a"})
+	named("a volume that nobody has", old)
+	if _, err := a.EC2().AttachVolume(v.ID, old, "/dev/sdf"); err != nil {
+		t.Fatal(err)
+	}
+	named("attaching", old)
+	pass()
+	named("attached", old)
+	_, err := groups.TerminateInstanceInAutoScalingGroup(t.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceId: &old, ShouldDecrementDesiredCapacity: aws.Bool(false)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass()
+	pass()
+	var next string
+	for _, i := range a.AutoScaling().Instances("demo-etcd-a") {
+		if i.ID != old && i.State == awsfake.StatePendingWait {
+			next = i.ID
+		}
+	}
+	if next == "" {
+		t.Fatalf("%+v", a.AutoScaling().Instances("demo-etcd-a"))
+	}
+	named("the old one leaves", "")
+	_, err = groups.CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{AutoScalingGroupName: aws.String("demo-etcd-a"), InstanceId: &old,
+		LifecycleHookName: aws.String("down"), LifecycleActionResult: aws.String("CONTINUE")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+	named("the old one has ended, and EC2 detaches", "")
+	pass()
+	pass()
+	named("free", next)
+	if _, err := a.EC2().AttachVolume(v.ID, next, "/dev/sdf"); err != nil {
+		t.Fatal(err)
+	}
+	named("attaching to the new one", next)
+	pass()
+	named("attached to the new one", next)
+}
+
 // Part of a reading is none: each call that fails gives an error and no group.
 func TestAWSGivesNoPart(t *testing.T) {
 	for _, action := range []string{"DescribeAutoScalingGroups", "DescribeInstances", "DescribeVolumes"} {

@@ -46,7 +46,8 @@ type Member struct {
 	Private  netip.Addr `json:"private,omitzero"`
 	Private6 netip.Addr `json:"private6,omitzero"`
 	Public   netip.Addr `json:"public,omitzero"`
-	// EtcdMember is the name of the etcd member that the machine's volume or tag says it is ("a"), or empty.
+	// EtcdMember is the name of the etcd member that the machine is ("a"): the one whose volume it has, or, while nobody has
+	// that volume, the one that its tag names. Empty if it is none, or another machine has the volume.
 	EtcdMember string `json:"etcd_member,omitempty"`
 }
 

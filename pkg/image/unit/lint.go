@@ -204,11 +204,19 @@ func (l *linter) environment(u Unit) {
 		case named:
 			l.report(u, o, RuleEnvironment, "a unit reads the file of its own role, others only with - before the path",
 				"%s is not there on every machine on which %s starts", file, u.Name)
-		case !l.tree.Has(file):
+		case l.tree.Has(file), awaited(u, file):
+		default:
 			l.report(u, o, RuleEnvironment, "add it under images/rootfs, or put - before the path",
 				"environment file %s is not in the image", file)
 		}
 	}
+}
+
+// awaited reports whether the unit is not started while a file of this boot is missing.
+func awaited(u Unit, file string) bool {
+	return strings.HasPrefix(file, "/run/") && slices.ContainsFunc(u.conditions(), func(c condition) bool {
+		return c.Name == "ConditionPathExists" && !c.trigger && !c.negate && c.operand == file
+	})
 }
 
 // section is the section of the unit's own kind.

@@ -194,7 +194,8 @@ func TestStartsIsSystemds(t *testing.T) {
 				}
 			}
 			for name, text := range texts {
-				elsewhere := strings.NewReplacer(role.Dir+"/", etc+"/", "/etc//sysconfig/./", etc+"//./").Replace(text)
+				// What the roles do not decide holds here, as it does in Starts.
+				elsewhere := strings.NewReplacer("ConditionPathExists=/run/hardtack/etcd/member", "ConditionPathExists=/", role.Dir+"/", etc+"/", "/etc//sysconfig/./", etc+"//./").Replace(text)
 				// systemd says nothing about a unit without conditions; this one always holds.
 				elsewhere += "\n[Unit]\nConditionPathExists=/\n"
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(elsewhere), 0o644); err != nil {
@@ -241,6 +242,7 @@ var exposed = map[string]float64{
 	"hardtack-certs-masters.service":  2.1,
 	"hardtack-controller.service":     2.1,
 	"hardtack-images.service":         1.1,
+	"hardtack-member.service":         2.9,
 	"hardtack-node.service":           2.2,
 	"hardtack-ready.service":          2.1,
 	"hardtack-renew.service":          2.1,

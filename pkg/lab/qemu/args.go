@@ -73,7 +73,12 @@ func (c Config) args(h Host, dir string, now time.Time) []string {
 	for _, name := range c.credentialNames() {
 		a = append(a, "-smbios", "type=11,path="+option(credentialFile(dir, name)))
 	}
-	return append(a, c.Network.args()...)
+	a = append(a, c.Network.args()...)
+	// After all else: the addresses of the other devices are the same with and without them.
+	for n := range slotCount {
+		a = append(a, "-device", fmt.Sprintf("pcie-root-port,id=%s,chassis=%d,slot=%d", slotName(n), n+1, n+1))
+	}
+	return a
 }
 
 // serialArgs adds a serial port (ttyS0 is the first) that connects to a socket on which we listen.

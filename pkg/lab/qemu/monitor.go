@@ -19,6 +19,8 @@ type monitor struct {
 	reason string
 	// asked has a channel for each command without a response yet.
 	asked []chan error
+	// deleted is called with the id of each device that the guest has given up.
+	deleted func(id string)
 	// ready is closed when QEMU accepts commands, ended when the machine has ended.
 	ready chan struct{}
 	ended <-chan struct{}
@@ -36,6 +38,8 @@ type message struct {
 	Event string `json:"event"`
 	Data  struct {
 		Reason string `json:"reason"`
+		// Device is a device's id; empty for one that has none.
+		Device string `json:"device"`
 	} `json:"data"`
 }
 
@@ -63,6 +67,8 @@ func (m *monitor) serve(conn net.Conn) {
 			m.mu.Lock()
 			m.reason = line.Data.Reason
 			m.mu.Unlock()
+		case line.Event == "DEVICE_DELETED":
+			m.deleted(line.Data.Device)
 		case line.Error != nil:
 			m.answered(fmt.Errorf("QEMU refuses: %s", line.Error.Desc))
 		case line.Return != nil:
@@ -90,8 +96,15 @@ func (m *monitor) hangUp() {
 	m.asked, m.conn = nil, nil
 }
 
-// execute runs a command without arguments.
-func (m *monitor) execute(ctx context.Context, command string) error {
+// execute runs a command; arguments may be nil.
+func (m *monitor) execute(ctx context.Context, command string, arguments map[string]any) error {
+	text, err := json.Marshal(struct {
+		Execute   string         `json:"execute"`
+		Arguments map[string]any `json:"arguments,omitempty"`
+	}{command, arguments})
+	if err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -106,7 +119,7 @@ func (m *monitor) execute(ctx context.Context, command string) error {
 		return errEnded
 	}
 	m.asked = append(m.asked, answer)
-	_, err := fmt.Fprintf(m.conn, `{"execute":%q}`+"\n", command)
+	_, err = m.conn.Write(append(text, '\n'))
 	m.mu.Unlock()
 	if err != nil {
 		return err
@@ -124,7 +137,7 @@ func (m *monitor) execute(ctx context.Context, command string) error {
 func (m *Machine) PowerDown(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if m.monitor.execute(ctx, "system_powerdown") == nil {
+	if m.monitor.execute(ctx, "system_powerdown", nil) == nil {
 		select {
 		case <-m.ended:
 		case <-ctx.Done():
@@ -140,7 +153,7 @@ func (m *Machine) Pause(ctx context.Context) error { return m.command(ctx, "stop
 func (m *Machine) Resume(ctx context.Context) error { return m.command(ctx, "cont") }
 
 func (m *Machine) command(ctx context.Context, name string) error {
-	if err := m.monitor.execute(ctx, name); err != nil {
+	if err := m.monitor.execute(ctx, name, nil); err != nil {
 		return fmt.Errorf("asking the machine's monitor to %s: %w", name, err)
 	}
 	return nil

@@ -45,7 +45,7 @@ resource "aws_launch_template" "group" {
     http_endpoint               = "enabled"
     http_tokens                 = "required"
     http_put_response_hop_limit = 1
-    instance_metadata_tags      = each.value.member < 0 ? "disabled" : "enabled"
+    instance_metadata_tags      = each.value.reads_tags ? "enabled" : "disabled"
   }
 
   block_device_mappings {
@@ -72,7 +72,7 @@ resource "aws_autoscaling_group" "group" {
   min_size            = var.machines ? each.value.size : 0
   max_size            = each.value.max
   desired_capacity    = var.machines ? null : 0
-  vpc_zone_identifier = each.value.member < 0 ? var.subnet_ids : [var.etcd_subnet_ids[each.value.member]]
+  vpc_zone_identifier = each.value.place < 0 ? var.subnet_ids : [local.member_subnets[each.value.place]]
   health_check_type   = "EC2"
   target_group_arns   = each.value.balanced ? aws_lb_target_group.api[*].arn : []
 

@@ -13,7 +13,7 @@ variable "subnet_ids" {
 }
 
 variable "etcd_subnet_ids" {
-  description = "A subnet for each named member of etcd, in the document's order; one may be named more than once. Empty where no member has a name."
+  description = "A subnet for each member of etcd, in the document's order; one may be named more than once. Empty where no member has a name: the only one is in the first of subnet_ids, and stays there, since its volume is in that subnet's zone."
   type        = list(string)
   default     = []
 }

@@ -43,7 +43,7 @@ def environment(template):
     image = ec2.describe_images()["Images"][0]["ImageId"]
     for channel in ("stable", "candidate"):
         ssm.put_parameter(Name=f"/hardtack/{channel}/image-id", Value=image, Type="String", DataType="aws:ec2:image")
-    values = {"VpcId": vpc, "SubnetIds": ",".join(subnets), "EtcdSubnetIds": ",".join(subnets),
+    values = {"VpcId": vpc, "SubnetIds": ",".join(subnets), "EtcdSubnetIds": ",".join(subnets), "EtcdZones": ",".join(REGION + zone for zone in "abc"),
               "ApiCidr": "10.0.0.0/8", "PermissionsBoundaryArn": "arn:aws:iam::aws:policy/PowerUserAccess"}
     return image, subnets, {k: v for k, v in values.items() if k in json.loads(template)["Parameters"]}
 
@@ -106,6 +106,9 @@ def deploy(path, machines, calls):
     return {
         "Status": stack["StackStatus"], "Outputs": outputs, "Image": image, "Subnets": subnets, "Groups": made, "Ingress": rules,
         "SecurityGroups": names, "Verdicts": verdicts,
+        # CloudFormation in moto passes over a volume's other properties.
+        "Volumes": {t["Value"]: [v["AvailabilityZone"], v["Size"]] for v in boto3.client("ec2").describe_volumes()["Volumes"]
+                    for t in v.get("Tags", []) if t["Key"] == "aws:cloudformation:logical-id"},
         "Zone": {"Name": zone["HostedZone"]["Name"], "Private": zone["HostedZone"]["Config"]["PrivateZone"]},
         "VPC": parameters["VpcId"],
         "Records": {r["Name"] + " " + r["Type"]: [v["Value"] for v in r["ResourceRecords"]]

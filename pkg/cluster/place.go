@@ -1,0 +1,242 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+)
+
+// placing decides where etcd's members are.
+type placing struct {
+	*Cluster
+	template *template.Template
+	// stack is nil if there is none; have are its parameters, and given those of the deployment, which are added to.
+	stack       *cloudformation.Stack
+	have, given map[string]string
+}
+
+// place adds to the parameters of a deployment those that follow from the account: the subnet of the only member, and the
+// availability zone of each member's subnet, in which its volume is. It refuses volumes that could not be what the document
+// says, with a *VolumesError.
+func (c *Cluster) place(ctx context.Context, t *template.Template, now *cloudformation.Stack, given map[string]string) (map[string]string, error) {
+	p := placing{Cluster: c, template: t, given: maps.Clone(given), have: map[string]string{}}
+	if p.given == nil {
+		p.given = map[string]string{}
+	}
+	if now.Made() {
+		p.stack, p.have = now, now.Parameters
+	}
+	if err := p.subnet(ctx); err != nil {
+		return nil, err
+	}
+	if !p.takes(template.ParameterSubnets) {
+		delete(p.given, template.ParameterSubnets) // each machine has a subnet of its own
+	}
+	if !p.takes(template.ParameterZones) {
+		return p.given, nil
+	}
+	return p.given, p.zones(ctx)
+}
+
+// takes reports whether the template has a parameter, and value is what it will be, empty if nobody has said.
+func (p placing) takes(parameter string) bool {
+	_, ok := p.template.Parameters[parameter]
+	return ok
+}
+
+func (p placing) value(parameter string) string {
+	if value, ok := p.given[parameter]; ok {
+		return value
+	}
+	return p.have[parameter]
+}
+
+// subnet pins the only member of a cluster that names none to the subnet of its machine, or to the first one. Later it stays
+// there, since AutoScaling ends a machine in a zone that its group loses.
+func (p placing) subnet(ctx context.Context) error {
+	if !p.takes(template.ParameterMembers) || p.value(template.ParameterMembers) != "" {
+		return nil
+	}
+	members := p.pinned()
+	if len(members) != 1 || len(members[0].Members) > 0 {
+		return nil // names are of different places, which people choose
+	}
+	subnet, _, _ := strings.Cut(p.value(template.ParameterSubnets), ",")
+	machines, err := p.running(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range machines[p.config.Document.AutoScaling(members[0])] {
+		subnet = cmp.Or(aws.ToString(m.SubnetId), subnet)
+	}
+	if subnet != "" {
+		p.given[template.ParameterMembers] = subnet
+	}
+	return nil
+}
+
+// running are the cluster's running machines, by the names of their groups.
+func (p placing) running(ctx context.Context) (map[string][]types.Instance, error) {
+	machines, err := account.Machines(ctx, ec2.NewFromConfig(p.config.AWS), p.name)
+	if err != nil {
+		return nil, awserr.Explain(err, "ec2:DescribeInstances")
+	}
+	of := map[string][]types.Instance{}
+	for _, m := range machines {
+		if group := account.Tag(m.Tags, role.TagGroup); account.Running(m) {
+			of[group] = append(of[group], m)
+		}
+	}
+	return of, nil
+}
+
+// zones fills in the zones of the members' subnets, and compares them with the volumes that there are.
+func (p placing) zones(ctx context.Context) error {
+	ids := strings.Split(p.value(template.ParameterMembers), ",")
+	if ids[0] == "" {
+		return nil // the next check asks for them
+	}
+	of, err := p.subnetZones(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var zones []string
+	for _, id := range ids {
+		zones = append(zones, of[id])
+	}
+	if members := p.pinned(); len(zones) != len(members) {
+		return &VolumesError{Cluster: p.name, Problems: []string{fmt.Sprintf("there are %d subnets for %d members: each has one", len(zones), len(members))}}
+	}
+	if _, told := p.given[template.ParameterZones]; !told {
+		p.given[template.ParameterZones] = strings.Join(zones, ",")
+	}
+	return p.compare(ctx, ids, strings.Split(p.given[template.ParameterZones], ","))
+}
+
+// pinned are the groups of members, in the order of their subnets.
+func (p placing) pinned() []spec.Group {
+	return slices.DeleteFunc(slices.Clone(p.config.Document.Groups), func(g spec.Group) bool { return g.Member == "" })
+}
+
+// subnetZones are the zones of subnets.
+func (p placing) subnetZones(ctx context.Context, ids []string) (map[string]string, error) {
+	unique := slices.Compact(slices.Sorted(slices.Values(ids)))
+	out, err := ec2.NewFromConfig(p.config.AWS).DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: unique})
+	if err != nil {
+		return nil, fmt.Errorf("reading the availability zones of etcd's subnets %s: %w", strings.Join(unique, ", "), awserr.Explain(err, "ec2:DescribeSubnets"))
+	}
+	zones := map[string]string{}
+	for _, s := range out.Subnets {
+		zones[aws.ToString(s.SubnetId)] = aws.ToString(s.AvailabilityZone)
+	}
+	return zones, nil
+}
+
+// compare refuses what CloudFormation would fail at half way, and what would stop a member or end its machine: a volume does
+// not change its zone or its key and never shrinks, a member with two volumes takes neither, and AutoScaling ends machines in
+// a zone that their group loses.
+func (p placing) compare(ctx context.Context, subnets, zones []string) error {
+	volumes, err := account.EtcdVolumes(ctx, ec2.NewFromConfig(p.config.AWS), p.name)
+	if err != nil {
+		return awserr.Explain(err, "ec2:DescribeVolumes")
+	}
+	var made map[string]cloudformation.Resource
+	if p.stack != nil {
+		if made, err = p.stacks.Resources(ctx, p.stack.ID); err != nil {
+			return err
+		}
+	}
+	machines, err := p.running(ctx)
+	if err != nil {
+		return err
+	}
+	e := VolumesError{Cluster: p.name}
+	for i, g := range p.pinned() {
+		add := func(format string, args ...any) {
+			e.Problems = append(e.Problems, fmt.Sprintf("member %s: ", g.Member)+fmt.Sprintf(format, args...))
+		}
+		for _, m := range machines[p.config.Document.AutoScaling(g)] {
+			if at := m.Placement; at != nil && aws.ToString(at.AvailabilityZone) != zones[i] {
+				add("its machine %s is in %s, and its subnet %s in %s: AutoScaling would end it", aws.ToString(m.InstanceId), aws.ToString(at.AvailabilityZone), subnets[i], zones[i])
+			}
+		}
+		own, has := made[template.VolumeID(g.Member)]
+		has = has && own.Status != cloudformation.Deleted
+		for _, v := range volumes {
+			switch id := aws.ToString(v.VolumeId); {
+			case account.Tag(v.Tags, role.TagEtcdMember) != g.Member:
+			case !has:
+				add("volume %s has its tags (%s) and is not the stack's, which would make a second one, and a machine takes neither of two: delete it, or keep its data aside by removing its tag %s",
+					id, volumeFacts(v, p.clock.Now()), role.TagEtcdMember)
+			case own.ID == id:
+				p.unchangeable(v, zones[i], add, subnets[i])
+			}
+		}
+	}
+	if len(e.Problems) == 0 {
+		return nil
+	}
+	return &e
+}
+
+// keepsVolumes refuses to leave the volume of a member that stays: the volume would be kept, and the member's next machine
+// would look for its data on its own disk.
+func (c *Cluster) keepsVolumes(changes []cloudformation.Change) error {
+	e := VolumesError{Cluster: c.name}
+	for _, g := range c.config.Document.Groups {
+		for _, change := range changes {
+			if g.Member != "" && change.Action == cloudformation.Remove && change.Resource == template.VolumeID(g.Member) {
+				e.Problems = append(e.Problems, fmt.Sprintf("member %s: its data are on volume %s, and with etcd.storage: %s its next machine would not have them", g.Member, change.ID, c.config.Document.Cluster.Etcd.Storage))
+			}
+		}
+	}
+	if len(e.Problems) == 0 {
+		return nil
+	}
+	return &e
+}
+
+// unchangeable adds what of a volume would have to change and cannot.
+func (p placing) unchangeable(v types.Volume, zone string, add func(string, ...any), subnet string) {
+	etcd, id := p.config.Document.Cluster.Etcd, aws.ToString(v.VolumeId)
+	if have := aws.ToString(v.AvailabilityZone); have != zone {
+		add("its volume %s is in %s, and its subnet %s in %s: a volume stays in its zone", id, have, subnet, zone)
+	}
+	if have := int(aws.ToInt32(v.Size)); have > etcd.Size {
+		add("its volume %s has %d GiB, and etcd.size is %d: a volume does not shrink", id, have, etcd.Size)
+	}
+	if have := aws.ToString(v.KmsKeyId); etcd.Key != "" && have != etcd.Key {
+		add("its volume %s is encrypted with %s, and etcd.key is %s: a volume keeps its key", id, have, etcd.Key)
+	}
+}
+
+// volumeFacts describes a volume to somebody who may delete it: its size, its zone and its age.
+func volumeFacts(v types.Volume, now time.Time) string {
+	return fmt.Sprintf("%d GiB in %s, made %s ago", aws.ToInt32(v.Size), aws.ToString(v.AvailabilityZone), age(now.Sub(aws.ToTime(v.CreateTime))))
+}
+
+// age is a duration in its largest whole unit.
+func age(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	case d >= 2*time.Hour:
+		return fmt.Sprintf("%d hours", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d minutes", int(d.Minutes()))
+}
