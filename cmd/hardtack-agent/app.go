@@ -37,6 +37,8 @@ usage:
       get the node its certificate, and write the files that a minion's daemons start with
   hardtack-agent renew [--patience 2m] [--json] [--root DIR] [-v]
       renew the certificates that are due
+  hardtack-agent member [--patience 2m] [--root DIR] [-v]
+      run the machine's member of etcd: decide from the cluster's records whether and how it starts, and watch it
   hardtack-agent version
       print the version
 
@@ -95,6 +97,8 @@ func dispatch(ctx context.Context, args []string, s streams) error {
 		return bootstrapCommand(ctx, rest, s)
 	case "renew":
 		return renewCommand(ctx, rest, s)
+	case "member":
+		return memberCommand(ctx, rest, s)
 	case "version":
 		if len(rest) > 0 {
 			return usageError{fmt.Errorf("version takes no arguments, and got %q", rest)}

@@ -103,7 +103,7 @@ var joining = []reason.Reason{reason.File, reason.Token, reason.Identity, reason
 // renewCommand is hardtack-agent renew: it renews the certificates of every role of the machine that are due. On a
 // minion whose own certificate has expired it asks for another, as hardtack-agent bootstrap does; the kubelet renews one
 // that is good. What a machine waits for that joins is not an error: hardtack-bootstrap.service waits for it too, and
-// reports that.
+// reports that. At last it starts daemons again that read only at their start what was replaced.
 func renewCommand(ctx context.Context, args []string, s streams) error {
 	var f certsFlags
 	if done, err := f.parse("renew", certsPatience, args, s); done || err != nil {
@@ -125,7 +125,7 @@ func renewCommand(ctx context.Context, args []string, s streams) error {
 			err = errors.Join(err, bootErr)
 		}
 	}
-	if err != nil {
+	if err = errors.Join(err, f.restart(ctx, s)); err != nil {
 		return fail(s, "renew", err)
 	}
 	reportWorking(s, noPhase, readerUnit)

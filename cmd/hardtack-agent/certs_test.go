@@ -49,7 +49,7 @@ func newRegion(t *testing.T) *region {
 		t.Fatal(err)
 	}
 	for _, each := range role.All() {
-		document, err := store.Policy(location, pki.AccessOf(each))
+		document, err := store.Policy(location, pki.AccessOf(each), "")
 		if err != nil {
 			t.Fatal(err)
 		}

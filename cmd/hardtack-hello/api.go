@@ -149,10 +149,20 @@ func (p *pair) config() (*tls.Config, error) {
 	if p.clientCA == "" {
 		return config, nil
 	}
+	// As every aggregated API has to: the cluster changes the file while it replaces the authority.
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.demanding(config) }
+	_, err = p.demanding(config)
+	return config, err
+}
+
+// demanding is the configuration with which a server demands a certificate of the authority that is in the file now.
+func (p *pair) demanding(config *tls.Config) (*tls.Config, error) {
 	text, err := os.ReadFile(p.clientCA)
 	if err != nil {
 		return nil, fmt.Errorf("reading the authority of clients: %w", err)
 	}
+	config = config.Clone()
+	config.GetConfigForClient = nil
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("%s holds no certificate", p.clientCA)

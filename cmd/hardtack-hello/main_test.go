@@ -133,39 +133,61 @@ func TestAPINeedsTheFrontProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := "https://" + server.Listener.Addr().(*net.TCPAddr).String()
-	for name, test := range map[string]struct {
-		certificates []tls.Certificate
-		path, want   string
-	}{
-		"the front proxy":  {[]tls.Certificate{mine}, apiPath + "/greetings/hello", `"to":"alice"`},
-		"a list":           {[]tls.Certificate{mine}, apiPath + "/greetings", `"kind":"GreetingList"`},
-		"the discovery":    {[]tls.Certificate{mine}, apiPath, `"name":"greetings"`},
-		"somebody unknown": {nil, apiPath + "/greetings/hello", ""},
+	// ask returns an answer's body; "" without one.
+	ask := func(path string, certificates ...tls.Certificate) string {
+		t.Helper()
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certificates, MinVersion: tls.VersionTLS13}}}
+		defer client.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Remote-User", "alice")
+		answer, err := client.Do(request)
+		if err != nil {
+			return ""
+		}
+		defer func() { _ = answer.Body.Close() }()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	for path, want := range map[string]string{
+		apiPath + "/greetings/hello": `"to":"alice"`, apiPath + "/greetings": `"kind":"GreetingList"`, apiPath: `"name":"greetings"`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: test.certificates, MinVersion: tls.VersionTLS13}}}
-			defer client.CloseIdleConnections()
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+test.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			request.Header.Set("X-Remote-User", "alice")
-			answer, err := client.Do(request)
-			if test.want == "" {
-				if err == nil {
-					_ = answer.Body.Close()
-					t.Errorf("it gets %s", answer.Status)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err := io.ReadAll(answer.Body)
-			_ = answer.Body.Close()
-			if err != nil || !strings.Contains(string(body), test.want) {
-				t.Errorf("it gets %s, %v, want %s", body, err, test.want)
-			}
-		})
+		if got := ask(path, mine); !strings.Contains(got, want) {
+			t.Errorf("the front proxy gets %q for %s, want %s", got, path, want)
+		}
+	}
+	if got := ask(apiPath + "/greetings/hello"); got != "" {
+		t.Errorf("somebody unknown gets %s", got)
+	}
+	// The authority is replaced while the server runs.
+	nextKey, err := pki.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := pki.NewAuthority("front-proxy", nextKey, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.clientCA, pki.EncodeCertificate(next.Certificate), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := next.Issue(pki.Profile{Name: "front-proxy-client", Usage: pki.Client, Life: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(renewed.Certificate, renewed.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(apiPath, pair); !strings.Contains(got, `"name":"greetings"`) {
+		t.Errorf("the front proxy of the next authority gets %q", got)
+	}
+	if got := ask(apiPath, mine); got != "" {
+		t.Errorf("the front proxy of the last authority gets %s", got)
 	}
 }

@@ -25,7 +25,7 @@ const root = "../.."
 // beside them.
 var (
 	userDocs        = []string{"README.md", "images/README.md", "units/README.md", "lambda/README.md", "cmd/hardtack/README.md", "cmd/hardtack/REFERENCE.md"}
-	contributorDocs = []string{"pkg/README.md", "scripts/README.md"}
+	contributorDocs = []string{"pkg/README.md", "pkg/etcd/README.md", "scripts/README.md"}
 	allDocs         = slices.Concat(userDocs, contributorDocs)
 )
 

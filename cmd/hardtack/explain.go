@@ -78,6 +78,7 @@ func printExplanation(w io.Writer, e spec.Explanation) error {
 	if e.Default != nil {
 		line("upstream's", oneLine(e.Default))
 	}
+	line("why", e.Why)
 	for _, b := range e.Becomes {
 		line("becomes", b)
 	}

@@ -27,6 +27,7 @@ func labCommand() *cli.Command {
 			labLogsCommand(),
 			labKillCommand(),
 			labScaleCommand(),
+			labVolumeCommand(),
 			labPlotCommand(),
 			labDaemonCommand(),
 		},

@@ -3,7 +3,7 @@
 //   - the image: its components (lock), units and roles (lint, roles), its files (tree), AMIs and channels (image)
 //   - a cluster document: its values (complete, explain), the machines' user data (userdata), the authorities (pki)
 //   - its DNS records (dns), and the function that keeps them on AWS (lambda)
-//   - a cluster on AWS (stack), or of virtual machines on this computer (lab)
+//   - a cluster on AWS (stack), or of virtual machines on this computer (lab), and its etcd (etcd)
 //
 // The program only translates: flags to calls of the packages below pkg, their results to text or JSON on stdout, their errors
 // to hints that name a command or a flag. It exits with 0, with 1 after an error, with 2 after a wrong command line, with 3 if

@@ -33,7 +33,8 @@ func pkiCommand() *cli.Command {
 		Usage: "create and inspect a cluster's certificate authorities and keys, in its store",
 		Subcommands: []*cli.Command{
 			{Name: "create", Usage: "create the missing authorities and keys, and record the settings that all machines must share; nothing is ever replaced",
-				Flags:  append(storeFlags(), &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the cluster document, a `FILE`, which has the cluster's name and store"}, jsonFlag()),
+				Flags: append(storeFlags(), &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the cluster document, a `FILE`, which has the cluster's name and store"},
+					&cli.BoolFlag{Name: "rekey", Usage: "encrypt every secret again, with the document's aws.secretsKey"}, jsonFlag()),
 				Action: pkiCreate},
 			{Name: "show", Usage: "list the stored objects with their expiry and fingerprints; never keys",
 				Flags: append(storeFlags(), jsonFlag()), Action: pkiShow},
@@ -43,7 +44,8 @@ func pkiCommand() *cli.Command {
 				Flags: append(storeFlags(), &cli.StringFlag{Name: "authority", Usage: "the authority's `NAME`, as pki show lists it without its directory: kubelet-serving-ca (default: what every machine trusts)"}), Action: pkiCA},
 			{Name: "rotate", Usage: "replace a key of a running cluster, step by step", Subcommands: pkiRotate()},
 			{Name: "policy", Usage: "print the IAM policy for the instance role of machines with the given roles",
-				Flags:  append(storeFlags(), &cli.StringFlag{Name: "role", Usage: "the machines' `ROLES`, such as masters+etcd"}),
+				Flags: append(storeFlags(), &cli.StringFlag{Name: "role", Usage: "the machines' `ROLES`, such as masters+etcd"},
+					&cli.StringFlag{Name: "secrets-key", Usage: "the customer `KEY` of the secrets, an alias or an ARN (default: AWS's)"}),
 				Action: pkiPolicy},
 			pkiKubeconfigCommand(),
 		},
@@ -71,17 +73,19 @@ func openStore(c *cli.Context) (store.Store, error) {
 }
 
 func openLocation(c *cli.Context, location store.Location) (store.Store, error) {
-	return store.Open(c.Context, location, func(ctx context.Context) (aws.Config, error) {
-		options := []func(*config.LoadOptions) error{
-			config.WithEC2IMDSRegion(),
-			config.WithRetryMaxAttempts(storeAttempts),
-			config.WithHTTPClient(sdkhttp.NewBuildableClient().WithTimeout(storeTimeout)),
-		}
-		if endpoint := c.String("endpoint"); endpoint != "" {
-			options = append(options, config.WithBaseEndpoint(endpoint))
-		}
-		return awsuser.Load(ctx, "", options...)
-	})
+	return store.Open(c.Context, location, func(ctx context.Context) (aws.Config, error) { return storeConfig(ctx, c) })
+}
+
+func storeConfig(ctx context.Context, c *cli.Context) (aws.Config, error) {
+	options := []func(*config.LoadOptions) error{
+		config.WithEC2IMDSRegion(),
+		config.WithRetryMaxAttempts(storeAttempts),
+		config.WithHTTPClient(sdkhttp.NewBuildableClient().WithTimeout(storeTimeout)),
+	}
+	if endpoint := c.String("endpoint"); endpoint != "" {
+		options = append(options, config.WithBaseEndpoint(endpoint))
+	}
+	return awsuser.Load(ctx, "", options...)
 }
 
 const (
@@ -126,9 +130,16 @@ func pkiCreate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	note, err := settleKey(c, complete, s)
+	if err != nil {
+		return withStackHint("", err)
+	}
 	made, err := authority.Create(c.Context, s, complete.Info(), time.Now())
 	if err != nil {
 		return fmt.Errorf("%w\nthe objects created so far stay; run the same command again to continue", err)
+	}
+	if note != "" {
+		fmt.Fprintln(c.App.ErrWriter, note)
 	}
 	if c.Bool("json") {
 		return printJSON(c.App.Writer, struct {
@@ -289,7 +300,7 @@ func pkiPolicy(c *cli.Context) error {
 	if err != nil || len(roles) == 0 {
 		return usagef("--role %q: name roles as hardtack roles does: masters+etcd", c.String("role"))
 	}
-	policy, err := store.Policy(location, pki.AccessOfAll(roles))
+	policy, err := store.Policy(location, pki.AccessOfAll(roles), c.String("secrets-key"))
 	if err != nil {
 		return err
 	}

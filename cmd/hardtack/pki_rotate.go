@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 )
@@ -26,7 +26,7 @@ func pkiRotate() []*cli.Command {
 	commands := []*cli.Command{pkiRotateEncryption()}
 	for _, name := range authority.Replaceable() {
 		commands = append(commands, &cli.Command{
-			Name: path.Base(name), Usage: "take the next of three steps to a new " + path.Base(name) + ": trust it, sign with it, trust only it",
+			Name: pki.ShortName(name), Usage: "take the next of three steps to replace " + pki.ShortName(name) + ": trust the new one, sign with it, trust only it",
 			Flags: rotateFlags(),
 			Action: func(c *cli.Context) error {
 				return rotate(c, rotator{
@@ -104,6 +104,9 @@ func printRotation(c *cli.Context, r authority.Rotation) error {
 	text := fmt.Sprintf("%s: step %s, keys %s\n", r.Object, r.Step, strings.Join(r.Keys, ", "))
 	if r.Since != nil {
 		text += fmt.Sprintf("taken at %s; every machine has it at %s\n", r.Since.UTC().Format(time.RFC3339), r.NotBefore.UTC().Format(time.RFC3339))
+	}
+	if r.Before != "" {
+		text += "before the next step: " + r.Before + "\n"
 	}
 	_, err := fmt.Fprintf(c.App.Writer, "%snext: %s\n", text, r.Next)
 	return err

@@ -32,10 +32,10 @@ func TestPKIInParameterStore(t *testing.T) {
 		return out.String(), err
 	}
 	out, err := pki(operator, "create")
-	if err != nil || strings.Count(out, "created") != 15 {
+	if err != nil || strings.Count(out, "created") != 16 {
 		t.Fatalf("create: %v\n%s", err, out)
 	}
-	if names := account.SSM().Names("/hardtack/demo"); len(names) != 15 {
+	if names := account.SSM().Names("/hardtack/demo"); len(names) != 16 {
 		t.Errorf("parameters %v", names)
 	}
 	if out, err := pki(operator, "verify"); err != nil || out != "" {

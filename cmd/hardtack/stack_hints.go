@@ -10,6 +10,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 )
 
 // Libraries return typed errors, without commands and flags. The next command or flag is worded in this file only.
@@ -28,7 +29,7 @@ func withStackHint(verb string, err error) error {
 		return usagef("--machines yes: stack %s does not exist yet: apply without it first, which creates and prepares the zone, then deploy the function, which maintains its records", early.Stack)
 	}
 	if ends, ok := errors.AsType[*cluster.EndsMachinesError](err); ok {
-		return usagef("--machines no ends every machine of %s, and the etcd data on them: confirm with --yes", ends.Cluster)
+		return usagef("--machines no ends every machine of %s, and etcd's data where they are on no volume: confirm with --yes", ends.Cluster)
 	}
 	for _, hint := range stackHints {
 		if text := hint(verb, err); text != "" {
@@ -96,6 +97,16 @@ var stackHints = []func(verb string, err error) string{
 	hint(func(_ string, e *cluster.TooLargeError) string {
 		return fmt.Sprintf(": hardtack stack render -f … -o %s.yaml && aws s3 cp %s.yaml s3://BUCKET/ and give --template-url https://BUCKET.s3.%s.amazonaws.com/%s.yaml",
 			e.Stack, e.Stack, e.Region, e.Stack)
+	}),
+	hint(func(string, *cluster.KeyNotAppliedError) string {
+		return "; hardtack stack apply allows it, and changes no machine"
+	}),
+	hint(func(_ string, e *cluster.KeyChangeError) string {
+		text := "; run hardtack pki create --rekey -f CLUSTER.yaml"
+		if e.Want != store.DefaultKey {
+			text += " without aws.secretsKey in the document, and then go on with the new key"
+		}
+		return text + ": it takes the secrets back to AWS's key, which every machine may use"
 	}),
 	hint(func(string, *cluster.UnpreparedError) string { return "; the same command again prepares the zone" }),
 	hint(func(string, *cluster.NotEndedError) string {

@@ -91,7 +91,7 @@ func stackApply(c *cli.Context, k *cluster.Cluster) error {
 	next := []string{}
 	text := "stack " + a.Stack + ": would be unchanged\n" + changesText(a.Changes, a.Refresh)
 	if a.Changed {
-		text = "stack " + a.Stack + ": would be changed\n" + changesText(a.Changes, a.Refresh)
+		text = "stack " + a.Stack + ": would be changed\n" + changesText(a.Changes, a.Refresh) + unmovedText(a.Unmoved)
 	}
 	if !a.DryRun {
 		text, next = appliedText(a), nextAfterApply(k, a)
@@ -225,6 +225,13 @@ func leftoverOf(l cluster.Left) leftover {
 	case cluster.LeftSecrets:
 		out.What = fmt.Sprintf("%d parameters below %s: the authorities, and the key of the Secrets in etcd's snapshots", l.Count, l.Name)
 		out.Command = fmt.Sprintf("aws ssm get-parameters-by-path --path %s --recursive --query 'Parameters[].Name' --output text | tr '\\t' '\\n' | xargs -n 10 aws ssm delete-parameters --names", l.Name)
+	case cluster.LeftKey:
+		out.What = "the stack of the secrets' key " + l.Name + "; when its key is deleted, the secrets and every copy of them are lost"
+		out.Command = fmt.Sprintf("aws kms schedule-key-deletion --key-id $(aws cloudformation describe-stacks --stack-name %s --query 'Stacks[0].Outputs[0].OutputValue' --output text) && aws cloudformation delete-stack --stack-name %s", l.Name, l.Name)
+	case cluster.LeftMember:
+		// The command says again what it destroys: lists of commands are copied without their explanations.
+		out.What = fmt.Sprintf("volume %s of etcd's member %s, %s: every object of the cluster is on it", l.Name, l.Member, l.Facts)
+		out.Command = fmt.Sprintf("aws ec2 delete-volume --volume-id %s    # destroys etcd's member %s, %s", l.Name, l.Member, l.Facts)
 	case cluster.LeftVolume:
 		out.Command = "aws ec2 delete-volume --volume-id " + l.Name
 	case cluster.LeftSnapshot:

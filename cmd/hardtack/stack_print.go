@@ -117,7 +117,18 @@ func appliedText(a *cluster.Applied) string {
 		fmt.Fprintf(&b, "load balancer: %s\n", a.API)
 	}
 	b.WriteString(changesText(nil, a.Refresh))
+	b.WriteString(unmovedText(a.Unmoved))
 	return b.String()
+}
+
+// unmovedText tells the owner of a cluster from before volumes what its new volumes are not.
+func unmovedText(members []string) string {
+	if len(members) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(`etcd: the volumes of %s are empty: the data are still on the machines' own disks, and no refresh ends these machines by itself.
+  A machine that is launched from now on waits for its member's records. etcd: {storage: machine} in the document keeps the data where they are.
+`, strings.Join(members, ", "))
 }
 
 func refreshedText(r *cluster.Refreshed) string {

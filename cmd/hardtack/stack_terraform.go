@@ -46,10 +46,10 @@ func stackTerraform(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the module of %s: %w", complete.Cluster.Name, err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the module's directory: %w", err)
-	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			return fmt.Errorf("making the module's directory: %w", err)
+		}
 		if err := writeWhole(filepath.Join(dir, name), files[name]); err != nil {
 			return err
 		}

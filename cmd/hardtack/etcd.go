@@ -1,0 +1,65 @@
+package main
+
+import (
+	"cmp"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/cloud"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/operate"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+)
+
+func etcdCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "etcd",
+		Usage: "look at a cluster's etcd and act on it through its store and EC2, without a way to its machines",
+		Subcommands: []*cli.Command{
+			etcdStatusCommand(),
+			etcdReplaceCommand(),
+		},
+	}
+}
+
+// etcdFlags select the cluster of a command.
+func etcdFlags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
+		clusterFlag(),
+		&cli.StringFlag{Name: "store", Usage: "the store's `LOCATION`: ssm:/path or dir:PATH (default: the document's)"},
+		&cli.StringFlag{Name: "region", Usage: "the `REGION` (default: AWS_REGION, or that of the AWS configuration)"},
+		jsonFlag(),
+	}, more...)
+}
+
+// openEtcd returns the etcd of etcdFlags, and its document.
+func openEtcd(c *cli.Context) (*operate.Cluster, *spec.Complete, error) {
+	complete, err := readCluster(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	at, err := parseStore(cmp.Or(c.String("store"), complete.Cluster.Store))
+	if err != nil {
+		return nil, nil, err
+	}
+	records, err := openLocation(c, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	k := &operate.Cluster{Name: complete.Cluster.Name, Storage: complete.Cluster.Etcd.Storage, Records: records, Clock: clock.System{}}
+	for _, g := range complete.Groups {
+		if g.Member != "" {
+			k.Members = append(k.Members, g.Member)
+		}
+	}
+	if at.Kind == store.KindSSM {
+		conf, err := awsuser.Load(c.Context, c.String("region"))
+		if err != nil {
+			return nil, nil, err
+		}
+		k.Cloud = cloud.New(conf, k.Name)
+	}
+	return k, complete, nil
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// etcdRegion is an account with the default cluster: one member, which runs on its volume and has reported just now.
+type etcdRegion struct {
+	*awsfake.Account
+	machine, volume string
+}
+
+func newEtcdRegion(t *testing.T) *etcdRegion {
+	t.Helper()
+	r := &etcdRegion{Account: awsfake.New(awsfake.Options{Rates: map[string]float64{"ssm:PutParameter": 0}})}
+	server := httptest.NewServer(r.Handler())
+	t.Cleanup(server.Close)
+	for k, v := range map[string]string{"AWS_ENDPOINT_URL": server.URL, "AWS_REGION": "us-west-2", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true", "HOME": t.TempDir()} {
+		t.Setenv(k, v)
+	}
+	tags := map[string]string{role.TagCluster: "demo", role.TagEtcdMember: "a"}
+	m, err := r.EC2().Run(awsfake.Machine{Zone: "us-west-2a", Tags: tags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.machine, r.volume = m.ID, r.EC2().CreateVolume("us-west-2a", 20, tags).ID
+	if _, err := r.EC2().AttachVolume(r.volume, r.machine, "/dev/sdf"); err != nil {
+		t.Fatal(err)
+	}
+	r.record(t, etcd.BeginObject(1), etcd.Encode(etcd.Begin{Token: "t", Members: []etcd.Peer{{Name: "a", URL: "https://127.0.0.1:2380"}}}))
+	r.record(t, etcd.OutcomeObject(1), etcd.Encode(etcd.Outcome{Formed: &etcd.Formed{ClusterID: 255, Members: map[string]etcd.ID{"a": 7}}}))
+	r.record(t, etcd.UsedObject(r.volume), etcd.Encode(etcd.Used{Epoch: 1, How: etcd.ByStart}))
+	now := time.Now()
+	r.record(t, etcd.StatusObject("a"), etcd.Encode(etcd.Status{At: now, Instance: r.machine, Volume: r.volume, Epoch: 1, MemberID: 7, ClusterID: 255, Row: etcd.SRuns, Leader: 7,
+		Store:  etcd.Content{Version: "3.6.14", RaftIndex: 1200, Revision: 1000},
+		Backup: &etcd.Backup{Restore: etcd.Restore{Object: "1/b.db", SHA256: strings.Repeat("0", 64), Revision: 900}, At: now, Verified: now}}))
+	return r
+}
+
+func (r *etcdRegion) record(t *testing.T, object string, content []byte) {
+	t.Helper()
+	if _, err := r.SSM().Put(awsfake.Parameter{Name: "/hardtack/demo/" + object, Value: string(content)}, true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hardtack runs hardtack etcd, and returns its output and its exit code.
+func (r *etcdRegion) hardtack(t *testing.T, args ...string) (out string, code int, err error) {
+	t.Helper()
+	var stdout, story bytes.Buffer
+	err = newApp(&stdout, &story).RunContext(t.Context(), append([]string{"hardtack", "etcd"}, args...))
+	var coder cli.ExitCoder
+	switch {
+	case errors.As(err, &coder):
+		code = coder.ExitCode()
+	case err != nil:
+		code = 1
+	}
+	return stdout.String(), code, err
+}
+
+// TestEtcdStatus: what a script reads from the exit code is so.
+func TestEtcdStatus(t *testing.T) {
+	r := newEtcdRegion(t)
+	out, code, err := r.hardtack(t, "status")
+	if code != 0 || !strings.Contains(out, r.machine+" (running)") || !strings.Contains(out, r.volume+" (in-use by "+r.machine+")") || !strings.Contains(out, "1 of 1 members are healthy voters, a quorum is 1") {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+	if out, code, err := r.hardtack(t, "status", "--json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"healthy": true`) {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+	r.EC2().Terminate(r.machine)
+	if out, code, err := r.hardtack(t, "status"); code != unhealthyExit || !strings.Contains(out, "a: volume "+r.volume+" is available: no machine has it\n  next: ") {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+	if _, code, err := r.hardtack(t, "status", "--store", "nowhere"); code != 2 {
+		t.Errorf("exit %d, %v", code, err)
+	}
+	r.SetFaults(awsfake.FaultFunc(func(c awsfake.Call) (f awsfake.Fault) {
+		if c.Action == "GetParameter" {
+			f.Refuse = &awsfake.Error{Status: 400, Code: "AccessDeniedException", Message: "no"}
+		}
+		return f
+	}))
+	if out, code, err := r.hardtack(t, "status"); code != 1 || out != "" {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+}
+
+// TestEtcdReplace: the volume is what the document says; it is made once.
+func TestEtcdReplace(t *testing.T) {
+	r := newEtcdRegion(t)
+	if _, code, err := r.hardtack(t, "replace", "a"); code != 1 || !strings.Contains(err.Error(), "is held by "+r.machine) {
+		t.Errorf("while it is held: exit %d, %v", code, err)
+	}
+	r.EC2().Terminate(r.machine)
+	if err := r.EC2().DeleteVolume(r.volume); err != nil {
+		t.Fatal(err)
+	}
+	if out, code, err := r.hardtack(t, "replace", "--zone", "us-west-2a", "--dry-run", "a"); code != 0 || !strings.Contains(out, "member a: would make a volume of 20 GiB in us-west-2a") {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+	for _, want := range []string{"member a: made volume vol-", "is there and has never had data"} {
+		if out, code, err := r.hardtack(t, "replace", "--zone", "us-west-2a", "a"); code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "next: its machine attaches the volume and waits") {
+			t.Errorf("exit %d, %v, want %s\n%s", code, err, want, out)
+		}
+	}
+	if _, code, err := r.hardtack(t, "replace"); code != 2 {
+		t.Errorf("exit %d, %v", code, err)
+	}
+}
