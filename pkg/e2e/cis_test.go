@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,9 +18,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 )
-
-// kubeBench names the directory of an installed kube-bench: its program, and its directory cfg.
-const kubeBench = "HARDTACK_KUBE_BENCH"
 
 // exception is a check of the CIS benchmark that fails, and is meant to.
 type exception struct {
@@ -83,12 +81,8 @@ func (r benchReport) judge(known []exception) (wrong []string, counts map[string
 // cis runs kube-bench's CIS benchmark on the machine.
 func (c *cluster) cis(ctx context.Context, t *testing.T) {
 	t.Helper()
-	dir := os.Getenv(kubeBench)
-	if dir == "" {
-		t.Skip("needs kube-bench: set " + kubeBench + " to the directory of its program and its cfg")
-	}
 	const there = "/var/tmp/kube-bench"
-	c.send(ctx, t, there, packBench(t, dir))
+	c.send(ctx, t, there, packBench(t))
 	out := c.shell(ctx, t, "cd "+there+" && ./kube-bench run --benchmark cis-1.12 --targets master,etcd,node,controlplane,policies --config-dir ./cfg --config ./config.yaml --json 2>/dev/null")
 	var report benchReport
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
@@ -105,9 +99,12 @@ func (c *cluster) cis(ctx context.Context, t *testing.T) {
 	}
 }
 
-// packBench is an archive of what the machine needs of kube-bench, with our configuration.
-func packBench(t *testing.T, dir string) []byte {
+// packBench is an archive of what the machine needs of kube-bench, as its pinned module has it, with our configuration.
+func packBench(t *testing.T) []byte {
 	t.Helper()
+	const module = "github.com/aquasecurity/kube-bench"
+	program := printed(t, "../..", "scripts/tool", "kube-bench")
+	dir := printed(t, "../../scripts/tools/kube-bench", "go", "list", "-m", "-f", "{{.Dir}}", module)
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	add := func(name, from string, mode int64) error {
@@ -121,7 +118,7 @@ func packBench(t *testing.T, dir string) []byte {
 		}
 		return err
 	}
-	errs := []error{add("kube-bench", filepath.Join(dir, "kube-bench"), 0o755), add("config.yaml", "testdata/cis/config.yaml", 0o644)}
+	errs := []error{add("kube-bench", program, 0o755), add("config.yaml", "testdata/cis/config.yaml", 0o644)}
 	for _, name := range []string{"config", "master", "etcd", "node", "controlplane", "policies"} {
 		file := "cfg/cis-1.12/" + name + ".yaml"
 		errs = append(errs, add(file, filepath.Join(dir, file), 0o644))
@@ -130,6 +127,18 @@ func packBench(t *testing.T, dir string) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// printed is the line that a command prints.
+func printed(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v", name, strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // send unpacks an archive into a new directory of the machine.

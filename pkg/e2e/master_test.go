@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os"
@@ -19,6 +21,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
@@ -60,8 +63,12 @@ func inMaster(t *testing.T, dir string) bool {
 	t.Helper()
 	const inside = "HARDTACK_E2E_MASTER"
 	if os.Getenv(inside) == "" {
+		run := "^" + t.Name() + "$"
+		if _, part, ok := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); ok {
+			run += "/" + part
+		}
 		cmd := exec.CommandContext(interrupted, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", os.Args[0],
-			"-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=20m")
+			"-test.run="+run, "-test.v", "-test.timeout=20m")
 		cmd.Env = append(os.Environ(), inside+"=1")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
@@ -119,6 +126,7 @@ func newMaster(t *testing.T, dir string) *master {
 	if m.told, err = config.Read("/", config.Hardware{Why: "this is a test"}); err != nil {
 		t.Fatal(err)
 	}
+	m.decide(t)
 	_, err = certs.Mint(t.Context(), certs.MintOptions{
 		Roles: role.NewSet(role.Masters, role.Etcd), Config: m.told, Store: m.store,
 		Host: func() (certs.Host, error) {
@@ -130,6 +138,26 @@ func newMaster(t *testing.T, dir string) *master {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// decide writes the environment that lets etcd start, as the agent does for a member of a first start.
+func (m *master) decide(t *testing.T) {
+	t.Helper()
+	data, err := m.store.Get(t.Context(), etcd.BeginObject(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, err := etcd.Parse[etcd.Begin](data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := etcd.Action{Start: etcd.New, Clients: etcd.Open}.Environment(etcd.Facts{Member: machine.LoneMember, PeerURL: begin.Members[0].URL, Store: etcd.Store{Begin: &begin}})
+	if err := os.MkdirAll("/run/hardtack/etcd", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("/run/hardtack/etcd/member", []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // start starts the daemons of the units, and waits until the API server answers.
@@ -158,7 +186,10 @@ func (m *master) start(t *testing.T) {
 }
 
 // daemon starts the command of a unit's ExecStart=, with the settings of the files that the unit names.
-func (m *master) daemon(t *testing.T, name string) {
+func (m *master) daemon(t *testing.T, name string) { m.instance(t, name, name, nil) }
+
+// instance starts another one of a daemon, with settings of its own.
+func (m *master) instance(t *testing.T, name, as string, own map[string]string) {
 	t.Helper()
 	us, problems := unit.Load(units.FS)
 	if err := problems.Err(); err != nil {
@@ -166,6 +197,7 @@ func (m *master) daemon(t *testing.T, name string) {
 	}
 	u := us[slices.IndexFunc(us, func(u unit.Unit) bool { return u.Name == name+".service" })]
 	settings := map[string]string{"ETCD_DATA_DIR": filepath.Join(m.dir, "data")}
+	maps.Copy(settings, own)
 	var env []string
 	for _, o := range u.Values("Service", "EnvironmentFile") {
 		data, err := os.ReadFile(strings.TrimPrefix(o.Value, "-"))
@@ -200,7 +232,7 @@ func (m *master) daemon(t *testing.T, name string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	m.daemons[name], m.logs[name] = cmd, log
+	m.daemons[as], m.logs[as] = cmd, log
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

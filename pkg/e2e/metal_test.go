@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -82,22 +81,22 @@ type metal struct {
 }
 
 // TestMetal starts a control plane and two minions where there is no cloud: they read user data from seed directories,
-// BIND has their names, and the store is a shared directory. It does not run in parallel with other tests, so that its
-// three machines have the computer to themselves.
+// BIND has their names, the store is a shared directory, and a token or being first gives a minion its name. It does not
+// run in parallel with other tests, so that its three machines have the computer to themselves.
 func TestMetal(t *testing.T) {
 	needTime(t)
 	need(t, "named", "bind9") // for want of which zonetest would skip
 	ctx, cancel := context.WithTimeout(interrupted, clusterBound)
 	defer cancel()
 	m := newMetal(ctx, t)
-	m.joined(ctx, t)
+	m.identity(ctx, t)
 	t.Run("seed", func(t *testing.T) { m.seeded(ctx, t) })
 	t.Run("store", func(t *testing.T) { m.shared(ctx, t) })
 	t.Run("names", func(t *testing.T) { m.named(ctx, t) })
 	t.Run("outside", func(t *testing.T) { m.master.outside(ctx, t) })
 }
 
-// newMetal makes the site and powers its machines on. It does not wait for them.
+// newMetal makes the site and powers the master and the second minion on. It does not wait for them.
 func newMetal(ctx context.Context, t *testing.T) *metal {
 	t.Helper()
 	server := zonetest.StartBIND(t, zonetest.BINDOptions{})
@@ -117,11 +116,8 @@ func newMetal(ctx context.Context, t *testing.T) *metal {
 	m.serveStore(ctx, t)
 	m.keepNames(ctx, t, server)
 	m.administer(ctx, t)
-	m.powerOn(ctx, t, m.master, "metal-0", 2048, map[string]string{role.Masters.File(): metalRole + metalBusy, role.Etcd.File(): metalRole})
-	for i, minion := range m.minions {
-		name := minionName(i)
-		m.powerOn(ctx, t, minion, name, 1536, map[string]string{role.Minions.File(): metalRole + "KUBELET_HOSTNAME=--hostname-override=" + name + "\n"})
-	}
+	m.powerOn(ctx, t, m.master, "metal-0", 2048, map[string]string{role.Masters.File(): metalRole + metalBusy + metalRefuses, role.Etcd.File(): metalRole})
+	m.powerOn(ctx, t, m.minions[1], "metal-2", 1536, map[string]string{role.Minions.File(): metalRole + nameLine("metal-2")})
 	return m
 }
 
@@ -227,12 +223,12 @@ func (m *metal) keepNames(ctx context.Context, t *testing.T, server zonetest.BIN
 func (m *metal) administer(ctx context.Context, t *testing.T) {
 	t.Helper()
 	c := m.master
-	api := netip.AddrPortFrom(c.addr, 443)
-	c.api = net.TCPAddrFromAddrPort(api)
+	var err error
+	if c.api, err = m.network.Forward(ctx, "127.0.0.1:0", vnet.To(netip.AddrPortFrom(c.addr, 443))); err != nil {
+		t.Fatal(err)
+	}
 	c.operator(ctx, t, m.store)
 	c.admin.ServerName = mastersName
-	c.admin.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return m.network.Dial(ctx, api) }
-	var err error
 	if c.kube, err = kube.New(c.admin); err != nil {
 		t.Fatal(err)
 	}
@@ -302,8 +298,12 @@ func (m *metal) seeded(ctx context.Context, t *testing.T) {
 		if want := fmt.Sprintf("roles %s, from seed (%s/user-data)", roles, seedDir); !strings.Contains(c.machine.Console().String(), want) {
 			t.Errorf("metal-%d does not say %q; its reader says:\n%s", i, want, c.shell(ctx, t, "journalctl --boot --quiet --no-pager --output=cat --unit="+reader))
 		}
-		if out := c.shell(ctx, t, "ls "+filepath.Dir(machine.Path)+" 2>/dev/null"); out != "" {
-			t.Errorf("metal-%d was told more than its role files: %s", i, out)
+		want := ""
+		if c == m.minions[0] {
+			want = filepath.Base(pki.MachineTokenPath)
+		}
+		if out := c.shell(ctx, t, "ls "+filepath.Dir(machine.Path)+" 2>/dev/null"); out != want {
+			t.Errorf("metal-%d was told %q beside its role files, want %q", i, out, want)
 		}
 	}
 }

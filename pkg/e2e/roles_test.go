@@ -137,7 +137,8 @@ func (b *Booted) startedFor(t *testing.T, roles role.Set) {
 		if got.FileState != "enabled" {
 			t.Errorf("%s: is %s, want enabled", name, got.FileState)
 		}
-		if wrong := fate(got, u.Starts(roles)); wrong != "" {
+		// hardtack-member alone starts etcd, and does not on a machine whose cluster is not there.
+		if wrong := fate(got, u.Starts(roles) && name != "etcd.service"); wrong != "" {
 			t.Errorf("%s: %s; systemd says %+v", name, wrong, got)
 		}
 	}
