@@ -10,10 +10,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/probe"
@@ -28,7 +28,7 @@ var waitUsage = `usage: hardtack-agent wait [flags] [URL...]
 Waits until every --file exists, and one of the URLs answers 200 at one of its addresses with a certificate
 of the CA; without --timeout, forever. The unit's status shows what it is waiting for.
 
-  --api            https://` + role.Masters.Host("<cluster>") + `:<port>/readyz
+  --api            https://` + role.Masters.Host("<cluster>") + `:<port>/readyz; on a master as --local-api
   --local-api      https://127.0.0.1:<port>/readyz
   --node           this machine's Node object, requested with --cert and --key
   --etcd           /health of the cluster's etcd members, or of this machine's if the members have no names
@@ -130,7 +130,7 @@ func (f *waitFlags) targets(urls []string) ([]*url.URL, error) {
 		if f.probe.CA == "" {
 			f.probe.CA = filepath.Join(f.root, effective.CA())
 		}
-		known, err := f.known(effective.Config)
+		known, err := f.known(effective)
 		if err != nil {
 			return nil, err
 		}
@@ -151,19 +151,19 @@ func (f *waitFlags) targets(urls []string) ([]*url.URL, error) {
 }
 
 // known lists the URLs of the flags.
-func (f *waitFlags) known(c machine.Config) (urls []string, err error) {
+func (f *waitFlags) known(c config.Effective) (urls []string, err error) {
 	if f.api {
-		urls = append(urls, apiURL(role.Masters.Host(c.Cluster), c.API.Port)+"/readyz")
+		urls = append(urls, c.APIServer(c.Roles)+"/readyz")
 	}
 	if f.local {
-		urls = append(urls, apiURL("127.0.0.1", c.API.Port)+"/readyz")
+		urls = append(urls, c.APIServer(role.NewSet(role.Masters))+"/readyz")
 	}
 	if f.node {
 		name, err := kubelet.NodeName(f.root)
 		if err != nil {
 			return nil, reason.With(reason.File, err)
 		}
-		urls = append(urls, apiURL(role.Masters.Host(c.Cluster), c.API.Port)+"/api/v1/nodes/"+name)
+		urls = append(urls, c.APIServer(c.Roles)+"/api/v1/nodes/"+name)
 	}
 	if f.etcd && len(c.Etcd.Members) == 0 {
 		urls = append(urls, fmt.Sprintf("https://127.0.0.1:%d/health", role.EtcdClientPort))
@@ -174,8 +174,4 @@ func (f *waitFlags) known(c machine.Config) (urls []string, err error) {
 		}
 	}
 	return urls, nil
-}
-
-func apiURL(host string, port int) string {
-	return "https://" + net.JoinHostPort(host, strconv.Itoa(port))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // NodeIdentity is the node's certificate and key, which the kubelet renews by itself; kube-proxy and flanneld use it too,
@@ -75,7 +74,7 @@ func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
 		return Bootstrapped{}, err
 	}
 	out := Bootstrapped{
-		Server:    fmt.Sprintf("https://%s:%d", role.Masters.Host(o.Config.Cluster), o.Config.API.Port),
+		Server:    o.Config.APIServer(o.Config.Roles),
 		Authority: pki.Fingerprints(trusted), Changed: []string{},
 	}
 	ca := pki.EncodeCertificates(trusted)

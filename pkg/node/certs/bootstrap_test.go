@@ -125,6 +125,17 @@ func (b *bench) bootstrap(ctx context.Context, patience time.Duration) (certs.Bo
 	return certs.Bootstrap(ctx, b.options(nil, patience))
 }
 
+// A master's name is not in DNS before its group has it in service, so that its node asks its own API server.
+func TestBootstrapOnMaster(t *testing.T) {
+	b := newBench(t, role.Minions)
+	b.publish(t)
+	o := b.options(nil, 0)
+	o.Config.Roles = role.NewSet(role.Masters, role.Minions)
+	if got, err := certs.Bootstrap(t.Context(), o); err != nil || got.Server != "https://127.0.0.1:443" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestBootstrap(t *testing.T) {
 	b := newBench(t, role.Minions)
 	token := b.publish(t)

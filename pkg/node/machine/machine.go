@@ -10,8 +10,12 @@ package machine
 import (
 	"crypto/sha256"
 	"fmt"
+	"net"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // Path is where the file is on a machine.
@@ -133,6 +137,16 @@ const HashPrefix = "sha256:"
 
 // Hash is the ConfigHash of machines with that user data.
 func Hash(userData []byte) string { return fmt.Sprintf("%s%x", HashPrefix, sha256.Sum256(userData)) }
+
+// APIServer returns the URL of the API server that the daemons of a machine use: on a master its own. A master's name is
+// in masters.<cluster>.k8s only once its group has it in service, which it gets into when its daemons work.
+func (c Config) APIServer(roles role.Set) string {
+	host := role.Masters.Host(c.Cluster)
+	if roles.Has(role.Masters) {
+		host = "127.0.0.1"
+	}
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(c.API.Port))
+}
 
 // Marshal writes the file.
 func (c Config) Marshal() ([]byte, error) { return yaml.Marshal(c) }

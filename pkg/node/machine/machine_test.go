@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // whole sets every field.
@@ -150,6 +152,18 @@ func TestCheckLabel(t *testing.T) {
 	} {
 		if _, err := CheckLabel(key, "v"); (err == nil) != ok {
 			t.Errorf("%q: %v, want ok %v", key, err, ok)
+		}
+	}
+}
+
+func TestAPIServer(t *testing.T) {
+	c := Config{Cluster: "demo", API: API{Port: 6443}}
+	for want, roles := range map[string]role.Set{
+		"https://masters.demo.k8s:6443": role.NewSet(role.Minions),
+		"https://127.0.0.1:6443":        role.NewSet(role.Masters, role.Minions),
+	} {
+		if got := c.APIServer(roles); got != want {
+			t.Errorf("with roles %v: %s, want %s", roles, got, want)
 		}
 	}
 }

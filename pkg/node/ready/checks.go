@@ -101,8 +101,10 @@ func (m Machine) node(ctx context.Context) error {
 	if err != nil {
 		return reason.With(reason.NotRegistered, err)
 	}
-	host := net.JoinHostPort(role.Masters.Host(m.Config.Cluster), strconv.Itoa(m.Config.API.Port))
-	target := &url.URL{Scheme: "https", Host: host, Path: "/api/v1/nodes/" + name}
+	target, err := url.Parse(m.Config.APIServer(m.Roles) + "/api/v1/nodes/" + name)
+	if err != nil {
+		return fmt.Errorf("the URL of node %s: %w", name, err)
+	}
 	text, err := m.AsNode.Get(ctx, target)
 	if err != nil {
 		if reason.Of(err) == reason.NotReady || reason.Of(err) == reason.File {

@@ -104,7 +104,7 @@ const (
 	etcdURL    = "http://127.0.0.1:2381/readyz"
 	apiURL     = "https://127.0.0.1:6443/readyz"
 	kubeletURL = "http://127.0.0.1:10248/healthz"
-	nodeURL    = "https://masters.demo.k8s:6443/api/v1/nodes/node-1"
+	nodeURL    = "https://127.0.0.1:6443/api/v1/nodes/node-1"
 )
 
 func node(isReady, why, hash string) string {
