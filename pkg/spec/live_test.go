@@ -113,6 +113,9 @@ func liveCluster(t *testing.T, p unpacked, replace *strings.Replacer) *live {
 		":2379", ":"+c.etcd, ":2380", ":"+freePort(t), ":2381", ":"+freePort(t), "--secure-port=443", "--secure-port="+c.api)
 	for _, program := range []string{"etcd", "kube-apiserver"} {
 		args := m.arguments(t, program+".service", program)
+		if program == "etcd" { // hardtack-member decides where its data are
+			args = append(args, "--data-dir=/var/lib/etcd/data")
+		}
 		for i := range args {
 			args[i] = here.Replace(args[i])
 		}

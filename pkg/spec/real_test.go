@@ -13,6 +13,7 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
@@ -124,7 +125,7 @@ func (m guest) arguments(t *testing.T, unit, program string) []string {
 	}
 	if unit == "etcd.service" {
 		for name, value := range env {
-			if flag, ok := strings.CutPrefix(name, "ETCD_"); ok {
+			if flag, ok := strings.CutPrefix(name, "ETCD_"); ok && !slices.Contains(config.Variables(role.Etcd), name) {
 				args = append(args, "--"+strings.ReplaceAll(strings.ToLower(flag), "_", "-")+"="+value)
 			}
 		}
