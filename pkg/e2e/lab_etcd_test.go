@@ -17,9 +17,9 @@ groups:
 - {name: etcd, roles: [etcd], members: [a, b, c]}
 `
 
-// TestLabEtcd kills a machine of each group. The API must answer throughout, and the master must be replaced without
-// help. It does not cover that a member which lost its disk rejoins: the replacement gets the member's volume and
-// name, but nothing mounts the volume yet.
+// TestLabEtcd loses a machine of each group, then all machines of etcd at once, then a member's volume. As long as two
+// members are left the API must answer; each machine must be replaced without help, as the member that it was; and what
+// was in the cluster must be there.
 func TestLabEtcd(t *testing.T) {
 	needTime(t)
 	r := newLab(t, "etcd", etcdCluster)
@@ -43,11 +43,15 @@ func TestLabEtcd(t *testing.T) {
 	if err != nil || strings.Count(out, "lease.coordination.k8s.io/apiserver-") != 2 {
 		t.Errorf("the leases of two API servers: %v: %s", err, out)
 	}
-	// The master first: once a member's disk is gone, every other member is needed.
+	kept := labKeeps(t, r)
 	var master lab.MachineStatus
 	t.Run("without one of masters", func(t *testing.T) { master = labLoses(t, r, "masters") })
 	t.Run("a killed master is replaced", func(t *testing.T) { labReplacesMaster(t, r, master) })
+	was := r.etcd(t)
 	t.Run("without one of etcd-b", func(t *testing.T) { labLoses(t, r, "etcd-b") })
+	t.Run("etcd-b is the same member on another machine", func(t *testing.T) { labSameMembers(t, r, was) })
+	t.Run("all machines of etcd at once", func(t *testing.T) { labLosesEtcd(t, r, was); kept.there(t, r) })
+	t.Run("the volume of etcd-c is lost", func(t *testing.T) { labLosesVolume(t, r, "c", was); kept.there(t, r) })
 }
 
 // labReplacesMaster waits, without helping, until the group has as many working masters as before, and until the

@@ -44,6 +44,7 @@ type running struct {
 	home lab.Home
 	env  []string
 	bin  string
+	file string // the cluster's document
 }
 
 // newLab starts a lab with this cluster and does not wait for its machines. The lab ends with the test.
@@ -67,8 +68,8 @@ func startLab(t *testing.T, name, cluster string, flags ...string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{Client: lab.NewClient(home), home: home, bin: bin, env: append(os.Environ(), "XDG_STATE_HOME="+state)}
 	file := filepath.Join(state, "cluster.yaml")
+	r := &running{Client: lab.NewClient(home), home: home, bin: bin, env: append(os.Environ(), "XDG_STATE_HOME="+state), file: file}
 	if err := os.WriteFile(file, []byte(cluster), 0o600); err != nil {
 		t.Fatal(err)
 	}
