@@ -94,7 +94,7 @@ type typist struct {
 // earlyMachine powers a machine of the baked image on.
 func earlyMachine(ctx context.Context, t *testing.T) *typist {
 	t.Helper()
-	m, err := qemu.Start(ctx, qemu.Config{Name: "hardtack-e2e-drives", Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}}, Credentials: map[string][]byte{
+	m, err := qemu.Start(ctx, qemu.Config{Name: "hardtack-e2e-drives", Slots: 2, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}}, Credentials: map[string][]byte{
 		"systemd.extra-unit.hardtack-shell.service": []byte(earlyShell),
 		"systemd.unit-dropin.sysinit.target":        []byte("[Unit]\nWants=hardtack-shell.service\n"),
 	}})

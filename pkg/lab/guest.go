@@ -234,7 +234,7 @@ func (h *host) run(ctx context.Context, g *guest) (err error) {
 	g.started = g.scan.started
 	g.mu.Unlock()
 	running, err := h.runner.Start(ctx, Launch{
-		ID: g.id, Type: g.machine.Type, Group: g.group.Name, Addr: g.addr, Boot: boot, Memory: g.group.Memory, CPUs: g.group.CPUs, Fault: g.fault,
+		ID: g.id, Type: g.machine.Type, Group: g.group.Name, Addr: g.addr, Boot: boot, Memory: g.group.Memory, CPUs: g.group.CPUs, Fault: g.fault, Volumes: volumesAt(g.group),
 		Dir: h.home.machine(g.id), Console: io.MultiWriter(files.console, &stream{scanner: g.scan}), Journal: io.MultiWriter(files.journal, &stream{scanner: g.scan}),
 	})
 	if err != nil {

@@ -69,6 +69,8 @@ type Launch struct {
 	Boot Boot
 	// Memory is in MiB.
 	Memory, CPUs int
+	// Volumes is how many volumes it may have at once.
+	Volumes int
 	// Fault is its fault, except for user data, which the source replaces.
 	Fault Fault
 	// Dir is the machine's directory, which exists.

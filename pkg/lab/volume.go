@@ -13,6 +13,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 // volumes keeps the content of the account's volumes: a sparse file each, which outlives the machines that have it.
@@ -218,4 +219,13 @@ func (h *host) volumeStates() []VolumeStatus {
 		list = append(list, s)
 	}
 	return list
+}
+
+// volumesAt is how many volumes a machine of the group may have at once: an etcd member has one, and for a moment two while
+// it moves to another.
+func volumesAt(g spec.Group) int {
+	if g.Roles.Has(role.Etcd) {
+		return 2
+	}
+	return 0
 }

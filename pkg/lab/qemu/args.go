@@ -75,7 +75,7 @@ func (c Config) args(h Host, dir string, now time.Time) []string {
 	}
 	a = append(a, c.Network.args()...)
 	// After all else: the addresses of the other devices are the same with and without them.
-	for n := range slotCount {
+	for n := range c.Slots {
 		a = append(a, "-device", fmt.Sprintf("pcie-root-port,id=%s,chassis=%d,slot=%d", slotName(n), n+1, n+1))
 	}
 	return a

@@ -23,6 +23,9 @@ type Config struct {
 	Firmware Firmware
 	// Disks are attached as NVMe drives in this order, as on EC2 Nitro. The first one is booted.
 	Disks []Disk
+	// Slots is how many drives can be plugged in while it runs, at most 4; 0 means none. QEMU 7.2 has crashed in the first
+	// seconds of a machine with empty ones, so that only a machine that needs them has them.
+	Slots int
 	// Credentials are systemd system credentials by name, passed as SMBIOS strings.
 	Credentials map[string][]byte
 	// DMI identifies the machine to its guest.
@@ -152,6 +155,9 @@ func (c Config) Validate() error {
 		if d.Writable && d.Overlay != "" {
 			bad("disk %s: Writable and overlay %s exclude each other", d.Path, d.Overlay)
 		}
+	}
+	if c.Slots < 0 || c.Slots > mostSlots {
+		bad("machine %q has %d slots, not 0 to %d", c.Name, c.Slots, mostSlots)
 	}
 	if c.Firmware != "" && c.Firmware != BIOS && c.Firmware != UEFI {
 		bad("firmware %q is not %s or %s", c.Firmware, BIOS, UEFI)

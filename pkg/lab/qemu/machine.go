@@ -65,6 +65,7 @@ func start(ctx context.Context, c Config, h Host, dir string) (*Machine, error) 
 	}
 	m := &Machine{started: time.Now(), activity: make(chan struct{}, 1), ended: make(chan struct{})}
 	m.console.arrived, m.channel.arrived = m.poke, m.poke
+	m.slots.drive = make([]*drive, c.Slots)
 	m.monitor.ready, m.monitor.ended, m.monitor.deleted = make(chan struct{}), m.ended, m.slots.deleted
 	lines, err := listen(dir, map[string]func(net.Conn){
 		// They end with QEMU; their errors add nothing.

@@ -9,9 +9,8 @@ import (
 	"sync"
 )
 
-// slotCount is the number of drives that can be plugged into a running machine: an etcd member has one volume, and for a
-// moment two while it moves to another.
-const slotCount = 2
+// mostSlots is the most slots that a machine can have; EC2 has many more.
+const mostSlots = 4
 
 func slotName(n int) string { return "slot" + strconv.Itoa(n) }
 
@@ -23,7 +22,7 @@ type slots struct {
 	files int
 
 	mu    sync.Mutex
-	drive [slotCount]*drive
+	drive []*drive
 }
 
 // drive is a drive in a slot.
@@ -85,7 +84,7 @@ func (m *Machine) Attach(ctx context.Context, path, serial string) error {
 	}
 	slot, _ := m.slots.find("")
 	if slot < 0 {
-		return fmt.Errorf("plugging in %s: all %d slots of the machine are in use", path, slotCount)
+		return fmt.Errorf("plugging in %s: all %d slots of the machine are in use", path, len(m.slots.drive))
 	}
 	d := m.slots.next(serial)
 	err := m.monitor.execute(ctx, "blockdev-add", map[string]any{

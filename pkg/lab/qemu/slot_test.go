@@ -24,7 +24,7 @@ func TestDrivesArePluggedIn(t *testing.T) {
 	volume, other := writeDisk(t, []byte("data")), writeDisk(t, []byte("more"))
 	machines := make([]*Machine, 2)
 	for i := range machines {
-		machines[i] = power(t, Config{Disks: []Disk{{Path: writeDisk(t, bootSector("here\n", hang))}}})
+		machines[i] = power(t, Config{Slots: 2, Disks: []Disk{{Path: writeDisk(t, bootSector("here\n", hang))}}})
 		awaitOutput(t, machines[i], "here", 1)
 	}
 	one, two := machines[0], machines[1]
@@ -69,7 +69,7 @@ func TestDrivesArePluggedIn(t *testing.T) {
 
 // Events of other devices say nothing about a drive, and QEMU may send more than one of the same.
 func TestDeletedDevices(t *testing.T) {
-	var s slots
+	s := slots{drive: make([]*drive, 2)}
 	d := s.next("vol1")
 	s.set(1, d)
 	s.deleted("")
