@@ -104,7 +104,11 @@ func packBench(t *testing.T) []byte {
 	t.Helper()
 	const module = "github.com/aquasecurity/kube-bench"
 	program := printed(t, "../..", "scripts/tool", "kube-bench")
-	dir := printed(t, "../../scripts/tools/kube-bench", "go", "list", "-m", "-f", "{{.Dir}}", module)
+	// The program may have been built, and kept, on a computer whose module cache has gone since.
+	var kept struct{ Dir string }
+	if out := printed(t, "../../scripts/tools/kube-bench", "go", "mod", "download", "-json", module); json.Unmarshal([]byte(out), &kept) != nil || kept.Dir == "" {
+		t.Fatalf("downloading %s: %s", module, out)
+	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	add := func(name, from string, mode int64) error {
@@ -121,7 +125,7 @@ func packBench(t *testing.T) []byte {
 	errs := []error{add("kube-bench", program, 0o755), add("config.yaml", "testdata/cis/config.yaml", 0o644)}
 	for _, name := range []string{"config", "master", "etcd", "node", "controlplane", "policies"} {
 		file := "cfg/cis-1.12/" + name + ".yaml"
-		errs = append(errs, add(file, filepath.Join(dir, file), 0o644))
+		errs = append(errs, add(file, filepath.Join(kept.Dir, file), 0o644))
 	}
 	if err := errors.Join(append(errs, w.Close())...); err != nil {
 		t.Fatal(err)
@@ -129,7 +133,7 @@ func packBench(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// printed is the line that a command prints.
+// printed is what a command prints.
 func printed(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
