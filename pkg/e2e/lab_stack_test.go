@@ -24,7 +24,8 @@ groups:
 }
 
 // TestStack does what a team does on AWS, with the same commands: publish the disk, create the authorities, apply the
-// stack, scale out with a newly baked image, refresh the machines to it, roll back, scale in, and delete everything.
+// stack, scale out with a newly baked image, refresh the machines to it, the only master too, roll back, scale in, and
+// delete everything.
 // The region that the commands call is the one that runs the machines, from the published images, with the launch
 // templates, roles and user data of the stack.
 func TestStack(t *testing.T) {
@@ -55,6 +56,16 @@ func TestStack(t *testing.T) {
 	part("refreshed", func(t *testing.T) {
 		s.hardtack(t, "stack", "refresh", "-f", s.document, "--yes", "--group", "minions", "--min-healthy", "50", "--checkpoints", "100", "--patience", "30m")
 		s.runs(t, s.second, 2)
+	})
+	part("its only master refreshed, with etcd's data", func(t *testing.T) {
+		kept := labKeeps(t, s.running)
+		was := s.etcd(t)
+		s.hardtack(t, "stack", "refresh", "-f", s.document, "--yes", "--group", "masters", "--patience", "30m")
+		s.waits(t, "the cluster is ready", func(now lab.Status) bool {
+			return now.Ready && slices.Equal(imagesOf(now, "masters"), []string{s.second.Image})
+		})
+		labSameMembers(t, s.running, was)
+		kept.there(t, s.running)
 	})
 	part("rolled back, and scaled in", func(t *testing.T) {
 		s.hardtack(t, "image", "rollback", "--channel", "stable")
