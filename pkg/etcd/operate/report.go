@@ -75,10 +75,11 @@ const (
 
 // Status looks at every member. It is an error if the store does not answer; a cloud that does not is a finding.
 func (c *Cluster) Status(ctx context.Context) (*Report, error) {
-	e, err := c.epoch(ctx)
+	all, err := c.epochs(ctx)
 	if err != nil {
 		return nil, err
 	}
+	e := newest(all)
 	r := &Report{Cluster: c.Name, Store: c.Records.String(), Epoch: e.number, Members: []Member{}, Findings: []Finding{}, Quorum: etcd.Quorum(len(c.Members))}
 	volumes, machines, cloudErr := c.look(ctx)
 	for _, name := range c.names(volumes) {
