@@ -30,6 +30,11 @@ func StartedObject(epoch int, member string) string { return epochDir(epoch) + "
 // OutcomeObject is the record whether the epoch's first start succeeded: whoever creates it first decides.
 func OutcomeObject(epoch int) string { return epochDir(epoch) + "outcome" }
 
+// RequestObject is the operator's request for a backup, numbered from 1 in each epoch. The machine of the leader takes it.
+func RequestObject(epoch, number int) string {
+	return epochDir(epoch) + "backup-" + strconv.Itoa(number)
+}
+
 func epochDir(epoch int) string { return Records + "epochs/" + strconv.Itoa(epoch) + "/" }
 
 // MadeObject is the record of a volume's file system, created before it is made.
@@ -121,6 +126,13 @@ type Used struct {
 	How   How `json:"how"`
 }
 
+// Request is the content of a request for a backup: it is done once the newest backup of the epoch is another one than
+// After, which is empty if there was none. So no clock has to be right; At is for people.
+type Request struct {
+	At    time.Time `json:"at"`
+	After string    `json:"after,omitempty"`
+}
+
 // Status is what a member's machine reports about it. It is a report: nothing dangerous is decided by it.
 type Status struct {
 	At        time.Time `json:"at"`
@@ -191,7 +203,7 @@ var ErrNewer = errors.New("a newer version of Hardtack wrote it: use that versio
 
 // Record is what Encode and Parse take.
 type Record interface {
-	Begin | Started | Outcome | Made | Used | Status | Marker
+	Begin | Started | Outcome | Made | Used | Request | Status | Marker
 }
 
 // Encode returns the JSON of a record, a status or a marker.
@@ -235,7 +247,7 @@ func Parse[T Record](data []byte) (T, error) {
 
 var (
 	memberName = form(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-	tokenForm  = form(`^[!-~]{1,64}$`) // that of an adopted cluster is the cluster's name
+	tokenForm  = form(`^[!-~]{1,64}$`)
 	digest     = form(`^[0-9a-f]{64}$`)
 )
 
@@ -252,6 +264,8 @@ func check(record any) error {
 		return need(memberName(r.Member) && r.UUID != "", "member and uuid")
 	case Used:
 		return need(r.Epoch > 0 && (r.How == ByStart || r.How == ByJoin || r.How == ByRestore), "epoch and how")
+	case Request:
+		return need(!r.At.IsZero(), "at")
 	case Status:
 		return need(!r.At.IsZero() && r.Instance != "", "at and instance")
 	case Marker:

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -115,9 +114,6 @@ const attempts = 10
 // earlier run has begun. The result is also there with an error that refuses, as far as it was found out.
 func (c *Cluster) Restore(ctx context.Context, o RestoreOptions) (*Restored, error) {
 	now := c.Clock.Now()
-	if c.Backups == nil {
-		return nil, fmt.Errorf("cluster %s names no place for backups: set etcd.backup in its document", c.Name)
-	}
 	if o.LoseSince.After(now) {
 		return nil, fmt.Errorf("the time %s, since when writes may be lost, is in the future: now is %s", stamp(o.LoseSince), stamp(now))
 	}
@@ -162,7 +158,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // choose finds the backup. Only one of this cluster's own epochs will do.
 func (c *Cluster) choose(ctx context.Context, all []epoch, from string, out *Restored) error {
-	list, err := c.Backups.List(ctx)
+	list, err := c.sorted(ctx)
 	if err != nil {
 		return err
 	}
@@ -172,9 +168,6 @@ func (c *Cluster) choose(ctx context.Context, all []epoch, from string, out *Res
 			own = append(own, b)
 		}
 	}
-	slices.SortFunc(own, func(a, b Object) int {
-		return cmp.Or(b.Taken.Compare(a.Taken), cmp.Compare(b.Revision, a.Revision), strings.Compare(a.Name, b.Name))
-	})
 	if from == Latest {
 		if len(own) == 0 {
 			return fmt.Errorf("%s has no backup of a cluster that was formed by the records of %s: hardtack etcd backup list shows what is there", c.Backups, c.Records)
