@@ -146,8 +146,10 @@ type Status struct {
 	Learner bool    `json:"learner,omitempty"`
 	Leader  ID      `json:"leader"`
 	Store   Content `json:"content"`
-	// Backup is the newest backup that this member has verified; nil if there is none.
+	// Backup is the newest backup of the epoch that this member knows, verified when it was taken; nil if there is none.
 	Backup *Backup `json:"backup,omitempty"`
+	// BackupFailed is why the last attempt to take a backup, or to look for one, failed; nil if it did not.
+	BackupFailed *BackupFailure `json:"backup_failed,omitempty"`
 }
 
 // Content is how much a member has, and whether something is wrong with it.
@@ -168,6 +170,12 @@ type Backup struct {
 	Restore
 	At       time.Time `json:"at"`
 	Verified time.Time `json:"verified,omitzero"`
+}
+
+// BackupFailure is when and why there is no newer backup.
+type BackupFailure struct {
+	At  time.Time `json:"at"`
+	Why string    `json:"why"`
 }
 
 // Marker is the file on the volume that says whose data are beside it, and of which epoch. It is written, with its
@@ -193,6 +201,8 @@ const (
 	TrashDir = "trash"
 	// RestoreDir is where a backup is restored before it is moved to DataDir.
 	RestoreDir = "restore"
+	// BackupDir has snapshots on their way to the place of backups, or from it.
+	BackupDir = "backup"
 )
 
 // format is the version of all records' format. A newer one is an error: what it means is not known here.

@@ -1,12 +1,14 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"path"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // The kinds of places of backups.
@@ -14,6 +16,19 @@ const (
 	BackupsDir = "dir"
 	BackupsS3  = "s3"
 )
+
+// The minutes between two backups. Each is restored for a trial, which is work; and machines are replaced one after another
+// only while the newest backup is recent (pkg/cluster/rollout).
+const (
+	BackupMinutes      = 15
+	LeastBackupMinutes = 5
+	MostBackupMinutes  = 30
+)
+
+// BackupsEvery is the time between two backups.
+func (e Etcd) BackupsEvery() time.Duration {
+	return time.Duration(cmp.Or(e.BackupEvery, BackupMinutes)) * time.Minute
+}
 
 // What a bucket's name may have in it: the number of the AWS account of whoever reads it, and the region.
 const (

@@ -9,6 +9,7 @@ package member
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
@@ -68,14 +69,16 @@ type Peer interface {
 	Lock(ctx context.Context, holder string, ttl time.Duration) (Lease, error)
 	Renew(ctx context.Context, lease Lease) error
 	Unlock(ctx context.Context, lease Lease) error
+	// Snapshot writes the member's database and, at its end, the SHA-256 of it.
+	Snapshot(ctx context.Context, w io.Writer) error
 }
 
 // Backups are where the cluster's backups are.
 type Backups interface {
-	// Newest is the newest verified backup; nil if there is none.
-	Newest(ctx context.Context) (*etcd.Backup, error)
-	// Take takes a backup by a member, and verifies it.
-	Take(ctx context.Context, from Peer) error
+	// Newest is the newest verified backup of an epoch; nil if there is none. It may be one of some minutes ago.
+	Newest(ctx context.Context, epoch int) (*etcd.Backup, error)
+	// Take takes a backup of an epoch by a member, and verifies it.
+	Take(ctx context.Context, epoch int, from Peer) error
 	// Restore restores the backup that an epoch starts from into a new directory, complete and on stable storage.
 	Restore(ctx context.Context, begin etcd.Begin, member, dir string) error
 }
@@ -102,8 +105,10 @@ type Config struct {
 	Service Service
 	// Peer returns the member with a client URL. It makes no request.
 	Peer func(url string) Peer
-	// Backups is nil where the cluster has no place for them.
-	Backups Backups
+	// Backups is nil where the cluster has no place for them. BackupEvery is how old the newest one becomes while this member
+	// leads; zero is the constant.
+	Backups     Backups
+	BackupEvery time.Duration
 
 	Clock clock.Clock
 	// Poll is the time between two looks while something is waited for (zero is 2 s), Watch while etcd runs as it should
@@ -147,6 +152,7 @@ type Member struct {
 	trouble error     // why something could not be seen in this look
 	told    string    // the last report
 	status  time.Time // when the status was written
+	backup  backup
 }
 
 // StatusEvery is how often a member's status is written.
@@ -163,6 +169,9 @@ func New(c Config) *Member {
 	if c.Answer == 0 {
 		c.Answer = 5 * time.Second
 	}
+	if c.BackupEvery == 0 {
+		c.BackupEvery = BackupEvery
+	}
 	if c.Decide == nil {
 		c.Decide = etcd.Decide
 	}
@@ -177,6 +186,7 @@ func New(c Config) *Member {
 
 // Run works until ctx ends, and returns its error.
 func (m *Member) Run(ctx context.Context) error {
+	defer m.endBackup()
 	for ctx.Err() == nil {
 		if err := m.Clock.Sleep(ctx, m.step(ctx)); err != nil {
 			return err
