@@ -126,11 +126,11 @@ type Used struct {
 	How   How `json:"how"`
 }
 
-// Request is the content of a request for a backup: it is done once the newest backup of the epoch is another one than
-// After, which is empty if there was none. So no clock has to be right; At is for people.
+// Request is the content of a request for a backup: it is done once there is a backup of the epoch that was taken after After,
+// which is when the newest was taken; zero if there was none. Members' clocks alone are compared; At is for people.
 type Request struct {
 	At    time.Time `json:"at"`
-	After string    `json:"after,omitempty"`
+	After time.Time `json:"after,omitzero"`
 }
 
 // Status is what a member's machine reports about it. It is a report: nothing dangerous is decided by it.

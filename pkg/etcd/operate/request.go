@@ -17,8 +17,8 @@ import (
 type Requested struct {
 	Epoch  int `json:"epoch"`
 	Number int `json:"number"`
-	// After is the newest backup of the epoch when it was asked for; empty if there was none.
-	After string `json:"after,omitempty"`
+	// After is when the newest backup of the epoch was taken; zero if there was none.
+	After time.Time `json:"after,omitzero"`
 	// Made is the backup; nil if it was not waited for.
 	Made *Object `json:"made,omitempty"`
 }
@@ -39,7 +39,7 @@ func (c *Cluster) Backup(ctx context.Context) (*Requested, error) {
 	}
 	r := &Requested{Epoch: e.number}
 	if last != nil {
-		r.After = last.Name
+		r.After = last.Taken
 	}
 	content := etcd.Encode(etcd.Request{At: c.Clock.Now().UTC(), After: r.After})
 	for r.Number = 1; ; r.Number++ {
@@ -84,7 +84,7 @@ func (c *Cluster) Await(ctx context.Context, r *Requested) (*Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		if last != nil && last.Name != r.After {
+		if last != nil && last.Taken.After(r.After) {
 			return last, nil
 		}
 		if err := c.Clock.Sleep(ctx, followEvery); err != nil {

@@ -26,7 +26,7 @@ type backup struct {
 }
 
 // backUp completes a member's status by the newest backup, and begins to take one if this member leads and the newest is too
-// old. A backup that is due is no reason to wait for anything: what fails is in the status and tried again.
+// old, or an operator has asked for a newer one. A backup that is due is no reason to wait for anything: what fails is in the status and tried again.
 func (m *Member) backUp(ctx context.Context, s *etcd.Status) {
 	newest, err := m.Backups.Newest(ctx, s.Epoch)
 	leads := s.Leader == s.MemberID && !s.Learner
@@ -36,7 +36,7 @@ func (m *Member) backUp(ctx context.Context, s *etcd.Status) {
 		m.backupFailed(err)
 	case !leads:
 		m.backup.failed = nil // the leader's to say
-	case m.backup.taking == nil && !now.Before(m.backup.next) && (newest == nil || now.Sub(newest.At) >= m.BackupEvery-StatusEvery/2):
+	case m.backup.taking == nil && !now.Before(m.backup.next) && (newest == nil || now.Sub(newest.At) >= m.BackupEvery-StatusEvery/2 || m.asked(ctx, s.Epoch, newest)):
 		m.takeBackup(ctx, s.Epoch)
 	}
 	s.Backup, s.BackupFailed = newest, m.backup.failed

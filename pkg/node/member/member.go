@@ -135,24 +135,25 @@ type Report struct {
 // Member is a member's loop. Its methods are not safe for concurrent use.
 type Member struct {
 	Config
-	peers   map[string]Peer   // by client URL
-	known   map[string]bool   // the peer URLs of other members
-	records map[string][]byte // that were read, and cannot change any more
-	claims  []etcd.Volume     // what the cloud said last
-	epoch   int               // the newest that was seen
-	attempt string            // see etcd.Facts
-	written *environment      // what the environment file says; nil until it was read
-	reads   time.Time         // since when the own member has read without a pause
-	lease   Lease             // of the lock
-	added   etcd.ID           // see etcd.JoinFacts
-	silent  time.Time         // since when nobody has answered as this member
-	target  uint64            // see etcd.JoinFacts
-	said    *etcd.Own         // what the own member said in the last look
-	leaders map[etcd.ID]leaderView
-	trouble error     // why something could not be seen in this look
-	told    string    // the last report
-	status  time.Time // when the status was written
-	backup  backup
+	peers    map[string]Peer   // by client URL
+	known    map[string]bool   // the peer URLs of other members
+	records  map[string][]byte // that were read, and cannot change any more
+	claims   []etcd.Volume     // what the cloud said last
+	epoch    int               // the newest that was seen
+	attempt  string            // see etcd.Facts
+	written  *environment      // what the environment file says; nil until it was read
+	reads    time.Time         // since when the own member has read without a pause
+	lease    Lease             // of the lock
+	added    etcd.ID           // see etcd.JoinFacts
+	silent   time.Time         // since when nobody has answered as this member
+	target   uint64            // see etcd.JoinFacts
+	said     *etcd.Own         // what the own member said in the last look
+	leaders  map[etcd.ID]leaderView
+	trouble  error     // why something could not be seen in this look
+	told     string    // the last report
+	status   time.Time // when the status was written
+	backup   backup
+	requests requests
 }
 
 // StatusEvery is how often a member's status is written.
