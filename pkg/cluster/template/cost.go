@@ -133,6 +133,7 @@ func parts(c *spec.Complete) []part {
 	}
 	list = append(list, part{"disks", "volume-gp3", fmt.Sprint(gigabytes), "GB-month", fmt.Sprintf("the roots of %d machines", machines)})
 	list = append(list, volumeParts(c.Cluster.Etcd, volumes)...)
+	list = append(list, backupParts(c)...)
 	if c.Cluster.AWS.LoadBalancer != spec.LoadBalancerNone {
 		list = append(list, part{"load balancer", "balancer-hour", fmt.Sprint(hoursPerMonth), "hour", "aws.loadBalancer"},
 			part{"load balancer's traffic", "balancer-unit", "", "NLCU-hour", "as clients use it"})
