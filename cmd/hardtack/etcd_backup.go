@@ -117,7 +117,7 @@ func backupsFlag() cli.Flag {
 
 // openBackups gives a cluster the place of its backups, if the flags or the document name one.
 func openBackups(c *cli.Context, k *operate.Cluster, complete *spec.Complete) error {
-	at := cmp.Or(c.String("backups"), backupsOf(complete))
+	at := cmp.Or(c.String("backups"), complete.Backups())
 	if at == "" {
 		return nil
 	}
@@ -139,9 +139,6 @@ func openBackups(c *cli.Context, k *operate.Cluster, complete *spec.Complete) er
 	k.Backups = backups{p}
 	return nil
 }
-
-// backupsOf is the location that the document names.
-func backupsOf(*spec.Complete) string { return "" }
 
 // backups is a place as the operator's commands read it.
 type backups struct{ backup.Place }

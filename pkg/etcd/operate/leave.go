@@ -64,7 +64,7 @@ func (s *sight) voters() (voters, gone []string) {
 		names[name] = true
 	}
 	for name, status := range s.said {
-		if status.Epoch == s.epoch.number && !status.Learner {
+		if status.Epoch == s.epoch.number && status.MemberID != 0 && !status.Learner { // zero is a machine that waits
 			names[name] = true
 		}
 	}
@@ -145,7 +145,7 @@ func (s *sight) runsOn(name string, m Machine) bool {
 		// Outside of EC2's own metadata a machine reports itself by another name.
 		return said == nil || said.Instance == m.ID || !strings.HasPrefix(said.Instance, "i-")
 	}
-	return said != nil && said.Instance == m.ID && !s.known(said.Volume)
+	return said != nil && said.Instance == m.ID && said.Volume != "" && !s.known(said.Volume)
 }
 
 // has are the machines of a member that have not ended.
@@ -186,7 +186,7 @@ func (s *sight) serving(voters []string) bool {
 func (s *sight) loss(b Object) Loss {
 	l := Loss{Since: b.Taken, Epoch: s.epoch.number}
 	for _, status := range s.said {
-		if status.Epoch != s.epoch.number {
+		if status.Epoch != s.epoch.number || status.MemberID == 0 {
 			continue
 		}
 		if status.At.After(l.Until) {

@@ -68,7 +68,7 @@ func (c *Cluster) last(ctx context.Context, epoch int) (*Object, error) {
 // sorted returns all backups, the newest first.
 func (c *Cluster) sorted(ctx context.Context) ([]Object, error) {
 	if c.Backups == nil {
-		return nil, fmt.Errorf("cluster %s names no place for backups: set etcd.backup in its document", c.Name)
+		return nil, fmt.Errorf("cluster %s names no place for backups: set etcd.backup.to in its document", c.Name)
 	}
 	list, err := c.Backups.List(ctx)
 	slices.SortFunc(list, func(a, b Object) int {
