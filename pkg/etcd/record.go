@@ -126,11 +126,9 @@ type Used struct {
 	How   How `json:"how"`
 }
 
-// Request is the content of a request for a backup: it is done once there is a backup of the epoch that was taken after After,
-// which is when the newest was taken; zero if there was none. Members' clocks alone are compared; At is for people.
+// Request is the content of a request for a backup. Status.Request says which one is answered.
 type Request struct {
-	At    time.Time `json:"at"`
-	After time.Time `json:"after,omitzero"`
+	At time.Time `json:"at"`
 }
 
 // Status is what a member's machine reports about it. It is a report: nothing dangerous is decided by it.
@@ -148,6 +146,9 @@ type Status struct {
 	Store   Content `json:"content"`
 	// Backup is the newest backup of the epoch that this member knows, verified when it was taken; nil if there is none.
 	Backup *Backup `json:"backup,omitempty"`
+	// Request is the newest request of the epoch for a backup that this machine has answered: Backup was begun after it had read
+	// that. 0 if there is none.
+	Request int `json:"request,omitempty"`
 	// BackupFailed is why the last attempt to take a backup, or to look for one, failed; nil if it did not.
 	BackupFailed *BackupFailure `json:"backup_failed,omitempty"`
 }

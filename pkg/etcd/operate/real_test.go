@@ -337,7 +337,7 @@ func TestRealRestore(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	taken, err := w.Await(ctx, asked)
-	if err != nil || taken.Revision < last || taken.Epoch != 1 {
+	if err != nil || taken.Revision < last || taken.Epoch != 1 { // not one that was begun before
 		t.Fatalf("%v, %+v", err, taken)
 	}
 	for i := range 10 {

@@ -17,14 +17,15 @@ import (
 type Requested struct {
 	Epoch  int `json:"epoch"`
 	Number int `json:"number"`
-	// After is when the newest backup of the epoch was taken; zero if there was none.
-	After time.Time `json:"after,omitzero"`
 	// Made is the backup; nil if it was not waited for.
 	Made *Object `json:"made,omitempty"`
 }
 
 // Backup asks the leader's machine for a backup. Two requests at once are two records, and one backup does for both.
 func (c *Cluster) Backup(ctx context.Context) (*Requested, error) {
+	if c.Backups == nil {
+		return nil, c.noPlace()
+	}
 	all, err := c.epochs(ctx)
 	if err != nil {
 		return nil, err
@@ -33,16 +34,8 @@ func (c *Cluster) Backup(ctx context.Context) (*Requested, error) {
 	if e.formed() == nil {
 		return nil, fmt.Errorf("epoch %d of cluster %s is not formed: nobody can take a backup of it (hardtack etcd status)", e.number, c.Name)
 	}
-	last, err := c.last(ctx, e.number)
-	if err != nil {
-		return nil, err
-	}
-	r := &Requested{Epoch: e.number}
-	if last != nil {
-		r.After = last.Taken
-	}
-	content := etcd.Encode(etcd.Request{At: c.Clock.Now().UTC(), After: r.After})
-	for r.Number = 1; ; r.Number++ {
+	content := etcd.Encode(etcd.Request{At: c.Clock.Now().UTC()})
+	for r := (&Requested{Epoch: e.number, Number: 1}); ; r.Number++ {
 		err := c.Records.Create(ctx, etcd.RequestObject(r.Epoch, r.Number), content)
 		if err == nil {
 			return r, nil
@@ -53,13 +46,41 @@ func (c *Cluster) Backup(ctx context.Context) (*Requested, error) {
 	}
 }
 
-// last returns the newest backup of an epoch; nil if there is none.
-func (c *Cluster) last(ctx context.Context, epoch int) (*Object, error) {
-	list, err := c.sorted(ctx)
-	if err != nil {
-		return nil, err
+func (c *Cluster) noPlace() error {
+	return fmt.Errorf("cluster %s names no place for backups: set etcd.backup.to in its document", c.Name)
+}
+
+// Await waits until the leader's machine has answered a request, and returns its backup.
+func (c *Cluster) Await(ctx context.Context, r *Requested) (*Object, error) {
+	for {
+		made, err := c.answer(ctx, r)
+		if made != nil || err != nil {
+			return made, err
+		}
+		if err := c.Clock.Sleep(ctx, followEvery); err != nil {
+			return nil, fmt.Errorf("waiting for the backup: %w; the journal of the leader's machine (hardtack-member) says why there is none", context.Cause(ctx))
+		}
 	}
-	if i := slices.IndexFunc(list, func(o Object) bool { return o.Epoch == epoch }); i >= 0 {
+}
+
+// answer returns the backup that answers a request; nil if there is none yet.
+func (c *Cluster) answer(ctx context.Context, r *Requested) (*Object, error) {
+	for _, name := range c.Members {
+		status, err := read[etcd.Status](ctx, c.Records, etcd.StatusObject(name))
+		if err != nil {
+			return nil, err
+		}
+		if status == nil || status.Epoch != r.Epoch || status.Request < r.Number || status.Backup == nil {
+			continue
+		}
+		list, err := c.sorted(ctx)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(list, func(o Object) bool { return o.Name == status.Backup.Object })
+		if i < 0 {
+			return nil, fmt.Errorf("member %s reports the backup %s, and %s does not have it: is that the place of the cluster's document?", name, status.Backup.Object, c.Backups)
+		}
 		return &list[i], nil
 	}
 	return nil, nil
@@ -68,29 +89,13 @@ func (c *Cluster) last(ctx context.Context, epoch int) (*Object, error) {
 // sorted returns all backups, the newest first.
 func (c *Cluster) sorted(ctx context.Context) ([]Object, error) {
 	if c.Backups == nil {
-		return nil, fmt.Errorf("cluster %s names no place for backups: set etcd.backup.to in its document", c.Name)
+		return nil, c.noPlace()
 	}
 	list, err := c.Backups.List(ctx)
 	slices.SortFunc(list, func(a, b Object) int {
 		return cmp.Or(b.Taken.Compare(a.Taken), cmp.Compare(b.Revision, a.Revision), strings.Compare(a.Name, b.Name))
 	})
 	return list, err
-}
-
-// Await waits until there is a newer backup than when it was asked for.
-func (c *Cluster) Await(ctx context.Context, r *Requested) (*Object, error) {
-	for {
-		last, err := c.last(ctx, r.Epoch)
-		if err != nil {
-			return nil, err
-		}
-		if last != nil && last.Taken.After(r.After) {
-			return last, nil
-		}
-		if err := c.Clock.Sleep(ctx, followEvery); err != nil {
-			return nil, fmt.Errorf("waiting for the backup: %w; the journal of the leader's machine (hardtack-member) says why there is none", context.Cause(ctx))
-		}
-	}
 }
 
 // Listed is a backup and whether it can be restored.

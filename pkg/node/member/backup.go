@@ -30,22 +30,24 @@ type backup struct {
 func (m *Member) backUp(ctx context.Context, s *etcd.Status) {
 	newest, err := m.Backups.Newest(ctx, s.Epoch)
 	leads := s.Leader == s.MemberID && !s.Learner
+	asked := leads && err == nil && m.asked(ctx, s.Epoch, newest)
 	now := m.Clock.Now()
 	switch {
 	case err != nil:
 		m.backupFailed(err)
 	case !leads:
 		m.backup.failed = nil // the leader's to say
-	case m.backup.taking == nil && !now.Before(m.backup.next) && (newest == nil || now.Sub(newest.At) >= m.BackupEvery-StatusEvery/2 || m.asked(ctx, s.Epoch, newest)):
+	case m.backup.taking == nil && !now.Before(m.backup.next) && (newest == nil || now.Sub(newest.At) >= m.BackupEvery-StatusEvery/2 || asked):
 		m.takeBackup(ctx, s.Epoch)
 	}
+	s.Request = m.requests.answered
 	s.Backup, s.BackupFailed = newest, m.backup.failed
 }
 
 // takeBackup takes one beside the loop, which goes on watching: a snapshot takes as long as it takes.
 func (m *Member) takeBackup(ctx context.Context, epoch int) {
 	taking, own := make(chan error, 1), m.mine()
-	m.backup.taking = taking
+	m.backup.taking, m.requests.taking = taking, m.requests.number
 	go func() { taking <- m.Backups.Take(ctx, epoch, own) }()
 }
 
@@ -56,7 +58,7 @@ func (m *Member) backedUp(ctx context.Context) {
 		m.backup.taking, m.status = nil, time.Time{}
 		switch {
 		case err == nil:
-			m.backup.failed, m.backup.next = nil, time.Time{}
+			m.backup.failed, m.backup.next, m.requests.answered = nil, time.Time{}, m.requests.taking
 			m.Say(Report{Step: StepBackup})
 		case ctx.Err() == nil:
 			m.backupFailed(err)

@@ -10,10 +10,12 @@ import (
 type requests struct {
 	epoch, number int
 	last          *etcd.Request // nil if there is none
+	// answered is the newest that has its backup, and taking the newest that was read before the one that is being taken.
+	answered, taking int
 }
 
-// asked reports whether an operator has asked for a newer backup than the newest. A store that does not answer is asked again
-// with the next status.
+// asked reports whether an operator has asked for a backup that nobody has taken since. A store that does not answer is asked
+// again with the next status.
 func (m *Member) asked(ctx context.Context, epoch int, newest *etcd.Backup) bool {
 	r := &m.requests
 	if r.epoch != epoch {
@@ -26,5 +28,8 @@ func (m *Member) asked(ctx context.Context, epoch int, newest *etcd.Backup) bool
 		}
 		r.number, r.last = r.number+1, next
 	}
-	return r.last != nil && (newest == nil || !newest.At.After(r.last.After))
+	if r.last != nil && newest != nil && newest.At.After(r.last.At) {
+		r.answered = r.number // by the leader before
+	}
+	return r.number > r.answered
 }
