@@ -226,8 +226,8 @@ func TestAnswers(t *testing.T) {
 		}
 	})
 	t.Run("no bucket", func(t *testing.T) {
-		_, who, url := fake(t)
-		if _, err := inBucket(t, url, "s3://nothing", who).List(t.Context()); err == nil || !strings.Contains(err.Error(), "stack apply") {
+		account, _, url := fake(t)
+		if _, err := inBucket(t, url, "s3://nothing", account.AddUser("owner", awsfake.Administrator())).List(t.Context()); err == nil || !strings.Contains(err.Error(), "stack apply") {
 			t.Errorf("%v", err)
 		}
 	})
