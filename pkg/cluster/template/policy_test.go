@@ -238,6 +238,14 @@ func TestInstanceRoles(t *testing.T) {
 			assert.Equal(t, verdict, c.allowed, "moto reads the policy otherwise")
 		})
 	}
+	for _, c := range backups {
+		verdict, asked := d.Verdicts[strings.Join([]string{c.group, c.action, c.resource()}, " ")]
+		assert.Assert(t, asked)
+		assert.Equal(t, verdict, c.allowed, "moto about %+v", c)
+		policy, err := awsfake.ParsePolicy(d.Groups[c.group].Policies[0])
+		assert.NilError(t, err)
+		assert.Equal(t, awsfake.Decision([]awsfake.Policy{policy}, c.action, c.resource(), nil) == "allowed", c.allowed, "the stand-in about %+v", c)
+	}
 	for _, c := range calls { // again, after every call that is allowed
 		if !c.allowed {
 			assert.Assert(t, refused(t, a.ask(t.Context(), a.as(t, c.group), c)), "afterwards: %s %s %s", c.group, c.action, c.subject)
