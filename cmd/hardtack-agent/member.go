@@ -109,12 +109,12 @@ func (f *certsFlags) backups() (member.Backups, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := machine.ParseBackups(told.Etcd.Backup)
+	at, err := machine.LocateBackups(told.Cluster, told.Etcd.Backup)
 	if err != nil {
 		return nil, err
 	}
 	here := awsconfig.Machine{Endpoint: endpoint, Metadata: boot.ReadFacts(f.root).Endpoint, Region: at.Region}
-	place, err := backup.Open(told.Etcd.Backup, backup.Options{Cluster: told.Cluster, Load: here.Load, Account: func(ctx context.Context) (string, error) {
+	place, err := backup.Open(at.String(), backup.Options{Cluster: told.Cluster, Load: here.Load, Account: func(ctx context.Context) (string, error) {
 		self, err := here.Identity(ctx)
 		return self.AccountID, err
 	}})

@@ -1,8 +1,6 @@
 package spec
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsname"
@@ -26,7 +24,7 @@ type Backup struct {
 
 // The values of Backup.To beside locations.
 const (
-	BackupStack = "stack"
+	BackupStack = machine.BackupsStack
 	BackupNone  = "none"
 )
 
@@ -51,7 +49,7 @@ func (f *completer) backup() {
 	} else {
 		out.Key = orDefault(f, "etcd.backup.key", in.Key, f.out.Cluster.AWS.Key, key)
 	}
-	given := f.source.given
+	written := func(field string) bool { return f.out.Origins[field].Kind == User }
 	switch at, err := machine.ParseBackups(out.To); {
 	case out.To == BackupStack && !inCloud(f.out.Cluster.Store):
 		f.hint("etcd.backup.to", "write s3://BUCKET/PREFIX or dir:/PATH", "with the store %s there is no stack that makes a bucket", f.out.Cluster.Store)
@@ -66,10 +64,10 @@ func (f *completer) backup() {
 	if out.To == BackupStack {
 		return
 	}
-	if given["etcd.backup.keep"] {
+	if written("etcd.backup.keep") {
 		f.hint("etcd.backup.keep", "leave it out: a place of your own has its own rules", "is for the stack's bucket, and etcd.backup.to is %s", out.To)
 	}
-	if given["etcd.backup.key"] && (!strings.HasPrefix(out.To, machine.BackupsS3+":") || !inCloud(f.out.Cluster.Store)) {
+	if written("etcd.backup.key") && (!strings.HasPrefix(out.To, machine.BackupsS3+":") || !inCloud(f.out.Cluster.Store)) {
 		f.hint("etcd.backup.key", "leave it out", "is for a bucket in AWS that machines in AWS use, and etcd.backup.to is %s", out.To)
 	}
 }
@@ -94,22 +92,16 @@ func (c *Complete) Backups() string {
 	case BackupNone:
 		return ""
 	case BackupStack:
-		return machine.Backups{Kind: machine.BackupsS3, Bucket: c.BackupBucket()}.String()
+		return machine.StackBackups(c.Cluster.Name).String()
 	default:
 		return to
 	}
 }
 
-// A bucket's name has 63 bytes at most: those of "hardtack-", an account, the longest region and what is left.
-const mostBucketName = 63 - len("hardtack-123456789012-ap-southeast-1-")
-
-// BackupBucket is the name of the bucket that the stack makes, with the account and the region still to be filled in: names
-// of buckets are unique in the world. A long cluster's name is shortened.
-func (c *Complete) BackupBucket() string {
-	name := c.Cluster.Name
-	if len(name) > mostBucketName {
-		sum := sha256.Sum256([]byte(name))
-		name = name[:mostBucketName-9] + "-" + hex.EncodeToString(sum[:4])
+// backupTo is what machines are told: the stack's bucket they find by its word.
+func (c *Complete) backupTo() string {
+	if to := c.Cluster.Etcd.Backup.To; to != BackupNone {
+		return to
 	}
-	return "hardtack-" + machine.BackupAccount + "-" + machine.BackupRegion + "-" + name
+	return ""
 }

@@ -192,7 +192,7 @@ func (c *Complete) etcdLines(g Group) map[string]string {
 			lines[diskVariable] = disk
 		}
 	}
-	if to := c.Backups(); to != "" {
+	if to := c.backupTo(); to != "" {
 		lines[backupVariable] = to
 		if every := c.Cluster.Etcd.Backup.Every; every != machine.BackupMinutes {
 			lines[backupEveryVariable] = strconv.Itoa(every)

@@ -259,7 +259,7 @@ func (c *Complete) Machine(g Group) machine.Config {
 	}
 	if g.Roles.Has(role.Etcd) {
 		m.Etcd.Storage, m.Etcd.Disk = c.Cluster.Etcd.Storage, c.Cluster.Etcd.Disks[g.Member]
-		if m.Etcd.Backup = c.Backups(); m.Etcd.Backup != "" && c.Cluster.Etcd.Backup.Every != machine.BackupMinutes {
+		if m.Etcd.Backup = c.backupTo(); m.Etcd.Backup != "" && c.Cluster.Etcd.Backup.Every != machine.BackupMinutes {
 			m.Etcd.BackupEvery = c.Cluster.Etcd.Backup.Every
 		}
 	}

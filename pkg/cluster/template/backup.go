@@ -25,8 +25,7 @@ func (b *builder) makesBucket() bool {
 
 // bucketName is the bucket's name with CloudFormation's words in it.
 func (b *builder) bucketName() string {
-	at := machine.Backups{Bucket: b.cluster.BackupBucket()}
-	return at.In("${AWS::AccountId}", "${AWS::Region}").Bucket
+	return machine.StackBackups(b.cluster.Cluster.Name).In("${AWS::AccountId}", "${AWS::Region}").Bucket
 }
 
 // bucket adds the bucket of etcd's backups. It stays when the stack is deleted: backups are for the day on which a stack, or what

@@ -107,7 +107,7 @@ func explain(err error, needs string) error {
 	case a.Code == "NoSuchKey":
 		return fmt.Errorf("%w (%w)", ErrNotFound, err)
 	case a.Code == "PreconditionFailed":
-		return ErrExists
+		return fmt.Errorf("%w (%w)", ErrExists, err)
 	case a.Code == "NoSuchBucket":
 		return fmt.Errorf("%w: hardtack stack apply makes the cluster's own bucket", err)
 	case awserr.KindOf(err) == awserr.Denied:

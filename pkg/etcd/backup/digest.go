@@ -46,8 +46,3 @@ func (d *digest) check() error {
 	}
 	return nil
 }
-
-func copyAll(to io.Writer, from io.Reader) error {
-	_, err := io.Copy(to, from)
-	return err
-}

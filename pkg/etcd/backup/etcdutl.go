@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,36 +40,59 @@ type hashed struct {
 // try restores a snapshot and compares what came out with what went in.
 func (k *Keeper) try(ctx context.Context, file string) (contents, error) {
 	const name, url = "trial", "http://127.0.0.1:1"
+	var before, after contents
+	err := k.etcdutl(ctx, &before, "snapshot", "status", file)
+	if err != nil {
+		return contents{}, err
+	}
+	hash, err := k.hashOfCopy(ctx, file)
+	if err != nil {
+		return contents{}, err
+	}
 	dir := filepath.Join(k.Scratch, name)
-	err := k.etcdutl(ctx, nil, "snapshot", "restore", file, "--data-dir="+dir, "--name="+name, "--initial-cluster="+name+"="+url, "--initial-advertise-peer-urls="+url)
+	err = k.etcdutl(ctx, nil, "snapshot", "restore", file, "--data-dir="+dir, "--name="+name, "--initial-cluster="+name+"="+url, "--initial-advertise-peer-urls="+url)
 	if err != nil {
 		return contents{}, err
 	}
-	before, hashBefore, err := k.look(ctx, file)
-	if err != nil {
+	if err := k.etcdutl(ctx, &after, "snapshot", "status", database(dir)); err != nil {
 		return contents{}, err
 	}
-	after, hashAfter, err := k.look(ctx, database(dir))
-	if err != nil {
+	var restored hashed
+	if err := k.etcdutl(ctx, &restored, "hashkv", database(dir)); err != nil {
 		return contents{}, err
 	}
-	if before.Revision != after.Revision || before.TotalKey != after.TotalKey || hashBefore != hashAfter {
+	if before.Revision != after.Revision || before.TotalKey != after.TotalKey || hash != restored {
 		return contents{}, fmt.Errorf("restored for a trial, the snapshot has other data: revision %d, %d keys and hash %+v, and %d, %d and %+v once restored",
-			before.Revision, before.TotalKey, hashBefore, after.Revision, after.TotalKey, hashAfter)
+			before.Revision, before.TotalKey, hash, after.Revision, after.TotalKey, restored)
 	}
 	return before, nil
 }
 
+// hashOfCopy asks for the hash of a copy: etcdutl writes to the file that it hashes.
+func (k *Keeper) hashOfCopy(ctx context.Context, file string) (h hashed, err error) {
+	copied := filepath.Join(k.Scratch, "copy.db")
+	if err := copyFile(copied, file); err != nil {
+		return h, fmt.Errorf("copying the snapshot: %w", err)
+	}
+	err = k.etcdutl(ctx, &h, "hashkv", copied)
+	return h, errors.Join(err, os.Remove(copied))
+}
+
+func copyFile(to, from string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_, err = io.Copy(out, in)
+		err = errors.Join(err, out.Close())
+	}
+	return errors.Join(err, in.Close())
+}
+
 // database is the file with the data in a data directory.
 func database(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
-
-// look asks etcdutl about a database.
-func (k *Keeper) look(ctx context.Context, file string) (c contents, h hashed, err error) {
-	if err = k.etcdutl(ctx, &c, "snapshot", "status", file); err == nil {
-		err = k.etcdutl(ctx, &h, "hashkv", file)
-	}
-	return c, h, err
-}
 
 // etcdutl runs a command of etcdutl and decodes its answer, if into is not nil.
 func (k *Keeper) etcdutl(ctx context.Context, into any, args ...string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -188,7 +189,7 @@ func (k *Keeper) download(ctx context.Context, want etcd.Restore, file string) (
 		return err
 	}
 	d := newDigest(f)
-	err = copyAll(d, in)
+	_, err = io.Copy(d, in)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("getting it from %s: %w", k.Place, err)
 	}

@@ -354,7 +354,7 @@ func (r *reader) backups() {
 	}
 	every = r.resolve(append(r.roleLines("etcd.backupEvery", BackupEveryVariable), written("etcd.backupEvery", every))...)
 	if e.Backup != "" {
-		if at, err := machine.ParseBackups(e.Backup); err != nil {
+		if at, err := machine.LocateBackups(r.config.Cluster, e.Backup); err != nil {
 			r.problemf(fmt.Sprintf("write %s=s3://BUCKET/PREFIX or %s=dir:/PATH into %s, or leave it out", BackupVariable, BackupVariable, file), "the place of etcd's backups: %v", err)
 		} else if strings.Contains(at.Bucket, machine.BackupAccount) && !r.hardware.Metadata {
 			r.problemf(fmt.Sprintf("write the bucket's name into %s", file), "the place of etcd's backups is named after an AWS account, and this machine is in none (%s)", r.hardware.Why)

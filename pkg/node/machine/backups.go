@@ -2,6 +2,8 @@ package machine
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -29,6 +31,9 @@ const (
 func (e Etcd) BackupsEvery() time.Duration {
 	return time.Duration(cmp.Or(e.BackupEvery, BackupMinutes)) * time.Minute
 }
+
+// BackupsStack stands for the bucket that the cluster's stack makes, StackBackups.
+const BackupsStack = "stack"
 
 // What a bucket's name may have in it: the number of the AWS account of whoever reads it, and the region.
 const (
@@ -106,6 +111,25 @@ func (b *Backups) options(query string) error {
 		}
 	}
 	return nil
+}
+
+// StackBackups is the bucket that the cluster's stack makes. Names of buckets are unique in the world: the account and the region
+// are still to be filled in, and a long cluster's name is shortened.
+func StackBackups(cluster string) Backups {
+	const most = 63 - len("hardtack-123456789012-ap-southeast-1-")
+	if len(cluster) > most {
+		sum := sha256.Sum256([]byte(cluster))
+		cluster = cluster[:most-9] + "-" + hex.EncodeToString(sum[:4])
+	}
+	return Backups{Kind: BackupsS3, Bucket: "hardtack-" + BackupAccount + "-" + BackupRegion + "-" + cluster}
+}
+
+// LocateBackups is ParseBackups for the place of a cluster's backups, which may be BackupsStack.
+func LocateBackups(cluster, text string) (Backups, error) {
+	if text == BackupsStack {
+		return StackBackups(cluster), nil
+	}
+	return ParseBackups(text)
 }
 
 // In returns the location with the account and the region filled in.

@@ -158,7 +158,7 @@ func (v validator) etcd(e Etcd) {
 		v.errorf("etcd.disk", "", "goes with the storage %s, and that with it", StorageDisk)
 	}
 	if e.Backup != "" {
-		if _, err := ParseBackups(e.Backup); err != nil {
+		if _, err := LocateBackups("", e.Backup); err != nil {
 			v.errorf("etcd.backup", "", "%v", err)
 		}
 	}
