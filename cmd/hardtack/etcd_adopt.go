@@ -71,7 +71,7 @@ func adoptedText(a *operate.Adopted, dryRun bool) string {
 	}
 	switch {
 	case a.Made:
-		fmt.Fprintf(&b, "adopted cluster %s as epoch 1\nnext: hardtack stack refresh replaces its machines, one member at a time\n", a.ClusterID)
+		fmt.Fprintf(&b, "adopted cluster %s as epoch 1\nnext: hardtack stack refresh --group GROUP --lose-etcd GROUP --yes, for one member's group; for the next one when hardtack etcd status shows that member as a voter\n", a.ClusterID)
 	case dryRun:
 		fmt.Fprintf(&b, "would adopt cluster %s as epoch 1\n", a.ClusterID)
 	default:

@@ -135,7 +135,7 @@ func (s *seat) run(instance string) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	s.stop, s.done = cancel, make(chan struct{})
 	i := strings.Index("abc", s.name)
-	m := member.New(member.Config{
+	c := member.Config{
 		Cluster: "demo", Member: s.name, PeerURL: w.Peers[i].URL, Instance: instance, Storage: etcd.StorageMachine,
 		Dir: home, Environment: filepath.Join(home, "environment"), Own: "http://" + s.address + ":2379",
 		Records: w.store, Service: service{s, filepath.Join(home, "environment")}, Clock: w.clock,
@@ -145,14 +145,17 @@ func (s *seat) run(instance string) {
 			}
 			return hasty{gateway.New(gateway.Config{URL: url})}
 		},
-		Backups:     &backup.Keeper{Place: w.place, Cluster: "demo", Scratch: filepath.Join(home, "scratch"), Program: filepath.Join(w.bin, "etcdutl"), Clock: w.clock},
 		BackupEvery: 1000 * time.Hour,
 		Say: func(r member.Report) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			fmt.Fprintf(&s.log, "%s %s %s: %s %v\n", instance, r.Action.Row, r.Step, r.Why.Cause, r.Err)
 		},
-	})
+	}
+	if w.place != nil {
+		c.Backups = &backup.Keeper{Place: w.place, Cluster: "demo", Scratch: filepath.Join(home, "scratch"), Program: filepath.Join(w.bin, "etcdutl"), Clock: w.clock}
+	}
+	m := member.New(c)
 	go func() {
 		defer close(s.done)
 		_ = m.Run(ctx)
@@ -245,7 +248,7 @@ func (u service) Stop(context.Context) error {
 // until waits for something that the machines do by themselves.
 func (w *realWorld) until(what string, done func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(4 * time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(100 * time.Second); !done(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			w.t.Fatal("did not happen: " + what)
 		}
@@ -295,17 +298,32 @@ func (s *seat) keys(prefix string) (count, revision int64, err error) {
 	return out.Count, out.Header.Revision, err
 }
 
-// watch watches from a revision, and returns the revision up to which etcd says that there is nothing any more.
+// watch watches from a revision, and returns the revision up to which etcd says that there is nothing any more; 0 if the watch
+// goes on.
 func (s *seat) watch(revision int64) (compacted int64, err error) {
-	var out struct {
-		Result struct {
-			Canceled        bool
-			CompactRevision int64 `json:"compact_revision,string"`
-			Created         bool
+	ctx, cancel := context.WithTimeout(s.w.t.Context(), 10*time.Second)
+	defer cancel()
+	body := fmt.Sprintf(`{"create_request":{"key":%q,"start_revision":"%d"}}`, b64("k"), revision)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+":2379/v3/watch", strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	out, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer out.Body.Close()
+	for answers := json.NewDecoder(out.Body); ; {
+		var answer struct {
+			Result struct {
+				Canceled        bool
+				CompactRevision int64 `json:"compact_revision,string"`
+			}
+		}
+		if err := answers.Decode(&answer); err != nil || answer.Result.Canceled {
+			return answer.Result.CompactRevision, err
 		}
 	}
-	err = s.ask("/v3/watch", fmt.Sprintf(`{"create_request":{"key":%q,"start_revision":"%d"}}`, b64("k"), revision), &out)
-	return out.Result.CompactRevision, err
 }
 
 func (w *realWorld) mustPut(name, key string) (revision int64) {
@@ -397,6 +415,7 @@ func TestRealRestore(t *testing.T) {
 // without data then joins them.
 func TestRealAdopt(t *testing.T) {
 	w := newRealWorld(t)
+	w.place = nil // such a cluster has no backups
 	var cluster []string
 	for _, p := range w.Peers {
 		cluster = append(cluster, p.Name+"="+p.URL)
