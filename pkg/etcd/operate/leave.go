@@ -145,7 +145,7 @@ func (s *sight) runsOn(name string, m Machine) bool {
 		// Outside of EC2's own metadata a machine reports itself by another name.
 		return said == nil || said.Instance == m.ID || !strings.HasPrefix(said.Instance, "i-")
 	}
-	return said != nil && said.Instance == m.ID && said.Volume != "" && !s.known(said.Volume)
+	return said != nil && said.Instance == m.ID && said.MemberID != 0 && !s.known(said.Volume)
 }
 
 // has are the machines of a member that have not ended.
