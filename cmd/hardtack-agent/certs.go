@@ -108,8 +108,14 @@ func certsCommand(ctx context.Context, args []string, s streams) error {
 		if err := f.open(ctx, s); err != nil {
 			return err
 		}
-		minted, err = f.mint(ctx, s)
-		return err
+		if minted, err = f.mint(ctx, s); err != nil || !f.roles.Has(role.Masters) {
+			return err
+		}
+		// The controller looks too: without this it would only miss an epoch that begins while the machine boots.
+		if err := (certs.Epochs{Root: f.root, Store: f.store}).Begin(ctx); err != nil {
+			logger(s.err, f.verbose).WarnContext(ctx, "which epoch of etcd the daemons begin in is not known", "error", err)
+		}
+		return nil
 	})
 	if err != nil {
 		return err

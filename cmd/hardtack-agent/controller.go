@@ -39,14 +39,22 @@ func controllerCommand(ctx context.Context, args []string, s streams) error {
 		return err
 	}
 	var c *controller.Controller
+	restarts := certsFlags{root: *root, verbose: *verbose}
 	err := unitRun(ctx, s, "controller", noPhase, func(ctx context.Context) (err error) {
-		c, err = newController(ctx, *root, *kubeconfig)
+		if restarts.effective, err = readConfig(*root); err != nil {
+			return err
+		}
+		if restarts.store, err = openStore(ctx, *root, restarts.effective, 0); err != nil {
+			return err
+		}
+		c, err = newController(*kubeconfig, restarts)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	c.Log = logger(s.err, *verbose)
+	go restarts.watchEpochs(ctx, s, c.Log)
 	systemd.Status("looking for the first time")
 	return c.Run(ctx, func() {
 		c.Log.Info("the nodes are in order, and machines can join")
@@ -56,15 +64,8 @@ func controllerCommand(ctx context.Context, args []string, s streams) error {
 }
 
 // newController makes the controller from the machine's configuration, its store and its cloud.
-func newController(ctx context.Context, root, kubeconfig string) (*controller.Controller, error) {
-	effective, err := readConfig(root)
-	if err != nil {
-		return nil, err
-	}
-	secrets, err := openStore(ctx, root, effective, 0)
-	if err != nil {
-		return nil, err
-	}
+func newController(kubeconfig string, f certsFlags) (*controller.Controller, error) {
+	effective, secrets, root := f.effective, f.store, f.root
 	endpoint, err := systemd.Credential(awsEndpoint)
 	if err != nil {
 		return nil, err

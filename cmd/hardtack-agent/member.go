@@ -13,8 +13,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsconfig"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/backup"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/gateway"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
@@ -79,14 +81,47 @@ func (f *certsFlags) member(ctx context.Context) (member.Config, error) {
 	file := func(name string) string { return filepath.Join(f.root, pki.Dir, pki.DirEtcd, name) }
 	files := gateway.Files{CA: file("ca" + pki.Crt), Certificate: file("server" + pki.Crt), Key: file("server" + pki.Key)}
 	told := f.effective
+	backups, err := f.backups()
+	if err != nil {
+		return member.Config{}, err
+	}
 	c := member.Config{
 		Cluster: told.Cluster, Member: told.Etcd.Member, PeerURL: machine.EtcdPeerURL(told.Cluster, told.Etcd.Member, told.Etcd.Members),
 		Instance: cmp.Or(boot.ReadFacts(f.root).Hardware, hostname), Storage: etcd.StorageMachine,
 		Dir: filepath.Join(f.root, etcd.Dir), Owner: owner, Environment: filepath.Join(f.root, memberEnvironment),
 		Own:     fmt.Sprintf("https://127.0.0.1:%d", role.EtcdClientPort),
+		Backups: backups, BackupEvery: told.Etcd.BackupsEvery(),
 		Records: f.store, Service: etcdService{manager}, Peer: files.Peer, Clock: clock.System{}, Answer: memberAnswer,
 	}
 	return c, f.storage(ctx, &c, manager)
+}
+
+// etcdutl is the image's.
+const etcdutl = "/usr/bin/etcdutl"
+
+// backups are where the cluster's backups are; nil if its document names no place.
+func (f *certsFlags) backups() (member.Backups, error) {
+	told := f.effective
+	if told.Etcd.Backup == "" {
+		return nil, nil
+	}
+	endpoint, err := systemd.Credential(awsEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	at, err := machine.LocateBackups(told.Cluster, told.Etcd.Backup)
+	if err != nil {
+		return nil, err
+	}
+	here := awsconfig.Machine{Endpoint: endpoint, Metadata: boot.ReadFacts(f.root).Endpoint, Region: at.Region}
+	place, err := backup.Open(at.String(), backup.Options{Cluster: told.Cluster, Load: here.Load, Account: func(ctx context.Context) (string, error) {
+		self, err := here.Identity(ctx)
+		return self.AccountID, err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return &backup.Keeper{Place: place, Cluster: told.Cluster, Scratch: filepath.Join(f.root, etcd.Dir, etcd.BackupDir), Program: filepath.Join(f.root, etcdutl), Clock: clock.System{}}, nil
 }
 
 // etcdOwner is the user that etcd runs as.
@@ -189,6 +224,10 @@ func (m *memberSays) run(ctx context.Context) {
 		case <-late:
 			_, _ = reportFailure(m.streams, "member", waited) // failing to write to the console does not end the wait
 		case r := <-m.reports:
+			if r.Step == member.StepBackup {
+				m.backup(ctx, r.Err)
+				continue
+			}
 			waited, late = waitsFor(r), nil
 			m.log.InfoContext(ctx, r.Step, "row", r.Action.Row.String(), "waits", waited)
 			switch {
@@ -205,6 +244,16 @@ func (m *memberSays) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// backup tells of a backup. The unit is none the worse for one that failed: the console alone says so.
+func (m *memberSays) backup(ctx context.Context, err error) {
+	m.log.InfoContext(ctx, member.StepBackup, "error", err)
+	if err == nil {
+		reportWorking(m.streams, noPhase)
+		return
+	}
+	_, _ = reportFailure(m.streams, "member", err) // failing to write to the console does not end the member
 }
 
 // waitsFor is what a member waits for, as an error with a reason; nil if it goes on.

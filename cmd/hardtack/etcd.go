@@ -7,8 +7,10 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/cloud"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/operate"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
@@ -20,6 +22,9 @@ func etcdCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			etcdStatusCommand(),
 			etcdReplaceCommand(),
+			etcdBackupCommand(),
+			etcdRestoreCommand(),
+			etcdAdoptCommand(),
 		},
 	}
 }
@@ -49,9 +54,11 @@ func openEtcd(c *cli.Context) (*operate.Cluster, *spec.Complete, error) {
 		return nil, nil, err
 	}
 	k := &operate.Cluster{Name: complete.Cluster.Name, Storage: complete.Cluster.Etcd.Storage, Records: records, Clock: clock.System{}}
+	named := complete.Info().Etcd.Members
 	for _, g := range complete.Groups {
 		if g.Member != "" {
 			k.Members = append(k.Members, g.Member)
+			k.Peers = append(k.Peers, etcd.Peer{Name: g.Member, URL: machine.EtcdPeerURL(k.Name, g.Member, named)})
 		}
 	}
 	if at.Kind == store.KindSSM {

@@ -112,6 +112,9 @@ func unknownKey(service string) error {
 	case speaksJSON(service):
 		return refuse("UnrecognizedClientException", invalidToken)
 	}
+	if service == "s3" {
+		return &Error{Status: http.StatusForbidden, Code: "InvalidAccessKeyId", Message: "The AWS Access Key Id you provided does not exist in our records."}
+	}
 	return &Error{Status: http.StatusForbidden, Code: "InvalidClientTokenId", Message: invalidToken}
 }
 
@@ -130,8 +133,11 @@ func badSignature(service, message string) error {
 }
 
 func skewed(service, message string) error {
-	if service == "ec2" {
+	switch service {
+	case "ec2":
 		return refuse("RequestExpired", "Request has expired.")
+	case "s3":
+		return &Error{Status: http.StatusForbidden, Code: "RequestTimeTooSkewed", Message: "The difference between the request time and the current time is too large."}
 	}
 	return badSignature(service, message)
 }
@@ -143,6 +149,9 @@ func expiredToken(service string) error {
 		return refuse("RequestExpired", "Request has expired.")
 	case speaksJSON(service):
 		return refuse("ExpiredTokenException", message)
+	}
+	if service == "s3" {
+		return refuse("ExpiredToken", "The provided token has expired.")
 	}
 	return &Error{Status: http.StatusForbidden, Code: "ExpiredToken", Message: message}
 }

@@ -40,7 +40,7 @@ type provision struct {
 // resourceKinds are the types that are modelled.
 var resourceKinds = sync.OnceValue(func() map[string]resourceKind {
 	kinds := map[string]resourceKind{}
-	for _, some := range []map[string]resourceKind{dnsKinds(), networkKinds(), scalingKinds(), identityKinds(), balancerKinds(), volumeKinds(), keyKinds()} {
+	for _, some := range []map[string]resourceKind{dnsKinds(), networkKinds(), scalingKinds(), identityKinds(), balancerKinds(), volumeKinds(), keyKinds(), bucketKinds()} {
 		maps.Copy(kinds, some)
 	}
 	return kinds

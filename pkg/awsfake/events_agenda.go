@@ -21,6 +21,7 @@ type regional struct {
 	cloudformation *CloudFormation
 	sqs            *SQS
 	ssm            *SSM
+	s3             *S3
 	places         map[string]*place
 	blocks         *blockStore
 }
@@ -31,6 +32,7 @@ func newRegional(a *Account, o Options) *regional {
 	r.events = &Events{account: a}
 	r.ec2 = newEC2(a, o.EC2)
 	r.sqs = newSQS(a)
+	r.s3 = newS3(a)
 	r.blocks = newBlockStore(o.EBS.Directory)
 	r.places = newPlaces(a, o)
 	r.ssm = r.places[HomeRegion].ssm

@@ -46,6 +46,8 @@ func (e *Error) forService(service string) *Error {
 		return refuse("ThrottlingException", "Rate exceeded")
 	case "ec2":
 		return &Error{Status: 503, Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
+	case "s3":
+		return &Error{Status: 503, Code: "SlowDown", Message: "Please reduce your request rate."}
 	case "sqs":
 		return &Error{Status: 403, Code: "RequestThrottled", Message: "Request is throttled."}
 	}

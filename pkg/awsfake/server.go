@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -65,6 +66,7 @@ func (a *Account) endpoints() map[string]endpoint {
 		"ec2":            {ec2Protocol{namespace: "http://ec2.amazonaws.com/doc/2016-11-15/"}, computing{a.regional.ec2}},
 		"sqs":            {jsonProtocol{version: "1.0", shapes: "com.amazonaws.sqs#"}, a.regional.sqs},
 		"ssm":            {jsonProtocol{version: "1.1"}, regionalService{a, func(p *place) service { return p.ssm }}},
+		"s3":             {s3Protocol{}, a.regional.s3},
 		"sts":            {queryProtocol{namespace: "https://sts.amazonaws.com/doc/2011-06-15/"}, sts{}},
 	}
 }
@@ -110,8 +112,12 @@ func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
 
 // readBody reads a request's body, into a buffer of its size where the client says it.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	limited := http.MaxBytesReader(w, r.Body, maxBody)
-	if r.ContentLength < 0 || r.ContentLength > maxBody {
+	var most int64 = maxBody
+	if strings.Contains(r.Header.Get("Authorization"), "/s3/aws4_request") {
+		most = maxUpload
+	}
+	limited := http.MaxBytesReader(w, r.Body, most)
+	if r.ContentLength < 0 || r.ContentLength > most {
 		return io.ReadAll(limited)
 	}
 	body := make([]byte, r.ContentLength)

@@ -98,7 +98,9 @@ func (s signed) valid(ctx context.Context, c Credentials) bool {
 	if s.presigned {
 		return s.validURL(ctx, keys, again, at)
 	}
-	if err := v4.NewSigner().SignHTTP(ctx, keys, again, s.payload(), s.service, s.region, at); err != nil {
+	// S3 takes the path as it was sent ("Create a canonical request": "You do not normalize URI paths for requests to Amazon S3").
+	plain := func(o *v4.SignerOptions) { o.DisableURIPathEscaping = s.service == "s3" }
+	if err := v4.NewSigner().SignHTTP(ctx, keys, again, s.payload(), s.service, s.region, at, plain); err != nil {
 		return false
 	}
 	want, got := again.Header.Get("Authorization"), s.request.Header.Get("Authorization")
@@ -136,6 +138,9 @@ const unsignedPayload = "UNSIGNED-PAYLOAD"
 func (s signed) payload() string {
 	if s.service == "ebs" && s.request.Method == http.MethodPut && s.request.Header.Get("X-Amz-Content-Sha256") == unsignedPayload {
 		return unsignedPayload
+	}
+	if s.service == "s3" {
+		return s.request.Header.Get("X-Amz-Content-Sha256") // S3 compares it with the body by itself
 	}
 	return hex.EncodeToString(s.body[:])
 }

@@ -30,6 +30,11 @@ func StartedObject(epoch int, member string) string { return epochDir(epoch) + "
 // OutcomeObject is the record whether the epoch's first start succeeded: whoever creates it first decides.
 func OutcomeObject(epoch int) string { return epochDir(epoch) + "outcome" }
 
+// RequestObject is the operator's request for a backup, numbered from 1 in each epoch. The machine of the leader takes it.
+func RequestObject(epoch, number int) string {
+	return epochDir(epoch) + "backup-" + strconv.Itoa(number)
+}
+
 func epochDir(epoch int) string { return Records + "epochs/" + strconv.Itoa(epoch) + "/" }
 
 // MadeObject is the record of a volume's file system, created before it is made.
@@ -121,6 +126,11 @@ type Used struct {
 	How   How `json:"how"`
 }
 
+// Request is the content of a request for a backup. Status.Request says which one is answered.
+type Request struct {
+	At time.Time `json:"at"`
+}
+
 // Status is what a member's machine reports about it. It is a report: nothing dangerous is decided by it.
 type Status struct {
 	At        time.Time `json:"at"`
@@ -134,8 +144,13 @@ type Status struct {
 	Learner bool    `json:"learner,omitempty"`
 	Leader  ID      `json:"leader"`
 	Store   Content `json:"content"`
-	// Backup is the newest backup that this member has verified; nil if there is none.
+	// Backup is the newest backup of the epoch that this member knows, verified when it was taken; nil if there is none.
 	Backup *Backup `json:"backup,omitempty"`
+	// Request is the newest request of the epoch for a backup that this machine has answered: Backup was begun after it had read
+	// that. 0 if there is none.
+	Request int `json:"request,omitempty"`
+	// BackupFailed is why the last attempt to take a backup, or to look for one, failed; nil if it did not.
+	BackupFailed *BackupFailure `json:"backup_failed,omitempty"`
 }
 
 // Content is how much a member has, and whether something is wrong with it.
@@ -156,6 +171,12 @@ type Backup struct {
 	Restore
 	At       time.Time `json:"at"`
 	Verified time.Time `json:"verified,omitzero"`
+}
+
+// BackupFailure is when and why there is no newer backup.
+type BackupFailure struct {
+	At  time.Time `json:"at"`
+	Why string    `json:"why"`
 }
 
 // Marker is the file on the volume that says whose data are beside it, and of which epoch. It is written, with its
@@ -181,6 +202,8 @@ const (
 	TrashDir = "trash"
 	// RestoreDir is where a backup is restored before it is moved to DataDir.
 	RestoreDir = "restore"
+	// BackupDir has snapshots on their way to the place of backups, or from it.
+	BackupDir = "backup"
 )
 
 // format is the version of all records' format. A newer one is an error: what it means is not known here.
@@ -191,7 +214,7 @@ var ErrNewer = errors.New("a newer version of Hardtack wrote it: use that versio
 
 // Record is what Encode and Parse take.
 type Record interface {
-	Begin | Started | Outcome | Made | Used | Status | Marker
+	Begin | Started | Outcome | Made | Used | Request | Status | Marker
 }
 
 // Encode returns the JSON of a record, a status or a marker.
@@ -235,7 +258,7 @@ func Parse[T Record](data []byte) (T, error) {
 
 var (
 	memberName = form(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-	tokenForm  = form(`^[!-~]{1,64}$`) // that of an adopted cluster is the cluster's name
+	tokenForm  = form(`^[!-~]{1,64}$`)
 	digest     = form(`^[0-9a-f]{64}$`)
 )
 
@@ -252,6 +275,8 @@ func check(record any) error {
 		return need(memberName(r.Member) && r.UUID != "", "member and uuid")
 	case Used:
 		return need(r.Epoch > 0 && (r.How == ByStart || r.How == ByJoin || r.How == ByRestore), "epoch and how")
+	case Request:
+		return need(!r.At.IsZero(), "at")
 	case Status:
 		return need(!r.At.IsZero() && r.Instance != "", "at and instance")
 	case Marker:

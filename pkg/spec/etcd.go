@@ -28,7 +28,9 @@ type Etcd struct {
 	// makes other volumes: without data.
 	Key string `yaml:"key"`
 	// Disks are the local disks of the storage disk, by member: paths below /dev/disk/by-id.
-	Disks     map[string]string `yaml:"disks"`
+	Disks map[string]string `yaml:"disks"`
+	// Backup is where and when backups are taken.
+	Backup    Backup `yaml:"backup"`
 	Component `yaml:",inline"`
 }
 
@@ -71,6 +73,7 @@ func (f *completer) etcd() {
 	out.IOPS = orDefault(f, "etcd.iops", in.IOPS, leastIOPS, byHardtack)
 	out.Throughput = orDefault(f, "etcd.throughput", in.Throughput, leastThroughput, byHardtack)
 	out.Key = orDefault(f, "etcd.key", in.Key, f.out.Cluster.AWS.Key, Origin{Derived, "aws.key"})
+	f.backup()
 	out.Disks = map[string]string{}
 	for member, disk := range in.Disks {
 		out.Disks[member] = disk
@@ -145,6 +148,7 @@ func (v checker) etcd(e Etcd) {
 	if e.Key != "" && !awsname.IsKey(e.Key) {
 		v.errorf("etcd.key", "%q is not the ARN of a KMS key (arn:aws:kms:<region>:<account>:key/<id>)", e.Key)
 	}
+	v.backup(e.Backup)
 	for _, m := range slices.Sorted(maps.Keys(e.Disks)) {
 		if disk := e.Disks[m]; !machine.IsDisk(disk) {
 			v.errorf(join("etcd.disks", m), "%q is not a path below /dev/disk/by-id", disk)
@@ -186,6 +190,12 @@ func (c *Complete) etcdLines(g Group) map[string]string {
 		lines[storageVariable] = e.Storage
 		if disk := e.Disks[g.Member]; disk != "" {
 			lines[diskVariable] = disk
+		}
+	}
+	if to := c.backupTo(); to != "" {
+		lines[backupVariable] = to
+		if every := c.Cluster.Etcd.Backup.Every; every != machine.BackupMinutes {
+			lines[backupEveryVariable] = strconv.Itoa(every)
 		}
 	}
 	return lines

@@ -20,10 +20,10 @@ func TestStorage(t *testing.T) {
 		want        machine.Etcd
 		lines       string
 	}{
-		"AWS": {"", "masters", machine.Etcd{Member: "a", Storage: "volume"}, "ETCD_STORAGE=volume\n"},
-		"AWS, named": {named, "control-b", machine.Etcd{Members: []string{"a", "b", "c"}, Member: "b", Storage: "volume"},
-			"ETCD_STORAGE=volume\n"},
-		"AWS, as before":  {"etcd: {storage: machine}\n", "masters", machine.Etcd{Member: "a", Storage: "machine"}, ""},
+		"AWS": {"", "masters", machine.Etcd{Member: "a", Storage: "volume", Backup: "stack"}, "ETCD_BACKUP=stack\nETCD_STORAGE=volume\n"},
+		"AWS, named": {named, "control-b", machine.Etcd{Members: []string{"a", "b", "c"}, Member: "b", Storage: "volume", Backup: "stack"},
+			"ETCD_BACKUP=stack\nETCD_STORAGE=volume\n"},
+		"AWS, as before":  {"etcd: {storage: machine, backup: {to: none}}\n", "masters", machine.Etcd{Member: "a", Storage: "machine"}, ""},
 		"without a cloud": {"store: dir:/s\n", "masters", machine.Etcd{Member: "a", Storage: "machine"}, "ETCD_MEMBER=a\n"},
 		"a disk": {"store: dir:/s\netcd: {disks: {a: /dev/disk/by-id/nvme-1}}\n", "masters",
 			machine.Etcd{Member: "a", Storage: "disk", Disk: "/dev/disk/by-id/nvme-1"}, "ETCD_DISK=/dev/disk/by-id/nvme-1\nETCD_MEMBER=a\nETCD_STORAGE=disk\n"},

@@ -17,6 +17,9 @@ const (
 	memberVariable  = "ETCD_MEMBER"
 	storageVariable = "ETCD_STORAGE"
 	diskVariable    = "ETCD_DISK"
+
+	backupVariable      = "ETCD_BACKUP"
+	backupEveryVariable = "ETCD_BACKUP_EVERY"
 )
 
 // File is one file of a machine's user data.
@@ -256,6 +259,9 @@ func (c *Complete) Machine(g Group) machine.Config {
 	}
 	if g.Roles.Has(role.Etcd) {
 		m.Etcd.Storage, m.Etcd.Disk = c.Cluster.Etcd.Storage, c.Cluster.Etcd.Disks[g.Member]
+		if m.Etcd.Backup = c.backupTo(); m.Etcd.Backup != "" && c.Cluster.Etcd.Backup.Every != machine.BackupMinutes {
+			m.Etcd.BackupEvery = c.Cluster.Etcd.Backup.Every
+		}
 	}
 	if g.Roles.Has(role.Minions) {
 		m.Node = machine.Node{Labels: g.Node.Labels, Taints: g.Node.Taints, MaxPods: g.Node.MaxPods}

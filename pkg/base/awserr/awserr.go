@@ -29,15 +29,15 @@ const (
 	Throttled
 )
 
-// codes are the error codes of EC2, Route 53, Systems Manager, STS, CloudFormation, SQS and the services that share
+// codes are the error codes of EC2, Route 53, Systems Manager, S3, STS, CloudFormation, SQS and the services that share
 // their common errors ("Common Errors" in each API reference). AssumeRoleUnauthorizedAccess is the metadata service's:
 // the role exists, but its trust policy does not let EC2 assume it.
 var codes = map[Kind][]string{
 	Denied:    {"AuthorizationError", "NotAuthorized", "OptInRequired", "AssumeRoleUnauthorizedAccess"},
-	Unknown:   {"InvalidClientTokenId", "UnrecognizedClientException", "AuthFailure"},
+	Unknown:   {"InvalidClientTokenId", "UnrecognizedClientException", "AuthFailure", "InvalidAccessKeyId"},
 	Expired:   {"ExpiredToken", "ExpiredTokenException"},
 	Clock:     {"RequestExpired", "RequestTimeTooSkewed", "InvalidSignatureException", "SignatureDoesNotMatch"},
-	Throttled: {"Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded", "TooManyRequestsException", "PriorRequestNotComplete"},
+	Throttled: {"Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded", "TooManyRequestsException", "PriorRequestNotComplete", "SlowDown"},
 }
 
 // Code returns the AWS error code of err, or "" if it has none.

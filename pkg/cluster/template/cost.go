@@ -69,8 +69,8 @@ func Cost(c *spec.Complete, region string, list []Price) (Sheet, error) {
 	return s, nil
 }
 
-// million is the prefix of units that are priced by the million.
-const million = "million "
+// thousands are the prefixes of units that are priced by the thousand or the million.
+var thousands = map[string]int64{"thousand ": 1_000, "million ": 1_000_000}
 
 // compute computes the cost of the line; nil if it is unknown.
 func (l Line) compute() (*big.Rat, error) {
@@ -87,7 +87,12 @@ func (l Line) compute() (*big.Rat, error) {
 	if l.Quantity == "" {
 		return nil, nil
 	}
-	unit, millions := strings.CutPrefix(l.Price.Unit, million)
+	unit, by := l.Price.Unit, int64(1)
+	for prefix, n := range thousands {
+		if rest, ok := strings.CutPrefix(unit, prefix); ok {
+			unit, by = rest, n
+		}
+	}
 	if strings.TrimSuffix(unit, "s") != strings.TrimSuffix(l.Unit, "s") {
 		return nil, fmt.Errorf("the price is by %s, and the quantity is in %s", l.Price.Unit, l.Unit)
 	}
@@ -95,11 +100,7 @@ func (l Line) compute() (*big.Rat, error) {
 	if !ok {
 		return nil, fmt.Errorf("%q is not a number", l.Quantity)
 	}
-	usd.Mul(usd, quantity)
-	if millions {
-		usd.Quo(usd, big.NewRat(1_000_000, 1))
-	}
-	return usd, nil
+	return usd.Mul(usd, quantity).Quo(usd, big.NewRat(by, 1)), nil
 }
 
 // part is a line without its price.
@@ -133,6 +134,7 @@ func parts(c *spec.Complete) []part {
 	}
 	list = append(list, part{"disks", "volume-gp3", fmt.Sprint(gigabytes), "GB-month", fmt.Sprintf("the roots of %d machines", machines)})
 	list = append(list, volumeParts(c.Cluster.Etcd, volumes)...)
+	list = append(list, backupParts(c)...)
 	if c.Cluster.AWS.LoadBalancer != spec.LoadBalancerNone {
 		list = append(list, part{"load balancer", "balancer-hour", fmt.Sprint(hoursPerMonth), "hour", "aws.loadBalancer"},
 			part{"load balancer's traffic", "balancer-unit", "", "NLCU-hour", "as clients use it"})

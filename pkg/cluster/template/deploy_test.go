@@ -73,7 +73,7 @@ var deployable = sync.OnceValue(func() bool {
 
 var deployAll = sync.OnceValues(func() (map[string]deployment, error) {
 	asked := [][3]string{}
-	for _, c := range calls {
+	for _, c := range slices.Concat(calls, backups) {
 		asked = append(asked, [3]string{c.group, c.action, c.resource()})
 	}
 	list, err := json.Marshal(asked)

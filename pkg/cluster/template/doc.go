@@ -9,6 +9,7 @@
 //	AWS::Route53::HostedZone, AWS::Route53::RecordSet
 //	AWS::EC2::SecurityGroup, AWS::EC2::SecurityGroupIngress, AWS::EC2::LaunchTemplate
 //	AWS::EC2::Volume (where etcd.storage is volume)
+//	AWS::S3::Bucket, AWS::S3::BucketPolicy (where etcd.backup.to is stack)
 //	AWS::IAM::Role, AWS::IAM::InstanceProfile
 //	AWS::AutoScaling::AutoScalingGroup (with LifecycleHookSpecificationList)
 //	AWS::ElasticLoadBalancingV2::LoadBalancer, ::TargetGroup, ::Listener (where aws.loadBalancer is not none)
@@ -38,6 +39,8 @@
 //     template, since it outlives machines: the machine attaches it. The member's group is pinned to the subnet of the
 //     volume's zone. CloudFormation has no function for the zone of a subnet, so that the zone is a parameter too, which
 //     `hardtack stack apply` fills in.
+//   - The bucket of etcd's backups has a name that machines know without asking: the account's number and the region are in
+//     it. It is versioned, and its policy refuses every write that could replace an object. Members cannot delete.
 //   - A member's volume has DeletionPolicy RetainExceptOnCreate. With Retain, a stack whose creation fails would leave empty
 //     volumes behind, and the next attempt would make a second one for each member: a machine takes neither.
 package template

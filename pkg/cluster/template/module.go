@@ -27,14 +27,16 @@ type moduleData struct {
 	Names   []string               `json:"names"`
 	Groups  map[string]moduleGroup `json:"groups"`
 	// Volumes are by the names of members.
-	Volumes      map[string]moduleVolume `json:"volumes"`
-	Roles        []string                `json:"roles"`
-	Ingress      []moduleIngress         `json:"ingress"`
-	Hooks        []Hook                  `json:"hooks"`
-	Zone         string                  `json:"zone"`
-	Placeholders []moduleRecord          `json:"placeholders"`
-	APIPort      int                     `json:"api_port"`
-	AWS          moduleAWS               `json:"aws"`
+	Volumes map[string]moduleVolume `json:"volumes"`
+	// Backups is the bucket of etcd's backups, if there is to be one.
+	Backups      []moduleBackups `json:"backups"`
+	Roles        []string        `json:"roles"`
+	Ingress      []moduleIngress `json:"ingress"`
+	Hooks        []Hook          `json:"hooks"`
+	Zone         string          `json:"zone"`
+	Placeholders []moduleRecord  `json:"placeholders"`
+	APIPort      int             `json:"api_port"`
+	AWS          moduleAWS       `json:"aws"`
 }
 
 type moduleAWS struct {
@@ -126,7 +128,7 @@ func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
 func (b *builder) module() (moduleData, error) {
 	s := b.cluster.Cluster
 	data := moduleData{
-		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Volumes: map[string]moduleVolume{}, Hooks: b.hooks(),
+		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Volumes: map[string]moduleVolume{}, Backups: b.moduleBackups(), Hooks: b.hooks(),
 		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port,
 		AWS: moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, ImageParameter(s.AWS.Channel), ami.RootDevice},
 	}

@@ -51,7 +51,7 @@ func (b *builder) policy(g spec.Group) ([]Statement, error) {
 		// Which volume it is, and what has become of the machine that holds it.
 		describe = append(describe, "ec2:DescribeVolumes")
 	}
-	statements = append(statements, volume...)
+	statements = append(append(statements, volume...), b.backupPolicy(g)...)
 	group := here("autoscaling") + "autoScalingGroup:*:autoScalingGroupName/" + b.cluster.AutoScaling(g)
 	return append(statements,
 		Statement{Sid: "FinishItsLaunch", Effect: "Allow", Action: []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"}, Resource: []string{group}},

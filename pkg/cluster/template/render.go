@@ -89,6 +89,7 @@ func Render(c *spec.Complete, ca []byte, options ...Option) (*Template, error) {
 	b.zone()
 	b.securityGroups()
 	b.balancer()
+	b.bucket()
 	for _, g := range c.Groups {
 		if err := b.group(g); err != nil {
 			return nil, fmt.Errorf("group %s: %w", g.Name, err)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net/netip"
 	"net/url"
 	"os"
@@ -104,4 +105,8 @@ func (p peer) Renew(ctx context.Context, lease member.Lease) error {
 
 func (p peer) Unlock(ctx context.Context, lease member.Lease) error {
 	return p.ask(func(c *Client) error { return c.Unlock(ctx, lease) })
+}
+
+func (p peer) Snapshot(ctx context.Context, w io.Writer) error {
+	return p.ask(func(c *Client) error { return c.Snapshot(ctx, w) })
 }

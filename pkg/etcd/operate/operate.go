@@ -20,6 +20,8 @@ import (
 type Records interface {
 	// Get returns an object. Its error matches pki.ErrNotFound if there is none.
 	Get(ctx context.Context, object string) ([]byte, error)
+	// Create creates an object. Its error matches pki.ErrExists if there is one.
+	Create(ctx context.Context, object string, content []byte) error
 	String() string
 }
 
@@ -67,35 +69,51 @@ type Cluster struct {
 	// of machine.Etcd's.
 	Members []string
 	Storage string
+	// Peers are the same members with the URLs at which their machines offer them to each other.
+	Peers   []etcd.Peer
 	Records Records
 	// Cloud is nil where the machines are in none.
 	Cloud Cloud
-	Clock clock.Clock
+	// Backups is nil where the cluster has no place for them.
+	Backups Backups
+	Clock   clock.Clock
 }
 
-// epoch is what the store says about the newest epoch.
+// epoch is what the store says about an epoch.
 type epoch struct {
 	number  int // 0 if none has begun
 	begin   *etcd.Begin
 	outcome *etcd.Outcome
 }
 
-// epoch reads the newest epoch.
-func (c *Cluster) epoch(ctx context.Context) (e epoch, err error) {
-	for {
-		begin, err := read[etcd.Begin](ctx, c.Records, etcd.BeginObject(e.number+1))
-		if err != nil {
-			return e, err
-		}
-		if begin == nil {
-			break
-		}
-		e.number, e.begin = e.number+1, begin
+// formed is the cluster that the epoch was formed as; nil if it was not.
+func (e epoch) formed() *etcd.Formed {
+	if e.outcome == nil {
+		return nil
 	}
-	if e.number > 0 {
-		e.outcome, err = read[etcd.Outcome](ctx, c.Records, etcd.OutcomeObject(e.number))
+	return e.outcome.Formed
+}
+
+// epochs reads all epochs, from the first.
+func (c *Cluster) epochs(ctx context.Context) (all []epoch, err error) {
+	for n := 1; ; n++ {
+		e := epoch{number: n}
+		if e.begin, err = read[etcd.Begin](ctx, c.Records, etcd.BeginObject(n)); err != nil || e.begin == nil {
+			return all, err
+		}
+		if e.outcome, err = read[etcd.Outcome](ctx, c.Records, etcd.OutcomeObject(n)); err != nil {
+			return all, err
+		}
+		all = append(all, e)
 	}
-	return e, err
+}
+
+// newest returns the last of all epochs; without any, the zero epoch.
+func newest(all []epoch) epoch {
+	if len(all) == 0 {
+		return epoch{}
+	}
+	return all[len(all)-1]
 }
 
 // read reads a record; it is nil if there is none.

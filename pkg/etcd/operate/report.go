@@ -75,10 +75,11 @@ const (
 
 // Status looks at every member. It is an error if the store does not answer; a cloud that does not is a finding.
 func (c *Cluster) Status(ctx context.Context) (*Report, error) {
-	e, err := c.epoch(ctx)
+	all, err := c.epochs(ctx)
 	if err != nil {
 		return nil, err
 	}
+	e := newest(all)
 	r := &Report{Cluster: c.Name, Store: c.Records.String(), Epoch: e.number, Members: []Member{}, Findings: []Finding{}, Quorum: etcd.Quorum(len(c.Members))}
 	volumes, machines, cloudErr := c.look(ctx)
 	for _, name := range c.names(volumes) {
@@ -153,6 +154,7 @@ func (c *Cluster) assess(r *Report, e epoch, cloudErr error) {
 			Next: "bring machines with their volumes back, as said for each member; only if a majority of the volumes is lost for good, a new epoch begins from a backup"})
 	}
 	r.backups(now)
+	r.failedBackups(now)
 	for _, f := range r.Findings {
 		r.Healthy = r.Healthy && f.Warning
 	}
@@ -303,11 +305,21 @@ func nextOfAlarm(alarm, member string) string {
 func (r *Report) backups(now time.Time) {
 	switch b := r.Backup; {
 	case b == nil && r.Epoch > 0:
-		r.find(Finding{What: "no member reports a backup: the loss of a majority of the data would be final", Next: "name a place for backups in the cluster's document", Warning: true})
+		r.find(Finding{What: "no member reports a backup: the loss of a majority of the data would be final", Next: "name a place for backups in the cluster's document (etcd.backup.to)", Warning: true})
 	case b == nil:
 	case now.Sub(b.At) > oldBackup:
 		r.find(Finding{What: fmt.Sprintf("the newest backup is %s old", now.Sub(b.At).Round(time.Minute)), Next: "the leader's machine makes them: its journal says why there is none"})
 	case b.Verified.IsZero() || now.Sub(b.Verified) > oldTrial:
-		r.find(Finding{What: "the newest backup was not restored for a trial within a day", Next: "the leader's machine tries one a day: its journal says why not", Warning: true})
+		r.find(Finding{What: "the newest backup was not restored for a trial within a day", Next: "the leader's machine tries each one that it takes: its journal says why there is none", Warning: true})
+	}
+}
+
+// failedBackups says why there is no newer one, as each member last reported.
+func (r *Report) failedBackups(now time.Time) {
+	for _, m := range r.Members {
+		if s := m.Status; s != nil && s.BackupFailed != nil && now.Sub(s.At) <= fresh {
+			r.find(Finding{Member: m.Name, What: fmt.Sprintf("its last backup failed %s ago: %s", now.Sub(s.BackupFailed.At).Round(time.Second), s.BackupFailed.Why),
+				Next: "its machine tries again every few minutes; while backups fail no lost member is replaced (etcd.backup.to: none gives that up)", Warning: true})
+		}
 	}
 }

@@ -192,3 +192,15 @@ func TestForeignHolder(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// TestFailedBackup: who could not take a backup, and why, is shown with its age.
+func TestFailedBackup(t *testing.T) {
+	w := newWorld(t)
+	w.says(t, "b", func(s *etcd.Status) {
+		s.BackupFailed = &etcd.BackupFailure{At: w.now.Add(-4 * time.Minute), Why: "the place is full"}
+	})
+	r := w.status(t)
+	if !r.Healthy || len(r.Findings) != 1 || r.Findings[0].Member != "b" || r.Findings[0].What != "its last backup failed 4m0s ago: the place is full" {
+		t.Errorf("healthy %v\n%s", r.Healthy, findings(r))
+	}
+}

@@ -32,6 +32,7 @@ type world struct {
 	*awsfake.Account
 	*operate.Cluster
 	store    store.Store
+	place    *place
 	now      time.Time
 	begin    etcd.Begin
 	machines map[string]string
@@ -53,6 +54,8 @@ func newWorld(t *testing.T) *world {
 		w.begin.Members = append(w.begin.Members, peer)
 		outcome.Members[m] = etcd.MemberID(w.begin.Token, peer.URL)
 	}
+	w.place = &place{content: map[string][]byte{}}
+	w.Backups, w.Peers = w.place, w.begin.Members
 	outcome.ClusterID = etcd.ClusterID(w.begin.Token, w.begin.Members)
 	w.put(t, etcd.BeginObject(1), etcd.Encode(w.begin))
 	w.put(t, etcd.OutcomeObject(1), etcd.Encode(etcd.Outcome{Formed: &outcome}))

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/envfile"
@@ -38,6 +39,9 @@ const (
 	// StorageVariable and DiskVariable are Etcd.Storage and Etcd.Disk of a machine file.
 	StorageVariable = "ETCD_STORAGE"
 	DiskVariable    = "ETCD_DISK"
+	// BackupVariable and BackupEveryVariable are Etcd.Backup and Etcd.BackupEvery.
+	BackupVariable      = "ETCD_BACKUP"
+	BackupEveryVariable = "ETCD_BACKUP_EVERY"
 	// FirstComeVariable is "no" in a cluster without a cloud where only a token for it gives a machine its name.
 	FirstComeVariable = "FIRST_COME"
 )
@@ -47,7 +51,7 @@ func Variables(r role.Role) []string {
 	names := []string{role.ClusterVariable, StoreVariable, CAVariable}
 	switch r {
 	case role.Etcd:
-		names = append(names, MemberVariable, StorageVariable, DiskVariable)
+		names = append(names, MemberVariable, StorageVariable, DiskVariable, BackupVariable, BackupEveryVariable)
 	case role.Masters:
 		names = append(names, FirstComeVariable)
 	}
@@ -336,7 +340,34 @@ func (r *reader) etcd() {
 	r.config.Etcd.Member = r.resolve(append(own, written(field, r.document.Etcd.Member))...)
 	if r.roles.Has(role.Etcd) {
 		r.storage()
+		r.backups()
 	}
+}
+
+// backups is where backups of etcd are stored, and how often.
+func (r *reader) backups() {
+	e, file := &r.config.Etcd, role.Etcd.File()
+	e.Backup = r.resolve(append(r.roleLines("etcd.backup", BackupVariable), written("etcd.backup", r.document.Etcd.Backup))...)
+	every := ""
+	if n := r.document.Etcd.BackupEvery; n != 0 {
+		every = strconv.Itoa(n)
+	}
+	every = r.resolve(append(r.roleLines("etcd.backupEvery", BackupEveryVariable), written("etcd.backupEvery", every))...)
+	if e.Backup != "" {
+		if at, err := machine.LocateBackups(r.config.Cluster, e.Backup); err != nil {
+			r.problemf(fmt.Sprintf("write %s=s3://BUCKET/PREFIX or %s=dir:/PATH into %s, or leave it out", BackupVariable, BackupVariable, file), "the place of etcd's backups: %v", err)
+		} else if strings.Contains(at.Bucket, machine.BackupAccount) && !r.hardware.Metadata {
+			r.problemf(fmt.Sprintf("write the bucket's name into %s", file), "the place of etcd's backups is named after an AWS account, and this machine is in none (%s)", r.hardware.Why)
+		}
+	}
+	if every == "" {
+		return
+	}
+	n, err := strconv.Atoi(every)
+	if err != nil || n < machine.LeastBackupMinutes || n > machine.MostBackupMinutes {
+		r.problemf(fmt.Sprintf("write %s=MINUTES into %s", BackupEveryVariable, file), "the time between two backups of etcd is %q, and not a number of minutes from %d to %d", every, machine.LeastBackupMinutes, machine.MostBackupMinutes)
+	}
+	e.BackupEvery = n
 }
 
 // storage is where the data of the machine's member are.

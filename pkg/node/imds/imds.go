@@ -134,6 +134,8 @@ type Identity struct {
 	AvailabilityZone string `json:"availabilityZone"`
 	Region           string `json:"region"`
 	InstanceType     string `json:"instanceType"`
+	// AccountID is the number of the AWS account.
+	AccountID string `json:"accountId"`
 }
 
 // Identity returns the instance's identity document.

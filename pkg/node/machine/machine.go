@@ -105,6 +105,10 @@ type Etcd struct {
 	Storage string `yaml:"storage,omitempty"`
 	// Disk is the device of StorageDisk: a path below /dev/disk/by-id, which stays the same however disks are counted.
 	Disk string `yaml:"disk,omitempty"`
+	// Backup is where the leader's machine stores backups: BackupsStack, or as ParseBackups takes it; empty is nowhere. BackupEvery is how many
+	// minutes lie between two; 0 is BackupMinutes.
+	Backup      string `yaml:"backup,omitempty"`
+	BackupEvery int    `yaml:"backupEvery,omitempty"`
 }
 
 // Network is the cluster's addresses.

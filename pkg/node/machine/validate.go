@@ -157,6 +157,14 @@ func (v validator) etcd(e Etcd) {
 	case (e.Disk != "") != (e.Storage == StorageDisk):
 		v.errorf("etcd.disk", "", "goes with the storage %s, and that with it", StorageDisk)
 	}
+	if e.Backup != "" {
+		if _, err := LocateBackups("", e.Backup); err != nil {
+			v.errorf("etcd.backup", "", "%v", err)
+		}
+	}
+	if n := e.BackupEvery; n != 0 && (n < LeastBackupMinutes || n > MostBackupMinutes) {
+		v.errorf("etcd.backupEvery", "", "%d is not between %d and %d minutes", n, LeastBackupMinutes, MostBackupMinutes)
+	}
 }
 
 // Storages are the values of Etcd.Storage.

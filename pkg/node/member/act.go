@@ -174,6 +174,7 @@ func (m *Member) watch(ctx context.Context, f etcd.Facts) error {
 		}
 		m.lease = 0
 	}
+	m.backedUp(ctx)
 	now := m.Clock.Now()
 	if !m.status.IsZero() && now.Sub(m.status) < StatusEvery {
 		return nil
@@ -192,9 +193,7 @@ func (m *Member) watch(ctx context.Context, f etcd.Facts) error {
 		status.Volume = f.Disk.Marker.Volume
 	}
 	if m.Backups != nil {
-		if status.Backup, err = m.Backups.Newest(ctx); err != nil {
-			return err
-		}
+		m.backUp(ctx, &status)
 	}
 	if err := m.Records.Put(ctx, etcd.StatusObject(m.Member), etcd.Encode(status)); err != nil {
 		return err

@@ -35,15 +35,15 @@ func (m *Member) join(ctx context.Context, f etcd.Facts) (step string, more bool
 		if len(voters) == 0 {
 			return step, false, why, errors.New("no voter answers")
 		}
-		err = m.ask(ctx, a, voters[0])
+		err = m.ask(ctx, a, f, voters[0])
 	}
 	return step, err == nil, why, err
 }
 
 // ask takes a step that another member takes for us.
-func (m *Member) ask(ctx context.Context, a etcd.JoinAction, voter Peer) (err error) {
+func (m *Member) ask(ctx context.Context, a etcd.JoinAction, f etcd.Facts, voter Peer) (err error) {
 	if a.Do == etcd.JoinBackup {
-		return m.Backups.Take(ctx, voter) // as long as it takes
+		return m.Backups.Take(ctx, f.Store.Epoch, voter) // as long as it takes
 	}
 	ctx, cancel := m.answer(ctx)
 	defer cancel()
@@ -110,7 +110,7 @@ func (m *Member) joinFacts(ctx context.Context, f etcd.Facts) (etcd.JoinFacts, [
 		}
 	}
 	if m.Backups != nil {
-		if newest, err := m.Backups.Newest(ctx); err == nil && newest != nil {
+		if newest, err := m.Backups.Newest(ctx, f.Store.Epoch); err == nil && newest != nil {
 			j.BackupAge = now.Sub(newest.At)
 		}
 	}

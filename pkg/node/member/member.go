@@ -9,6 +9,7 @@ package member
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
@@ -68,14 +69,16 @@ type Peer interface {
 	Lock(ctx context.Context, holder string, ttl time.Duration) (Lease, error)
 	Renew(ctx context.Context, lease Lease) error
 	Unlock(ctx context.Context, lease Lease) error
+	// Snapshot writes the member's database and, at its end, the SHA-256 of it.
+	Snapshot(ctx context.Context, w io.Writer) error
 }
 
 // Backups are where the cluster's backups are.
 type Backups interface {
-	// Newest is the newest verified backup; nil if there is none.
-	Newest(ctx context.Context) (*etcd.Backup, error)
-	// Take takes a backup by a member, and verifies it.
-	Take(ctx context.Context, from Peer) error
+	// Newest is the newest verified backup of an epoch; nil if there is none. It may be one of some minutes ago.
+	Newest(ctx context.Context, epoch int) (*etcd.Backup, error)
+	// Take takes a backup of an epoch by a member, and verifies it.
+	Take(ctx context.Context, epoch int, from Peer) error
 	// Restore restores the backup that an epoch starts from into a new directory, complete and on stable storage.
 	Restore(ctx context.Context, begin etcd.Begin, member, dir string) error
 }
@@ -102,8 +105,10 @@ type Config struct {
 	Service Service
 	// Peer returns the member with a client URL. It makes no request.
 	Peer func(url string) Peer
-	// Backups is nil where the cluster has no place for them.
-	Backups Backups
+	// Backups is nil where the cluster has no place for them. BackupEvery is how old the newest one becomes while this member
+	// leads; zero is the constant.
+	Backups     Backups
+	BackupEvery time.Duration
 
 	Clock clock.Clock
 	// Poll is the time between two looks while something is waited for (zero is 2 s), Watch while etcd runs as it should
@@ -130,23 +135,25 @@ type Report struct {
 // Member is a member's loop. Its methods are not safe for concurrent use.
 type Member struct {
 	Config
-	peers   map[string]Peer   // by client URL
-	known   map[string]bool   // the peer URLs of other members
-	records map[string][]byte // that were read, and cannot change any more
-	claims  []etcd.Volume     // what the cloud said last
-	epoch   int               // the newest that was seen
-	attempt string            // see etcd.Facts
-	written *environment      // what the environment file says; nil until it was read
-	reads   time.Time         // since when the own member has read without a pause
-	lease   Lease             // of the lock
-	added   etcd.ID           // see etcd.JoinFacts
-	silent  time.Time         // since when nobody has answered as this member
-	target  uint64            // see etcd.JoinFacts
-	said    *etcd.Own         // what the own member said in the last look
-	leaders map[etcd.ID]leaderView
-	trouble error     // why something could not be seen in this look
-	told    string    // the last report
-	status  time.Time // when the status was written
+	peers    map[string]Peer   // by client URL
+	known    map[string]bool   // the peer URLs of other members
+	records  map[string][]byte // that were read, and cannot change any more
+	claims   []etcd.Volume     // what the cloud said last
+	epoch    int               // the newest that was seen
+	attempt  string            // see etcd.Facts
+	written  *environment      // what the environment file says; nil until it was read
+	reads    time.Time         // since when the own member has read without a pause
+	lease    Lease             // of the lock
+	added    etcd.ID           // see etcd.JoinFacts
+	silent   time.Time         // since when nobody has answered as this member
+	target   uint64            // see etcd.JoinFacts
+	said     *etcd.Own         // what the own member said in the last look
+	leaders  map[etcd.ID]leaderView
+	trouble  error     // why something could not be seen in this look
+	told     string    // the last report
+	status   time.Time // when the status was written
+	backup   backup
+	requests requests
 }
 
 // StatusEvery is how often a member's status is written.
@@ -163,6 +170,9 @@ func New(c Config) *Member {
 	if c.Answer == 0 {
 		c.Answer = 5 * time.Second
 	}
+	if c.BackupEvery == 0 {
+		c.BackupEvery = BackupEvery
+	}
 	if c.Decide == nil {
 		c.Decide = etcd.Decide
 	}
@@ -177,6 +187,7 @@ func New(c Config) *Member {
 
 // Run works until ctx ends, and returns its error.
 func (m *Member) Run(ctx context.Context) error {
+	defer m.endBackup()
 	for ctx.Err() == nil {
 		if err := m.Clock.Sleep(ctx, m.step(ctx)); err != nil {
 			return err
