@@ -253,7 +253,7 @@ func (m *memberSays) backup(ctx context.Context, err error) {
 		reportWorking(m.streams, noPhase)
 		return
 	}
-	_, _ = reportFailure(m.streams, "member", err) // failing to write to the console does not end the member
+	_, _ = reportFailure(m.streams, "member", reason.With(reason.Backup, err)) // failing to write to the console does not end the member
 }
 
 // waitsFor is what a member waits for, as an error with a reason; nil if it goes on.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 )
 
 // StepBackup is the step of a Report about a backup that the leader's machine has taken, or could not take. What the member
@@ -74,7 +73,7 @@ func (m *Member) backupFailed(err error) {
 	before := m.backup.failed
 	m.backup.failed = &etcd.BackupFailure{At: now.UTC(), Why: short(err.Error())}
 	if before == nil || before.Why != m.backup.failed.Why {
-		m.Say(Report{Step: StepBackup, Err: reason.With(reason.Backup, err)})
+		m.Say(Report{Step: StepBackup, Err: err})
 	}
 }
 

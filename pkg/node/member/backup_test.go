@@ -11,7 +11,6 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
@@ -102,7 +101,7 @@ func TestBackups(t *testing.T) {
 		if place.taken.Load() != before || failed == nil || failed.Why != "the place is full" || time.Since(failed.At) > 6*time.Minute {
 			t.Errorf("failures: %+v", failed)
 		}
-		if len(told) != 1 || reason.Of(told[0].Err) != reason.Backup || told[0].Step != StepBackup {
+		if len(told) != 1 || !errors.Is(told[0].Err, place.fails) || told[0].Step != StepBackup {
 			t.Errorf("told %+v", told)
 		}
 		place.fails = nil
