@@ -19,6 +19,7 @@ const (
 const (
 	TypeZone     = "AWS::Route53::HostedZone"
 	TypeVolume   = "AWS::EC2::Volume"
+	TypeBucket   = "AWS::S3::Bucket"
 	TypeGroup    = "AWS::AutoScaling::AutoScalingGroup"
 	TypeTemplate = "AWS::EC2::LaunchTemplate"
 )
@@ -81,6 +82,7 @@ func (c Change) Ends() bool {
 var guarded = map[string]string{
 	TypeZone:   "every record in it, of every cluster",
 	TypeVolume: "what is on it",
+	TypeBucket: "the backups in it",
 	TypeGroup:  "all its machines at once, with the disks of etcd's members",
 }
 

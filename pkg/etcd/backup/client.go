@@ -34,8 +34,7 @@ type client struct {
 // emptySHA256 is the SHA-256 of nothing.
 const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// answerTime bounds the wait for the first byte of an answer: S3 answers an upload after the last byte of it, within seconds. idle bounds how
-// long a transfer may stand still.
+// answerTime bounds the wait for the first byte of an answer: S3 answers an upload within seconds of its last byte.
 const (
 	answerTime = time.Minute
 	attempts   = 5
@@ -151,7 +150,7 @@ func (c *client) once(ctx context.Context, r request) (*http.Response, error) {
 		return nil, fmt.Errorf("asking S3: %w", err)
 	}
 	if err := xml.Unmarshal(text, a); err != nil { // an answer to HEAD has no body
-		a.Code, a.Message = http.StatusText(out.StatusCode), strings.TrimSpace(string(text))
+		a.Code, a.Message = strings.ReplaceAll(http.StatusText(out.StatusCode), " ", ""), strings.TrimSpace(string(text))
 	}
 	if r.method == http.MethodHead && out.StatusCode == http.StatusNotFound {
 		a.Code = "NoSuchKey"
