@@ -22,10 +22,17 @@ import (
 // pace is how much faster the agent's clock goes than etcd's: its waits of a minute take three seconds.
 const pace = 20
 
-// fast is the agent's clock.
-type fast struct{ began time.Time }
+// fast is a machine's clock, as its agent sees it.
+type fast struct{ m *machine }
 
-func (c fast) Now() time.Time { return c.began.Add(pace * time.Since(c.began)) }
+func (c fast) Now() time.Time {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	return c.m.w.now().Add(c.m.skew)
+}
+
+// now is the right time: that of the machines' clocks, unless they are wrong.
+func (w *world) now() time.Time { return w.began.Add(pace * time.Since(w.began)) }
 
 func (c fast) Sleep(ctx context.Context, d time.Duration) error {
 	select {
@@ -53,7 +60,14 @@ const (
 	storeDown
 	storeLosesAnswers // some writes happen, and are said not to
 	storeIsOld        // reads see what was there when the fault began
+	storeIsSlow       // answers take up to slowest; what is written may be there long after its writer has given up
 )
+
+// slowest is more than an agent waits for an answer.
+const slowest = 3 * time.Second
+
+// patience is how long an agent waits for an answer.
+const patience = 1500 * time.Millisecond
 
 var errStore = errors.New("the store does not answer")
 
@@ -80,7 +94,37 @@ func (r *records) set(f storeFault) {
 	}
 }
 
+func (r *records) String() string { return "the nemesis's store" }
+
+// delay is how long an answer takes.
+func (r *records) delay() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fault != storeIsSlow || r.rng.IntN(3) == 0 {
+		return 0
+	}
+	return time.Duration(r.rng.Int64N(int64(slowest)))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// Get answers with what is there when it is asked, which may be a while before it answers.
 func (r *records) Get(ctx context.Context, object string) ([]byte, error) {
+	data, err := r.get(ctx, object)
+	return data, errors.Join(err, sleep(ctx, r.delay()))
+}
+
+func (r *records) get(ctx context.Context, object string) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -107,12 +151,28 @@ func (r *records) Put(ctx context.Context, object string, content []byte) error 
 	return r.write(ctx, object, content, false)
 }
 
+// write happens, late or not, whether its caller still waits for it or not.
 func (r *records) write(ctx context.Context, object string, content []byte, once bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	d := r.delay()
+	if d == 0 {
+		return r.put(object, content, once)
+	}
+	result := make(chan error, 1)
+	time.AfterFunc(d, func() { result <- r.put(object, content, once) })
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-result:
+		return err
+	}
+}
+
+func (r *records) put(object string, content []byte, once bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.fault == storeDown {
 		return errStore
 	}
@@ -124,6 +184,42 @@ func (r *records) write(ctx context.Context, object string, content []byte, once
 		return errStore
 	}
 	return nil
+}
+
+// copy is all that is there now.
+func (r *records) copy() map[string][]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.objects)
+}
+
+// view is the store as one machine reads it.
+type view struct {
+	*records
+	m *machine
+}
+
+func (v view) Get(ctx context.Context, object string) ([]byte, error) {
+	v.m.mu.Lock()
+	old := v.m.old
+	v.m.mu.Unlock()
+	if old == nil {
+		return v.records.Get(ctx, object)
+	}
+	if data, ok := old[object]; ok {
+		return data, nil
+	}
+	return nil, pki.ErrNotFound
+}
+
+// formed reports whether the newest epoch has a cluster.
+func (r *records) formed() bool {
+	epoch := 1
+	for r.has(etcd.BeginObject(epoch + 1)) {
+		epoch++
+	}
+	outcome, err := etcd.Parse[etcd.Outcome](r.copy()[etcd.OutcomeObject(epoch)])
+	return err == nil && outcome.Formed != nil
 }
 
 func (r *records) has(object string) bool {
@@ -139,36 +235,40 @@ type agent struct {
 	// What a wrong variant has in the place of the agent's own.
 	decide     func(etcd.Facts) etcd.Action
 	decideJoin func(etcd.JoinFacts) etcd.JoinAction
-	records    member.Records
+	records    func(member.Records) member.Records // of one process
 	flags      []string
 	force      bool          // it takes a volume from whoever has it
+	promotes   bool          // it promotes whoever is a learner in the list
 	alone      time.Duration // after which a member without a quorum goes on alone; 0 is never
 }
 
 func (a agent) run(ctx context.Context, m *machine) error {
-	where := filepath.Join(m.w.dir, "mnt-"+m.id)
-	service := &service{m: m, environment: filepath.Join(m.w.dir, m.id+".env"), data: filepath.Join(where, etcd.DataDir), flags: a.flags}
-	if err := os.Remove(service.environment); err != nil && !errors.Is(err, os.ErrNotExist) { // /run is empty after a boot
-		return err
+	where := m.mountpoint()
+	service := &service{m: m, environment: m.environment(), data: filepath.Join(where, etcd.DataDir), flags: a.flags}
+	var store member.Records = view{m.w.store, m}
+	if a.records != nil {
+		store = a.records(store)
 	}
-	var store member.Records = m.w.store
-	if f, ok := a.records.(forgetful); ok {
-		store = f.of()
+	peer := func(url string) member.Peer {
+		return hasty{gateway.New(gateway.Config{URL: url, TLS: m.w.tls.client, Dial: m.dial}), m.w}
 	}
 	decide := a.decide
-	if a.alone > 0 {
+	switch {
+	case a.alone > 0:
 		decide = a.impatient(service)
+	case a.promotes:
+		decide = promoting(ctx, peer("https://"+m.address.String()+":"+clientPort))
 	}
-	conf := m.w.tls.client
 	return member.New(member.Config{
 		Cluster: clusterName, Member: m.seat, PeerURL: peerURL(m.seat), Instance: m.id, Storage: etcd.StorageVolume,
-		Dir: where, Environment: service.environment, Own: "https://" + m.address.String() + ":" + clientPort,
+		Dir: where, Environment: m.environment(), Own: "https://" + m.address.String() + ":" + clientPort,
 		Records: store, Volumes: volumes{m, a.force}, Disk: &volume.Disk{Mounter: mounter{m}, Where: where}, Service: service,
-		Peer: func(url string) member.Peer {
-			return hasty{gateway.New(gateway.Config{URL: url, TLS: conf, Dial: m.dial})}
-		},
-		Clock: fast{m.w.began}, Answer: 700 * time.Millisecond, Decide: decide, DecideJoin: a.decideJoin,
+		Peer:  peer,
+		Clock: fast{m}, Answer: patience, Decide: decide, DecideJoin: a.decideJoin,
 		Say: func(r member.Report) {
+			if r.Err == nil && r.Why.Reason == "" {
+				m.w.steps.Add(1)
+			}
 			m.w.logf("%s (%s) %s %s: %s%s", m.seat, m.id, r.Action.Row, r.Step, r.Why.Cause, failed(r.Err))
 		},
 	}).Run(ctx)
@@ -202,7 +302,19 @@ func failed(err error) string {
 }
 
 // hasty gives locks that last as long by the agent's clock as they should.
-type hasty struct{ *gateway.Client }
+type hasty struct {
+	*gateway.Client
+	w *world
+}
+
+// Promote holds every promotion against the rule that a voter has data.
+func (h hasty) Promote(ctx context.Context, id etcd.ID) error {
+	err := h.Client.Promote(ctx, id)
+	if err == nil && !h.w.hasData(id) {
+		h.w.breach("member %s is promoted to a voter, and its data are gone", id)
+	}
+	return err
+}
 
 func (h hasty) Lock(ctx context.Context, holder string, ttl time.Duration) (member.Lease, error) {
 	return h.Client.Lock(ctx, holder, ttl/pace)
@@ -292,6 +404,11 @@ func (s *service) Start(ctx context.Context) error {
 	for _, line := range lines {
 		if line == "ETCD_INITIAL_CLUSTER_STATE=new" {
 			s.m.w.firstStart(s.m)
+		}
+	}
+	if marker, err := os.ReadFile(filepath.Join(filepath.Dir(s.data), etcd.MarkerFile)); err == nil {
+		if of, err := etcd.Parse[etcd.Marker](marker); err == nil {
+			s.m.volume().is(of.MemberID)
 		}
 	}
 	return s.m.startEtcd(lines, s.flags...)

@@ -109,7 +109,7 @@ func (w *world) client(ctx context.Context, number int, h *history, conf *tls.Co
 	transport := &http.Transport{TLSClientConfig: conf, MaxIdleConnsPerHost: 2, ResponseHeaderTimeout: time.Second}
 	defer transport.CloseIdleConnections()
 	for n := 0; ctx.Err() == nil; n++ {
-		time.Sleep(time.Duration(2+rng.IntN(12)) * time.Millisecond)
+		time.Sleep(time.Duration(2+rng.IntN(60)) * time.Millisecond) // a call costs the members 2 ms of CPU
 		m := w.pick(rng)
 		if m == nil {
 			continue

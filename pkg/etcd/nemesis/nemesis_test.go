@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 )
 
@@ -27,6 +29,9 @@ type bench struct {
 	dir  string
 	etcd string
 	tls  tlsFiles
+	// only are the names of the faults that a schedule may have; all if it is empty.
+	only []string
+	cpu  *atomic.Int64 // of etcd, in ns
 	// quiet: what is found was looked for, and its story is not told.
 	quiet bool
 }
@@ -45,16 +50,16 @@ func newBench(t *testing.T) (b *bench, ok bool) {
 	if !inNamespaces(t) {
 		return nil, false
 	}
-	b = &bench{t: t, dir: prepare(t), etcd: filepath.Join(cache, programs.Bin)}
+	b = &bench{t: t, cpu: new(atomic.Int64), dir: prepare(t), etcd: filepath.Join(cache, programs.Bin)}
 	b.tls = newTLS(t, b.dir)
 	return b, true
 }
 
 // of is the bench of a part, which tells what it finds there.
-func (b *bench) of(t *testing.T) *bench {
+func (b *bench) of(t *testing.T, only []string) *bench {
 	t.Helper()
 	c := *b
-	c.t, c.quiet = t, true
+	c.t, c.quiet, c.only = t, true, only
 	return &c
 }
 
@@ -80,7 +85,7 @@ func (b *bench) schedules(n int, first uint64, run func(*world) procedure, stop 
 	var mu sync.Mutex
 	var next, done atomic.Int64
 	var group sync.WaitGroup
-	began := time.Now()
+	began, before := time.Now(), usage()
 	for lane := range min(*atOne, n) {
 		group.Go(func() {
 			for {
@@ -105,8 +110,23 @@ func (b *bench) schedules(n int, first uint64, run func(*world) procedure, stop 
 		})
 	}
 	group.Wait()
-	b.t.Logf("%d schedules in %.0f s", done.Load(), time.Since(began).Seconds())
+	n = int(done.Load())
+	each := func(d time.Duration) float64 { return d.Seconds() / float64(max(n, 1)) }
+	etcds := time.Duration(b.cpu.Swap(0))
+	b.t.Logf("%d schedules in %.0f s; each took %.2f s, and %.2f s of CPU, %.2f of them etcd's", n, time.Since(began).Seconds(),
+		each(time.Since(began)), each(usage()-before), each(etcds))
 	return found
+}
+
+// usage is the CPU time of this process and of those that it has started and that have ended.
+func usage() (all time.Duration) {
+	for _, of := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var r unix.Rusage
+		if unix.Getrusage(of, &r) == nil {
+			all += time.Duration(r.Utime.Nano() + r.Stime.Nano())
+		}
+	}
+	return all
 }
 
 // one runs the schedule of a seed, and tells its story if it is wrong.
@@ -114,8 +134,11 @@ func (b *bench) one(lane int, of uint64, run func(*world) procedure) []string {
 	rng := mrand.New(mrand.NewPCG(of, 0))
 	w := newWorld(b.t, lane, b.dir, b.etcd, b.tls)
 	w.store = newRecords(of)
-	defer w.end(b.t)
-	first, list := choose(rng)
+	defer func() {
+		w.end(b.t)
+		b.cpu.Add(w.cpu.Load())
+	}()
+	first, list := choose(rng, b.only)
 	w.logf("schedule %d: %s", of, names(list))
 	s := &schedule{world: w, t: b.t, rng: rng, conf: b.tls.client, run: run(w), early: first, ctx: b.t.Context(), at: map[string]*machine{}}
 	wrong := s.live(list)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	mrand "math/rand/v2"
 	"net/http"
-	"net/netip"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -35,10 +33,7 @@ type schedule struct {
 	later []func()
 }
 
-const (
-	clients     = 4
-	wholeWithin = time.Minute
-)
+const clients = 4
 
 // live runs a schedule and returns what was wrong.
 func (s *schedule) live(faults []fault) (wrong []string) {
@@ -63,7 +58,9 @@ func (s *schedule) live(faults []fault) (wrong []string) {
 		s.sleep(1, 2500)
 		s.early.do(s)
 	}
-	if err := s.whole(ctx, seats, s.conf, wholeWithin); err != nil {
+	if s.wiped {
+		faults = nil
+	} else if err := s.whole(ctx, seats, s.conf); err != nil {
 		stop()
 		group.Wait()
 		return append(append(s.broken, "the cluster does not form: "+err.Error()), judge(h.ops)...)
@@ -94,7 +91,7 @@ func (s *schedule) settle(ctx context.Context) error {
 		s.sleep(2000, 2001)
 		return nil
 	}
-	err := s.whole(ctx, seats, s.conf, wholeWithin)
+	err := s.whole(ctx, seats, s.conf)
 	s.sleep(50, 100)
 	return err
 }
@@ -149,6 +146,7 @@ func (s *schedule) heal() {
 		end()
 	}
 	s.later = nil
+	s.store.set(storeWorks)
 	for _, m := range s.at {
 		for _, to := range s.at {
 			if to != m {
@@ -158,216 +156,9 @@ func (s *schedule) heal() {
 		if d := m.running(); d != nil {
 			d.signal(syscall.SIGCONT)
 		}
-		m.mu.Lock()
-		m.view = nil
-		m.mu.Unlock()
+		m.sees(nil)
+		m.remembers(nil)
 	}
-}
-
-// fault is something that happens to a cluster.
-type fault struct {
-	name string
-	do   func(*schedule)
-}
-
-// faults are those that a cluster outlives without a hand, or with the one command that replaces a lost volume.
-var faults = []fault{
-	{"a machine loses power, and boots", func(s *schedule) {
-		_, m := s.any()
-		s.reboot(m)
-	}},
-	{"all machines lose power, and boot", func(s *schedule) {
-		var group sync.WaitGroup
-		for _, m := range s.at {
-			group.Go(m.crash)
-		}
-		group.Wait()
-		for _, m := range s.at {
-			m.start(s.ctx, s.run)
-		}
-	}},
-	{"etcd hangs", func(s *schedule) {
-		_, m := s.any()
-		if d := m.running(); d != nil {
-			d.signal(syscall.SIGSTOP)
-			s.sleep(100, 2500)
-			d.signal(syscall.SIGCONT)
-		}
-	}},
-	{"a machine is cut off", func(s *schedule) {
-		_, m := s.any()
-		s.cut(m, true)
-		s.sleep(300, 2000)
-		s.join(m)
-	}},
-	{"a machine is heard, and hears nothing", func(s *schedule) {
-		_, m := s.any()
-		s.cut(m, false)
-		s.sleep(300, 2000)
-		s.join(m)
-	}},
-	{"a machine is replaced", func(s *schedule) {
-		seat, m := s.any()
-		m.powerOff()
-		s.launch(seat)
-	}},
-	{"all machines are replaced", func(s *schedule) {
-		for _, seat := range seats {
-			s.at[seat].powerOff()
-		}
-		for _, seat := range seats {
-			s.launch(seat)
-		}
-	}},
-	{"a second machine comes for a seat, and the first goes", func(s *schedule) {
-		seat, m := s.any()
-		s.launch(seat)
-		s.sleep(200, 900)
-		m.powerOff()
-	}},
-	{"names are old while a machine is replaced", func(s *schedule) {
-		seat, m := s.any()
-		s.mu.Lock()
-		old := map[string]netip.Addr{}
-		for name, ip := range s.names {
-			old[name] = ip
-		}
-		s.mu.Unlock()
-		for _, other := range s.at {
-			other.mu.Lock()
-			other.view = old
-			other.mu.Unlock()
-		}
-		m.powerOff()
-		s.launch(seat)
-		s.sleep(300, 1500)
-		for _, other := range s.at {
-			other.mu.Lock()
-			other.view = nil
-			other.mu.Unlock()
-		}
-	}},
-	{"the store is away while all machines lose power", func(s *schedule) {
-		s.storeFault(storeDown, func() {
-			for _, m := range s.at {
-				m.crash()
-				m.start(s.ctx, s.run)
-			}
-			s.sleep(300, 1500)
-		})
-	}},
-	{"the store is old while a machine is replaced", func(s *schedule) {
-		s.storeFault(storeIsOld, func() {
-			seat, m := s.any()
-			m.powerOff()
-			s.launch(seat)
-			s.sleep(300, 1500)
-		})
-	}},
-	{"a volume is attached late", func(s *schedule) {
-		seat, m := s.any()
-		for _, v := range s.volumesOf(seat) {
-			v.delay(time.Duration(300+s.rng.IntN(1500)) * time.Millisecond)
-		}
-		m.powerOff()
-		s.launch(seat)
-	}},
-}
-
-// rare are faults that take seconds to mend: a schedule has one of them at most.
-var rare = []fault{
-	{"a volume is lost, and the operator gives a new one", func(s *schedule) {
-		seat, m := s.any()
-		s.lose(seat, m)
-		s.sleep(10, 300)
-		s.blank(seat)
-		s.launch(seat)
-	}},
-	{"a volume is lost, and the machine that joins in its place loses power", func(s *schedule) {
-		seat, m := s.any()
-		s.lose(seat, m)
-		s.blank(seat)
-		s.launch(seat)
-		s.sleep(500, 9000)
-		s.reboot(s.at[seat])
-	}},
-	{"a volume is lost, and its successor too, while it joins", func(s *schedule) {
-		seat, m := s.any()
-		for range 2 {
-			s.lose(seat, m)
-			s.blank(seat)
-			s.launch(seat)
-			m = s.at[seat]
-			s.sleep(500, 9000)
-		}
-	}},
-	{"a volume is lost, and an older copy of it comes in its place", func(s *schedule) {
-		seat, m := s.any()
-		s.older(seat, m)
-	}},
-}
-
-// early are faults during the first start.
-var early = []fault{
-	{"a machine loses power during the first start", func(s *schedule) {
-		_, m := s.any()
-		s.reboot(m)
-	}},
-	{"all machines lose power during the first start", func(s *schedule) {
-		for _, m := range s.at {
-			s.reboot(m)
-		}
-	}},
-	{"a volume is lost during the first start", func(s *schedule) {
-		seat, m := s.any()
-		s.lose(seat, m)
-		s.blank(seat)
-		s.launch(seat)
-	}},
-	{"two volumes are lost during the first start, while the third is off", func(s *schedule) {
-		off := s.rng.IntN(len(seats))
-		third := s.at[seats[off]]
-		third.crash()
-		for i, seat := range seats {
-			if i != off {
-				s.lose(seat, s.at[seat])
-				s.blank(seat)
-				s.launch(seat)
-			}
-		}
-		s.sleep(300, 1500)
-		third.start(s.ctx, s.run)
-	}},
-	{"the store loses answers during the first start", func(s *schedule) {
-		s.storeFault(storeLosesAnswers, func() { s.sleep(500, 3000) })
-	}},
-	{"the store is old, and a machine loses power, during the first start", func(s *schedule) {
-		s.storeFault(storeIsOld, func() {
-			_, m := s.any()
-			s.reboot(m)
-			s.sleep(300, 2000)
-		})
-	}},
-}
-
-// last are faults after which nobody may serve any more.
-var last = []fault{
-	{"two lose their volumes while the third is off", func(s *schedule) {
-		s.wiped = true
-		off := s.rng.IntN(len(seats))
-		third := s.at[seats[off]]
-		third.crash()
-		s.sleep(50, 400)
-		for i, seat := range seats {
-			if i != off {
-				s.lose(seat, s.at[seat])
-				s.blank(seat)
-				s.launch(seat)
-			}
-		}
-		s.sleep(1500, 3000)
-		third.start(s.ctx, s.run)
-	}},
 }
 
 // storeFault lets the store fail while something happens.
@@ -458,29 +249,4 @@ func (s *schedule) others(seat string) (list []*machine) {
 		list[0], list[1] = list[1], list[0]
 	}
 	return list
-}
-
-// choose is the list of faults of a schedule, and the one of its first start, which may be nil.
-func choose(rng *mrand.Rand) (first *fault, list []fault) {
-	if rng.IntN(3) == 0 {
-		first = &early[rng.IntN(len(early))]
-	}
-	for range 2 + rng.IntN(3) {
-		list = append(list, faults[rng.IntN(len(faults))])
-	}
-	switch rng.IntN(5) {
-	case 0, 1:
-		list[rng.IntN(len(list))] = rare[rng.IntN(len(rare))]
-	case 2:
-		list = append(list[:1], last[rng.IntN(len(last))])
-	}
-	return first, list
-}
-
-func names(list []fault) string {
-	var words []string
-	for _, f := range list {
-		words = append(words, f.name)
-	}
-	return strings.Join(words, "; ")
 }

@@ -40,6 +40,7 @@ type ebs struct {
 	mount  string // where it is mounted, if it is
 	gone   bool   // deleted
 	late   time.Time
+	member etcd.ID  // whose data it has
 	torn   []string // mounts of machines that it was taken from
 }
 
@@ -286,6 +287,28 @@ func (v *ebs) delay(d time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.late = time.Now().Add(d)
+}
+
+// is records whose data the volume has.
+func (v *ebs) is(id etcd.ID) {
+	if v == nil {
+		return // it was taken away
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.member = id
+}
+
+// hasData reports whether a volume has the data of a member.
+func (w *world) hasData(id etcd.ID) bool {
+	w.mu.Lock()
+	list := slices.Clone(w.volumes)
+	w.mu.Unlock()
+	return slices.ContainsFunc(list, func(v *ebs) bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return v.member == id && !v.gone
+	})
 }
 
 func (v *ebs) setSeat(seat string) {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,8 @@ type world struct {
 	etcd   string // the directory of etcd's programs
 	tls    tlsFiles
 	store  *records
+	steps  atomic.Int64 // that agents have taken
+	cpu    atomic.Int64 // of etcd, in ns
 
 	mu       sync.Mutex
 	events   []string
@@ -42,6 +45,8 @@ type world struct {
 	volumes  []*ebs
 	names    map[string]netip.Addr // of the members, as the reconcile would have them
 	firsts   map[string]int        // how often each seat began a cluster
+	made     map[string]string     // the volumes that the operator asked for, by the token of the request
+	operator sync.Mutex            // one request for a volume after another
 	broken   []string              // what must never happen and did, outside of the clients' view
 }
 
@@ -113,7 +118,7 @@ func shell(ctx context.Context, t *testing.T, script string) {
 // newWorld makes the bridge of world number, which is at most 200.
 func newWorld(t *testing.T, number int, dir, etcd string, tls tlsFiles) *world {
 	t.Helper()
-	w := &world{number: number, etcd: etcd, tls: tls, began: time.Now(), names: map[string]netip.Addr{}, firsts: map[string]int{},
+	w := &world{number: number, etcd: etcd, tls: tls, began: time.Now(), names: map[string]netip.Addr{}, firsts: map[string]int{}, made: map[string]string{},
 		dir: filepath.Join(dir, fmt.Sprint("world-", number))}
 	if err := os.MkdirAll(w.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -160,6 +165,9 @@ type machine struct {
 	held   *ebs
 	daemon *daemon
 	lost   bool // ended, for good
+	// skew is what the machine's clock is wrong by, and old what it still sees of the store; nil is what is there.
+	skew time.Duration
+	old  map[string][]byte
 }
 
 // newMachine makes a machine for a seat. It does nothing until it is started.
@@ -325,7 +333,14 @@ func (m *machine) crash() {
 	if v != nil {
 		v.unmount()
 	}
+	_ = os.Remove(m.environment()) // /run is empty after a boot
 }
+
+// mountpoint is where the machine has its member's volume.
+func (m *machine) mountpoint() string { return filepath.Join(m.w.dir, "mnt-"+m.id) }
+
+// environment is the file that the agent leaves for etcd's unit.
+func (m *machine) environment() string { return filepath.Join(m.w.dir, m.id+".env") }
 
 func (m *machine) volume() *ebs {
 	m.mu.Lock()
@@ -348,12 +363,42 @@ func (m *machine) start(ctx context.Context, run func(context.Context, *machine)
 	}()
 }
 
+// restart ends the agent, wherever it is, and starts another one. etcd goes on.
+func (m *machine) restart(ctx context.Context, run procedure) {
+	m.mu.Lock()
+	off, done := m.off, m.done
+	m.mu.Unlock()
+	if off == nil {
+		return
+	}
+	off(errors.New("the agent was killed"))
+	<-done
+	m.start(ctx, run)
+}
+
+// sees lets the machine have a view of its own of the names; nil ends it.
+func (m *machine) sees(view map[string]netip.Addr) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.view = view
+}
+
+// remembers lets the machine read what was in the store once; nil ends it.
+func (m *machine) remembers(old map[string][]byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.old = old
+}
+
 // claim points the seat's name at the machine, as the reconcile does for the holder of the volume.
 func (m *machine) claim() {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
-	m.w.names["etcd-"+m.seat+suffix] = m.address
+	m.w.names[memberName(m.seat)] = m.address
 }
+
+// memberName is the name of a seat, as the names have it.
+func memberName(seat string) string { return "etcd-" + seat + suffix }
 
 // block drops what the machine sends to another one; unblock ends that.
 func (m *machine) block(to *machine) { m.route("add", to) }
