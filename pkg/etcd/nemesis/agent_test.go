@@ -73,12 +73,16 @@ var errStore = errors.New("the store does not answer")
 
 func newRecords(seed uint64) *records {
 	r := &records{objects: map[string][]byte{}, rng: mrand.New(mrand.NewPCG(seed, 7))}
-	var peers []etcd.Peer
-	for _, seat := range seats {
-		peers = append(peers, etcd.Peer{Name: seat, URL: peerURL(seat)})
-	}
-	r.objects[etcd.BeginObject(1)] = etcd.Encode(etcd.Begin{Token: etcd.NewToken(), Members: peers})
+	r.objects[etcd.BeginObject(1)] = etcd.Encode(etcd.Begin{Token: etcd.NewToken(), Members: peers()})
 	return r
+}
+
+// peers are the members of a first start.
+func peers() (list []etcd.Peer) {
+	for _, seat := range seats {
+		list = append(list, etcd.Peer{Name: seat, URL: peerURL(seat)})
+	}
+	return list
 }
 
 func peerURL(seat string) string {
@@ -212,13 +216,18 @@ func (v view) Get(ctx context.Context, object string) ([]byte, error) {
 	return nil, pki.ErrNotFound
 }
 
+// epoch is the newest.
+func (r *records) epoch() int {
+	n := 1
+	for r.has(etcd.BeginObject(n + 1)) {
+		n++
+	}
+	return n
+}
+
 // formed reports whether the newest epoch has a cluster.
 func (r *records) formed() bool {
-	epoch := 1
-	for r.has(etcd.BeginObject(epoch + 1)) {
-		epoch++
-	}
-	outcome, err := etcd.Parse[etcd.Outcome](r.copy()[etcd.OutcomeObject(epoch)])
+	outcome, err := etcd.Parse[etcd.Outcome](r.copy()[etcd.OutcomeObject(r.epoch())])
 	return err == nil && outcome.Formed != nil
 }
 
@@ -252,6 +261,10 @@ func (a agent) run(ctx context.Context, m *machine) error {
 	peer := func(url string) member.Peer {
 		return hasty{gateway.New(gateway.Config{URL: url, TLS: m.w.tls.client, Dial: m.dial}), m.w}
 	}
+	backups, err := m.keeper()
+	if err != nil {
+		return err
+	}
 	decide := a.decide
 	switch {
 	case a.alone > 0:
@@ -263,7 +276,7 @@ func (a agent) run(ctx context.Context, m *machine) error {
 		Cluster: clusterName, Member: m.seat, PeerURL: peerURL(m.seat), Instance: m.id, Storage: etcd.StorageVolume,
 		Dir: where, Environment: m.environment(), Own: "https://" + m.address.String() + ":" + clientPort,
 		Records: store, Volumes: volumes{m, a.force}, Disk: &volume.Disk{Mounter: mounter{m}, Where: where}, Service: service,
-		Peer:  peer,
+		Peer: peer, Backups: backups, BackupEvery: backupEvery,
 		Clock: fast{m}, Answer: patience, Decide: decide, DecideJoin: a.decideJoin,
 		Say: func(r member.Report) {
 			if r.Err == nil && r.Why.Reason == "" {

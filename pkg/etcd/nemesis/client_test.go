@@ -87,6 +87,7 @@ type operation struct {
 	known        bool // a write without it may have happened, then or later
 	cluster      string
 	revision     int64
+	modified     int64  // of a read, the revision in which the key was written; 0 if it is not there
 	by           string // the member that answered
 }
 
@@ -151,7 +152,8 @@ func (w *world) do(ctx context.Context, c *http.Client, m *machine, o *operation
 	var answer struct {
 		Header header `json:"header"`
 		KVs    []struct {
-			Value string `json:"value"`
+			Value    string `json:"value"`
+			Modified string `json:"mod_revision"`
 		} `json:"kvs"`
 	}
 	o.call = time.Since(w.began)
@@ -168,6 +170,7 @@ func (w *world) do(ctx context.Context, c *http.Client, m *machine, o *operation
 			w.breach("%s answers what is no base64: %q", m.seat, answer.KVs[0].Value)
 		}
 		o.value = string(value)
+		o.modified, _ = strconv.ParseInt(answer.KVs[0].Modified, 10, 64)
 	}
 	return true
 }

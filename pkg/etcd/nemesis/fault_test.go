@@ -171,6 +171,9 @@ var faults = []fault{
 		_, m := s.any()
 		m.mu.Lock()
 		m.skew += time.Duration(s.rng.IntN(120)-60) * time.Minute
+		if s.backups { // an operator whose clock differs by minutes from that of a backup is refused
+			m.skew = time.Duration(s.rng.IntN(120)-60) * time.Second
+		}
 		m.mu.Unlock()
 	}},
 }
@@ -323,13 +326,25 @@ func choose(rng *mrand.Rand, only []string) (first *fault, list []fault) {
 	for range 2 + rng.IntN(3) {
 		list = append(list, faults[rng.IntN(len(faults))])
 	}
-	switch rng.IntN(5) {
-	case 0, 1:
+	switch rng.IntN(10) {
+	case 0, 1, 2, 3:
 		list[rng.IntN(len(list))] = rare[rng.IntN(len(rare))]
-	case 2:
+	case 4:
 		list = append(list[:1], last[rng.IntN(len(last))])
+	case 5, 6:
+		list[rng.IntN(len(list))] = restores[rng.IntN(len(restores))]
 	}
 	return first, list
+}
+
+// withBackups reports whether a schedule needs a place for backups. Others have one sometimes.
+func withBackups(rng *mrand.Rand, list []fault) bool {
+	for _, f := range list {
+		if slices.ContainsFunc(restores, func(r fault) bool { return r.name == f.name }) {
+			return true
+		}
+	}
+	return rng.IntN(6) == 0
 }
 
 func directed(rng *mrand.Rand, only []string) (first *fault, list []fault) {
@@ -344,10 +359,20 @@ func directed(rng *mrand.Rand, only []string) (first *fault, list []fault) {
 			list = append(list, common[rng.IntN(len(common))])
 		}
 	}
-	if seldom := of(append(slices.Clone(rare), last...)); len(seldom) > 0 {
+	if seldom := of(slices.Concat(rare, last, restores)); len(seldom) > 0 {
 		list = append(list, seldom[rng.IntN(len(seldom))])
 	}
 	return first, list
+}
+
+// named are the names of all faults that have a text in them.
+func named(text string) (list []string) {
+	for _, f := range slices.Concat(early, faults, rare, last, restores) {
+		if strings.Contains(f.name, text) {
+			list = append(list, f.name)
+		}
+	}
+	return list
 }
 
 func names(list []fault) string {

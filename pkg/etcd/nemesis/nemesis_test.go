@@ -20,6 +20,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "run this one schedule")
+	what  = flag.String("fault", "", "run schedules of the faults with this in their names alone")
 	atOne = flag.Int("worlds", 4, "schedules at once")
 )
 
@@ -70,6 +71,9 @@ func TestNemesis(t *testing.T) {
 		return
 	}
 	n, first := count(t, 100), uint64(1)
+	if *what != "" {
+		b.only = named(*what)
+	}
 	if *seed != 0 {
 		n, first = 1, *seed
 	}
@@ -139,6 +143,7 @@ func (b *bench) one(lane int, of uint64, run func(*world) procedure) []string {
 		b.cpu.Add(w.cpu.Load())
 	}()
 	first, list := choose(rng, b.only)
+	w.backups = withBackups(rng, list)
 	w.logf("schedule %d: %s", of, names(list))
 	s := &schedule{world: w, t: b.t, rng: rng, conf: b.tls.client, run: run(w), early: first, ctx: b.t.Context(), at: map[string]*machine{}}
 	wrong := s.live(list)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/operate"
 	document "github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
@@ -60,10 +61,26 @@ func (a account) Make(_ context.Context, v operate.NewVolume) (string, error) {
 	return made.id, nil
 }
 
+// rightly is the right time.
+type rightly struct{ w *world }
+
+func (c rightly) Now() time.Time { return c.w.now() }
+
+func (c rightly) Sleep(ctx context.Context, d time.Duration) error { return sleep(ctx, d/pace) }
+
+// operator has the commands of a person who knows the cluster.
+func (s *schedule) operator() *operate.Cluster {
+	c := &operate.Cluster{Name: clusterName, Members: seats, Storage: document.StorageVolume, Peers: peers(), Records: s.store, Cloud: account{s.world}, Clock: rightly{s.world}}
+	if place, err := s.place(); err == nil {
+		c.Backups = shelf{place}
+	}
+	return c
+}
+
 // replace is the operator who gives a seat a new volume, and is not sure whether the command was given: it comes up to
 // three times, from two consoles.
 func (s *schedule) replace(seat string) {
-	c := operate.Cluster{Name: clusterName, Members: seats, Storage: document.StorageVolume, Records: s.store, Cloud: account{s.world}, Clock: fast{s.at[seat]}}
+	c := s.operator()
 	var group sync.WaitGroup
 	for range 1 + s.rng.IntN(3) {
 		ask := func() {

@@ -13,25 +13,15 @@ import (
 )
 
 // judge returns what is wrong with a history: none of it needs to know what the faults were.
-func judge(ops []operation) []string {
+func judge(ops []operation, lives []*life) []string {
 	var wrong []string
 	wrong = append(wrong, revisions(ops)...)
-	wrong = append(wrong, clusters(ops)...)
-	return append(wrong, linearizable(ops)...)
-}
-
-// clusters finds a second cluster that took writes: each has an ID of its own.
-func clusters(ops []operation) []string {
-	var ids []string
-	for _, o := range ops {
-		if o.write && o.known && !slices.Contains(ids, o.cluster) {
-			ids = append(ids, o.cluster)
-		}
+	wrong = append(wrong, clusters(ops, lives)...)
+	wrong = append(wrong, prefix(ops, lives)...)
+	for _, l := range lives {
+		wrong = append(wrong, linearizable(ops, l)...)
 	}
-	if len(ids) > 1 {
-		return []string{fmt.Sprintf("%d clusters acknowledged writes: %v", len(ids), ids)}
-	}
-	return nil
+	return wrong
 }
 
 // revisions finds writes that were acknowledged with one revision, and revisions that go against real time: a write that
@@ -73,29 +63,38 @@ func revisions(ops []operation) []string {
 	return wrong[:min(len(wrong), 5)]
 }
 
-// register is a key of etcd to porcupine: a write sets it, a read returns what was set last.
-var register = porcupine.Model{
-	Init: func() any { return "" },
-	Step: func(state, input, output any) (bool, any) {
-		o := input.(operation)
-		if o.write {
-			return true, o.value
-		}
-		return output.(operation).value == state.(string), state
-	},
-	Equal: func(a, b any) bool { return a == b },
+// register is a key of etcd to porcupine: a write sets it, a read returns what was set last. The first state is not there,
+// or in a restored cluster what is read first: whether that is right is prefix's to say.
+func register(restored bool) porcupine.Model {
+	const open = "?"
+	first := ""
+	if restored {
+		first = open
+	}
+	return porcupine.Model{
+		Init: func() any { return first },
+		Step: func(state, input, output any) (bool, any) {
+			o := input.(operation)
+			if o.write {
+				return true, o.value
+			}
+			read := output.(operation).value
+			return read == state.(string) || state.(string) == open, read
+		},
+		Equal: func(a, b any) bool { return a == b },
+	}
 }
 
-// linearizable asks porcupine whether each key behaved as one register. What is not known of a write stays open until
+// linearizable asks porcupine whether each key of a cluster behaved as one register. What is not known of a write stays open until
 // the end: it may take effect at any time, or never. The last reads of each key are part of the history, so that a write
 // that was acknowledged and lost is found.
-func linearizable(ops []operation) []string {
+func linearizable(ops []operation, l *life) []string {
 	var wrong []string
 	for n := range keys {
 		key := fmt.Sprint("k", n)
 		var calls []porcupine.Operation
 		for _, o := range ops {
-			if o.key != key {
+			if o.key != key || o.known && o.cluster != l.cluster {
 				continue
 			}
 			answer := int64(o.answer)
@@ -104,10 +103,10 @@ func linearizable(ops []operation) []string {
 			}
 			calls = append(calls, porcupine.Operation{ClientId: o.client, Input: o, Output: o, Call: int64(o.call), Return: answer})
 		}
-		switch result := porcupine.CheckOperationsTimeout(register, calls, 20*time.Second); result {
+		switch result := porcupine.CheckOperationsTimeout(register(l.from != nil), calls, 20*time.Second); result {
 		case porcupine.Ok:
 		case porcupine.Illegal:
-			wrong = append(wrong, fmt.Sprintf("%s is not linearizable: %s", key, suspicion(ops, key)))
+			wrong = append(wrong, fmt.Sprintf("%s is not linearizable in epoch %d: %s", key, l.epoch, suspicion(ops, key, l.cluster)))
 		default:
 			wrong = append(wrong, fmt.Sprintf("%s: porcupine found no answer in 20 s (%d operations)", key, len(calls)))
 		}
@@ -116,9 +115,12 @@ func linearizable(ops []operation) []string {
 }
 
 // suspicion tells the end of a key's history, where a lost write is seen.
-func suspicion(ops []operation, key string) string {
+func suspicion(ops []operation, key, cluster string) string {
 	var written, read operation
 	for _, o := range ops {
+		if o.cluster != cluster {
+			continue
+		}
 		if o.key == key && o.known && o.write && o.answer > written.answer {
 			written = o
 		}

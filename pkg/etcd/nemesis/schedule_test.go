@@ -63,7 +63,7 @@ func (s *schedule) live(faults []fault) (wrong []string) {
 	} else if err := s.whole(ctx, seats, s.conf); err != nil {
 		stop()
 		group.Wait()
-		return append(append(s.broken, "the cluster does not form: "+err.Error()), judge(h.ops)...)
+		return append(append(s.broken, "the cluster does not form: "+err.Error()), judge(h.ops, s.store.lives())...)
 	}
 	s.sleep(100, 300)
 	for _, f := range faults {
@@ -82,7 +82,7 @@ func (s *schedule) live(faults []fault) (wrong []string) {
 	s.mu.Lock()
 	wrong = append(wrong, s.broken...)
 	s.mu.Unlock()
-	return append(wrong, judge(h.ops)...)
+	return append(wrong, judge(h.ops, s.store.lives())...)
 }
 
 // settle waits until the cluster is whole again. One whose majority is gone must stay away, which takes a while to see.

@@ -60,6 +60,16 @@ var variants = []variant{
 	{"a learner that is in the list is taken again", []string{learnerLost}, func(w *world) agent {
 		return agent{w: w, decideJoin: takesOver(func(m etcd.Member) bool { return m.Learner })}
 	}},
+	{"a new epoch opens although the old one has a quorum", []string{oneOnly}, func(w *world) agent {
+		return agent{w: w, decide: func(f etcd.Facts) etcd.Action {
+			if f.Store.Begin != nil {
+				begin := *f.Store.Begin
+				begin.Previous = nil
+				f.Store.Begin = &begin
+			}
+			return etcd.Decide(f)
+		}}
+	}},
 	{"no record that a member has started", []string{"two volumes are lost during the first start, while the third is off"}, func(w *world) agent {
 		return agent{w: w, records: func(r member.Records) member.Records { return forgetful{r, &sync.Map{}} }}
 	}},

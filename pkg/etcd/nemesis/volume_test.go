@@ -17,8 +17,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 )
 
-// volumeSize is enough for etcd's first log segment of 64 MB and its successor. The file has holes.
-const volumeSize = 384 << 20
+// volumeSize is enough for the logs of 64 MB of two epochs and of a trial, each with its successor. The file has holes.
+const volumeSize = 1 << 30
 
 // ext4Shutdown is EXT4_IOC_SHUTDOWN, and noLogFlush its flag EXT4_GOING_FLAGS_NOLOGFLUSH (fs/ext4/ext4.h).
 const (

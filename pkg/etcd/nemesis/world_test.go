@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,13 +31,14 @@ const (
 // world is the surroundings of one cluster: a network, volumes, and names. Several are in one test process at once, each
 // with a subnet of its own.
 type world struct {
-	number int
-	dir    string // on a tmpfs
-	etcd   string // the directory of etcd's programs
-	tls    tlsFiles
-	store  *records
-	steps  atomic.Int64 // that agents have taken
-	cpu    atomic.Int64 // of etcd, in ns
+	number  int
+	dir     string // on a tmpfs
+	backups bool   // there is a place for them
+	etcd    string // the directory of etcd's programs
+	tls     tlsFiles
+	store   *records
+	steps   atomic.Int64 // that agents have taken
+	cpu     atomic.Int64 // of etcd, in ns
 
 	mu       sync.Mutex
 	events   []string
@@ -62,7 +64,9 @@ func (w *world) breach(format string, args ...any) {
 	w.logf("BREACH: "+format, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.broken = append(w.broken, fmt.Sprintf(format, args...))
+	if text := fmt.Sprintf(format, args...); len(w.broken) < 5 && !slices.Contains(w.broken, text) {
+		w.broken = append(w.broken, text)
+	}
 }
 
 // inNamespaces runs the test again in namespaces of its own, so that nothing of it is left when it ends however it ends.
