@@ -3,14 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/netip"
 	"os"
@@ -29,6 +22,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone/zonetest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/etcdtest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -60,7 +54,12 @@ func TestEtcdDiscovery(t *testing.T) {
 	seen := startResolver(t, server.Addr)
 	members := &etcdMachines{}
 	syncer := etcdSyncer(t, server, members)
-	certificate(t, dir)
+	// etcd wants the domain in the certificates of peers that it found by SRV.
+	names, addresses := []string{"demo.k8s"}, []net.IP{}
+	for i, name := range etcdMembers {
+		names, addresses = append(names, "etcd-"+name+".demo.k8s"), append(addresses, net.IP(etcdAddress(i).AsSlice()))
+	}
+	etcdtest.Certificate(t, dir, names, addresses...)
 
 	members.set(2)
 	publish(t, syncer)
@@ -190,40 +189,6 @@ func (s *srvAnswers) check(t *testing.T) {
 	defer s.mu.Unlock()
 	if s.counts[0] == 0 || s.counts[len(etcdMembers)] < len(etcdMembers)+1 || len(s.counts) != 2 {
 		t.Errorf("answers by number of SRV targets are %v; want some with none, then only whole ones", s.counts)
-	}
-}
-
-// certificate writes a certificate that every member may use. It names the domain, which etcd requires of peers that
-// it found by SRV.
-func certificate(t *testing.T, dir string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "etcd"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:    []string{"demo.k8s"},
-	}
-	for i, name := range etcdMembers {
-		template.DNSNames = append(template.DNSNames, "etcd-"+name+".demo.k8s")
-		template.IPAddresses = append(template.IPAddresses, net.IP(etcdAddress(i).AsSlice()))
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

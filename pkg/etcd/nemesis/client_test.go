@@ -3,28 +3,22 @@ package nemesis
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	mrand "math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/etcdtest"
 )
 
 // tlsFiles are one certificate that every member and every client has. The certificates of real members are tested with
@@ -36,39 +30,13 @@ type tlsFiles struct {
 
 func newTLS(t *testing.T, dir string) tlsFiles {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	var names []string
+	for _, seat := range seats {
+		names = append(names, strings.TrimSuffix(memberName(seat), "."))
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "etcd"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:    []string{"localhost", "etcd-a.demo.k8s", "etcd-b.demo.k8s", "etcd-c.demo.k8s", "etcd"},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := tlsFiles{cert: filepath.Join(dir, "tls.crt"), key: filepath.Join(dir, "tls.key")}
-	crt, pkey := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
-	if err := errors.Join(os.WriteFile(files.cert, crt, 0o600), os.WriteFile(files.key, pkey, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(crt, pkey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(crt)
-	// etcd's server is asked by address, and answers with the certificate of its name.
-	files.client = &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ServerName: "etcd", MinVersion: tls.VersionTLS12}
-	return files
+	files, client := etcdtest.Certificate(t, dir, names)
+	client.ServerName = etcdtest.Name // etcd's server is asked by address, and answers with the certificate of its name
+	return tlsFiles{cert: files.Certificate, key: files.Key, client: client}
 }
 
 // header is what etcd says with every answer. Numbers are text in its JSON.
