@@ -43,10 +43,14 @@ type Client struct {
 	http *http.Client
 }
 
+// handshake is how long a member may take for TLS. An etcd that waits for the others listens and does not answer, and the end of
+// a question does not end the connection that is being made for it: Close does, or this.
+const handshake = 5 * time.Second
+
 // New returns a client of a member. Close ends its connections.
 func New(c Config) *Client {
 	return &Client{url: strings.TrimSuffix(c.URL, "/"), http: &http.Client{Transport: &http.Transport{
-		TLSClientConfig: c.TLS.Clone(), DialContext: c.Dial, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+		TLSClientConfig: c.TLS.Clone(), DialContext: c.Dial, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true, TLSHandshakeTimeout: handshake,
 	}}}
 }
 

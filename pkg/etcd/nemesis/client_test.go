@@ -75,7 +75,7 @@ const keys = 6
 
 // client writes and reads until ctx ends. It asks any machine of the cluster, old ones too.
 func (w *world) client(ctx context.Context, number int, h *history, conf *tls.Config, rng *mrand.Rand) {
-	transport := &http.Transport{TLSClientConfig: conf, MaxIdleConnsPerHost: 2, ResponseHeaderTimeout: time.Second}
+	transport := &http.Transport{TLSClientConfig: conf, MaxIdleConnsPerHost: 2, ResponseHeaderTimeout: time.Second, TLSHandshakeTimeout: time.Second}
 	defer transport.CloseIdleConnections()
 	for n := 0; ctx.Err() == nil; n++ {
 		time.Sleep(time.Duration(2+rng.IntN(60)) * time.Millisecond) // a call costs the members 2 ms of CPU
@@ -130,6 +130,7 @@ func (w *world) do(ctx context.Context, c *http.Client, m *machine, o *operation
 	if err != nil {
 		return o.write && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.EHOSTUNREACH)
 	}
+	w.steps.Add(1)
 	o.known, o.cluster, o.by = true, answer.Header.Cluster, m.seat
 	o.revision, _ = strconv.ParseInt(answer.Header.Revision, 10, 64)
 	if !o.write && len(answer.KVs) == 1 {

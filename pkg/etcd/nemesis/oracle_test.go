@@ -140,21 +140,21 @@ type listed struct {
 }
 
 // whole waits until every seat has exactly one machine whose etcd is a voter, answers linearizable reads, and has the
-// same data as the others. It returns what is missing when it has looked so often since an agent last took a step, or so
-// often at all: on a machine with other work to do, looks take longer as everything does.
+// same data as the others. It returns what is missing when something is broken, when for a minute no agent has taken a step
+// and no client got an answer, or when the time is over: on a machine with other work to do, all that is slow goes on.
 func (w *world) whole(ctx context.Context, seats []string, conf *tls.Config) error {
-	const idle, all = 600, 3000
-	transport := &http.Transport{TLSClientConfig: conf}
+	const idle, all = time.Minute, 5 * time.Minute
+	transport := &http.Transport{TLSClientConfig: conf, TLSHandshakeTimeout: 2 * time.Second}
 	defer transport.CloseIdleConnections()
 	c := &http.Client{Transport: transport, Timeout: 2 * time.Second}
 	var err error
-	taken := w.steps.Load()
-	for n, last := 0, 0; n < all && n-last < idle; n++ {
+	began, last, taken := time.Now(), time.Now(), w.steps.Load()
+	for time.Since(began) < all && time.Since(last) < idle && !w.isBroken() {
 		if err = w.looksWhole(ctx, c, seats); err == nil || sleep(ctx, 100*time.Millisecond) != nil {
 			return err
 		}
 		if now := w.steps.Load(); now != taken {
-			taken, last = now, n
+			taken, last = now, time.Now()
 		}
 	}
 	return err

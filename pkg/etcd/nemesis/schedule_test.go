@@ -98,7 +98,7 @@ func (s *schedule) settle(ctx context.Context) error {
 
 // lastReads reads every key once more, from whoever answers.
 func (s *schedule) lastReads(ctx context.Context, h *history) {
-	transport := &http.Transport{TLSClientConfig: s.conf}
+	transport := &http.Transport{TLSClientConfig: s.conf, TLSHandshakeTimeout: time.Second}
 	defer transport.CloseIdleConnections()
 	c := &http.Client{Transport: transport, Timeout: 2 * time.Second}
 	for n := range keys {

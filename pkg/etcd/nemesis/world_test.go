@@ -37,7 +37,7 @@ type world struct {
 	etcd    string // the directory of etcd's programs
 	tls     tlsFiles
 	store   *records
-	steps   atomic.Int64 // that agents have taken
+	steps   atomic.Int64 // that agents have taken, and clients
 	cpu     atomic.Int64 // of etcd, in ns
 
 	mu       sync.Mutex
@@ -67,6 +67,13 @@ func (w *world) breach(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); len(w.broken) < 5 && !slices.Contains(w.broken, text) {
 		w.broken = append(w.broken, text)
 	}
+}
+
+// isBroken reports whether there was a breach.
+func (w *world) isBroken() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.broken) > 0
 }
 
 // inNamespaces runs the test again in namespaces of its own, so that nothing of it is left when it ends however it ends.
