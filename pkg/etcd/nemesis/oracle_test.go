@@ -161,7 +161,7 @@ func (w *world) whole(ctx context.Context, seats []string, conf *tls.Config) err
 }
 
 func (w *world) looksWhole(ctx context.Context, c *http.Client, seats []string) error {
-	hashes := map[string]string{}
+	hashes, at := map[string]string{}, "0"
 	for _, seat := range seats {
 		m := w.serving(seat)
 		if m == nil {
@@ -191,14 +191,15 @@ func (w *world) looksWhole(ctx context.Context, c *http.Client, seats []string) 
 			return fmt.Errorf("what answers for %s is another member: %+v", seat, list)
 		}
 		var hash struct {
-			Header   header `json:"header"`
-			Hash     any    `json:"hash"`
-			Revision string `json:"hash_revision"`
+			Hash      any    `json:"hash"`
+			Revision  string `json:"hash_revision"`
+			Compacted string `json:"compact_revision"`
 		}
-		if err := call(ctx, c, url+"/v3/maintenance/hash", map[string]any{}, &hash); err != nil {
-			return fmt.Errorf("hash of %s: %w", seat, err)
+		if err := call(ctx, c, url+"/v3/maintenance/hashkv", map[string]any{"revision": at}, &hash); err != nil {
+			return fmt.Errorf("hash of %s at revision %s: %w", seat, at, err)
 		}
-		hashes[fmt.Sprint(list.Header.Cluster, " ", hash.Header.Revision, " ", hash.Hash)] = seat
+		at = hash.Revision // clients go on writing: the others are asked about the same revision
+		hashes[fmt.Sprint(list.Header.Cluster, " ", hash.Compacted, " ", hash.Hash)] = seat
 	}
 	if len(hashes) != 1 {
 		return fmt.Errorf("the members have different data: %v", hashes)
