@@ -17,9 +17,9 @@ groups:
 - {name: etcd, roles: [etcd], members: [a, b, c]}
 `
 
-// TestLabEtcd loses a machine of each group, then all machines of etcd at once, then a member's volume. As long as two
-// members are left the API must answer; each machine must be replaced without help, as the member that it was; and what
-// was in the cluster must be there.
+// TestLabEtcd loses a machine of each group, then all machines of etcd at once, then a member's volume, then those of a
+// majority, which is restored from a backup. As long as two members are left the API must answer; each machine must be
+// replaced without help, as the member that it was; and what was in the cluster must be there.
 func TestLabEtcd(t *testing.T) {
 	needTime(t)
 	r := newLab(t, "etcd", etcdCluster)
@@ -52,6 +52,7 @@ func TestLabEtcd(t *testing.T) {
 	t.Run("etcd-b is the same member on another machine", func(t *testing.T) { labSameMembers(t, r, was) })
 	t.Run("all machines of etcd at once", func(t *testing.T) { labLosesEtcd(t, r, was); kept.there(t, r) })
 	t.Run("the volume of etcd-c is lost", func(t *testing.T) { labLosesVolume(t, r, "c", was); kept.there(t, r) })
+	t.Run("a backup is restored", func(t *testing.T) { labRestores(t, r, kept) })
 }
 
 // labReplacesMaster waits, without helping, until the group has as many working masters as before, and until the

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/operate"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
@@ -104,25 +106,10 @@ func labLosesVolume(t *testing.T, r *running, member string, was operate.Report)
 			return ok(s)
 		})
 	}
-	victim, err := mustStatus(t, r).Find("etcd-" + member)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.LoseVolume(t.Context(), lost.Volume); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Kill(t.Context(), victim.ID); err != nil {
-		t.Fatal(err)
-	}
-	while("the next machine waits for a volume", func(s lab.Status) bool {
-		m, err := s.Find("etcd-" + member)
-		return err == nil && m.ID != victim.ID && slices.ContainsFunc(m.Failures, func(f reason.Failure) bool {
-			return f.Reason == reason.Volume && strings.Contains(f.Cause, "no volume")
-		})
-	})
-	if out, err := r.aws(t.Context(), t, "etcd", "replace", "-f", r.file, member); err != nil {
-		t.Fatalf("hardtack etcd replace %s: %v: %s", member, err, out)
-	}
+	victim := r.machineOf(t, member)
+	r.loses(t, lost.Volume, victim)
+	while("the next machine waits for a volume", waitsForVolume(member, victim))
+	r.must(t, "etcd", "replace", "-f", r.file, member)
 	var now operate.Report
 	while("the member is a voter again", func(s lab.Status) bool {
 		now = r.etcd(t)
@@ -133,4 +120,87 @@ func labLosesVolume(t *testing.T, r *running, member string, was operate.Report)
 		t.Errorf("etcd-%s was %+v and is %+v: want another volume and ID in the same cluster", member, lost, got)
 	}
 	t.Logf("without etcd-%s the API has answered %d times", member, answers)
+}
+
+// machineOf is the machine of a member of etcd.
+func (r *running) machineOf(t *testing.T, member string) lab.MachineStatus {
+	t.Helper()
+	m, err := mustStatus(t, r).Find("etcd-" + member)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// must runs the command as the owner of the lab's account.
+func (r *running) must(t *testing.T, args ...string) []byte {
+	t.Helper()
+	out, err := r.aws(t.Context(), t, args...)
+	if err != nil {
+		t.Fatalf("hardtack %v: %v: %s", args, err, out)
+	}
+	return out
+}
+
+// loses loses a volume and the machine that has it.
+func (r *running) loses(t *testing.T, volume string, m lab.MachineStatus) {
+	t.Helper()
+	if err := r.LoseVolume(t.Context(), volume); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Kill(t.Context(), m.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitsForVolume reports whether the machine after victim says that there is no volume.
+func waitsForVolume(member string, victim lab.MachineStatus) func(lab.Status) bool {
+	return func(s lab.Status) bool {
+		m, err := s.Find("etcd-" + member)
+		return err == nil && m.ID != victim.ID && slices.ContainsFunc(m.Failures, func(f reason.Failure) bool {
+			return f.Reason == reason.Volume && strings.Contains(f.Cause, "no volume")
+		})
+	}
+}
+
+// restoredRevision is by how much a restore raises the revisions, so that every watch of before ends.
+const restoredRevision = 1_000_000_000
+
+// labRestores takes a backup, loses the volumes of two members of three with their machines, and restores the backup. What was
+// made before the backup must be there, what was made after it is lost, and both masters must serve again without a hand.
+func labRestores(t *testing.T, r *running, kept labKept) {
+	was := r.etcd(t)
+	r.must(t, "etcd", "backup", "-f", r.file, "--wait")
+	if out, err := r.kubectl(t.Context(), "create", "configmap", "late"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	victims := map[string]lab.MachineStatus{}
+	for _, m := range was.Members[:2] {
+		victims[m.Name] = r.machineOf(t, m.Name)
+		r.loses(t, m.Status.Volume, victims[m.Name])
+	}
+	for member, victim := range victims {
+		r.until(t, "the next machine of etcd-"+member+" waits for a volume", waitsForVolume(member, victim))
+		r.must(t, "etcd", "replace", "-f", r.file, member)
+	}
+	if now := r.etcd(t); now.Healthy || now.Epoch != was.Epoch {
+		t.Errorf("without a majority of its data etcd is %+v", now)
+	}
+	r.must(t, "etcd", "restore", "-f", r.file, "--from", "latest", "--lose-writes-since", was.Members[0].Status.At.Add(-time.Hour).UTC().Format(time.RFC3339), "--yes")
+	var now operate.Report
+	r.until(t, "every member is a voter of the next epoch", func(s lab.Status) bool {
+		now = r.etcd(t)
+		return s.Ready && now.Voters == len(was.Members)
+	})
+	if now.Epoch != was.Epoch+1 || now.ClusterID == was.ClusterID {
+		t.Errorf("after the restore etcd is epoch %d, cluster %s; before it %d, %s", now.Epoch, now.ClusterID, was.Epoch, was.ClusterID)
+	}
+	kept.there(t, r)
+	if out, err := r.kubectl(t.Context(), "get", "configmap", "late", "-o", "name"); err == nil || !strings.Contains(out, "NotFound") {
+		t.Errorf("what was made after the backup: %v: %s", err, out)
+	}
+	out, err := r.kubectl(t.Context(), "create", "configmap", "next", "-o", "jsonpath={.metadata.resourceVersion}")
+	if n, parsed := strconv.Atoi(out); err != nil || parsed != nil || n < restoredRevision {
+		t.Errorf("the revision of a write after the restore is %q, want at least %d: %v", out, restoredRevision, err)
+	}
 }
