@@ -129,13 +129,18 @@ type Status struct {
 	Epoch     int       `json:"epoch"`
 	MemberID  ID        `json:"member_id"`
 	ClusterID ID        `json:"cluster_id"`
-	// Row is the row of the last decision: "S" for a member that runs.
+	// Row is the row of the last decision: "S" for a member that runs. Why and Next say what the machine waits for and what to
+	// do about it; they are empty for one that waits for nothing. What is below Row is zero for a member that does not run.
 	Row     Row     `json:"row"`
+	Why     string  `json:"why,omitempty"`
+	Next    string  `json:"next,omitempty"`
 	Learner bool    `json:"learner,omitempty"`
 	Leader  ID      `json:"leader"`
 	Store   Content `json:"content"`
 	// Backup is the newest backup that this member has verified; nil if there is none.
 	Backup *Backup `json:"backup,omitempty"`
+	// Work is what this machine does for the whole cluster; nil if nothing.
+	Work *Work `json:"work,omitempty"`
 }
 
 // Content is how much a member has, and whether something is wrong with it.
@@ -147,6 +152,8 @@ type Content struct {
 	// Size is the size of the database's file in bytes, InUse what of it is not free.
 	Size  int64 `json:"size"`
 	InUse int64 `json:"in_use"`
+	// Quota is the size of the database in bytes at which etcd takes no more writes; 0 if etcd does not say it.
+	Quota int64 `json:"quota,omitempty"`
 	// Alarms are etcd's names: NOSPACE, CORRUPT.
 	Alarms []string `json:"alarms,omitempty"`
 }
@@ -191,7 +198,7 @@ var ErrNewer = errors.New("a newer version of Hardtack wrote it: use that versio
 
 // Record is what Encode and Parse take.
 type Record interface {
-	Begin | Started | Outcome | Made | Used | Status | Marker
+	Begin | Started | Outcome | Made | Used | Status | Marker | Request | Answer | Removed
 }
 
 // Encode returns the JSON of a record, a status or a marker.
@@ -254,6 +261,12 @@ func check(record any) error {
 		return need(r.Epoch > 0 && (r.How == ByStart || r.How == ByJoin || r.How == ByRestore), "epoch and how")
 	case Status:
 		return need(!r.At.IsZero() && r.Instance != "", "at and instance")
+	case Request:
+		return need(!r.At.IsZero() && r.Verb != "" && r.Epoch > 0 && (r.Verb != AskRemove || memberName(r.Member) && r.ID != 0 && r.Place != ""), "at, verb and epoch, and for remove member, id and place")
+	case Answer:
+		return need(!r.At.IsZero() && r.Instance != "", "at and instance")
+	case Removed:
+		return need(memberName(r.Member) && r.Epoch > 0, "member and epoch")
 	case Marker:
 		return need(r.Cluster != "" && memberName(r.Member) && r.Epoch > 0, "cluster, member and epoch")
 	}

@@ -23,4 +23,6 @@ func Releases() (names []string) {
 }
 
 // Decided reports whether a component's flag is no document's to set.
-func Decided(component, flag string) bool { return decided(component, flag) || settled(component, flag) }
+func Decided(component, flag string) bool {
+	return decided(component, flag) || settled(component, flag)
+}
