@@ -77,7 +77,7 @@ func TestWrongRecords(t *testing.T) {
 
 func TestObjects(t *testing.T) {
 	got := []string{BeginObject(1), StartedObject(2, "a"), OutcomeObject(2), MadeObject("vol-1"), UsedObject("vol-1"), RemovedObject("vol-1"), RequestObject(3), AnswerObject(3), StatusObject("a")}
-	want := []string{"etcd/records/epochs/1/begin", "etcd/records/epochs/2/started-a", "etcd/records/epochs/2/outcome", "etcd/records/volumes/vol-1/made", "etcd/records/volumes/vol-1/used",
+	want := []string{"etcd/records/epochs/1/begin", "etcd/records/epochs/2/started-a", "etcd/records/epochs/2/outcome", "etcd/records/volumes/vol-1/made", "etcd/records/volumes/vol-1/used", "etcd/records/volumes/vol-1/removed", "etcd/records/requests/3/ask", "etcd/records/requests/3/answer",
 		"etcd/status/a"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -105,3 +105,15 @@ func (p peer) Renew(ctx context.Context, lease member.Lease) error {
 func (p peer) Unlock(ctx context.Context, lease member.Lease) error {
 	return p.ask(func(c *Client) error { return c.Unlock(ctx, lease) })
 }
+
+func (p peer) Defragment(ctx context.Context) error {
+	return p.ask(func(c *Client) error { return c.Defragment(ctx) })
+}
+
+func (p peer) Compact(ctx context.Context) error {
+	return p.ask(func(c *Client) error { return c.Compact(ctx) })
+}
+
+func (p peer) Disarm(ctx context.Context, id etcd.ID) error {
+	return p.ask(func(c *Client) error { return c.Disarm(ctx, id) })
+}

@@ -68,6 +68,17 @@ type Peer interface {
 	Lock(ctx context.Context, holder string, ttl time.Duration) (Lease, error)
 	Renew(ctx context.Context, lease Lease) error
 	Unlock(ctx context.Context, lease Lease) error
+	Upkeep
+}
+
+// Upkeep is what a member does for its database.
+type Upkeep interface {
+	// Defragment returns when the member has given its free space back; it answers nobody meanwhile.
+	Defragment(ctx context.Context) error
+	// Compact forgets all but the newest revision, in every member.
+	Compact(ctx context.Context) error
+	// Disarm ends the alarm NOSPACE of a member.
+	Disarm(ctx context.Context, id etcd.ID) error
 }
 
 // Backups are where the cluster's backups are.
@@ -147,6 +158,13 @@ type Member struct {
 	trouble error     // why something could not be seen in this look
 	told    string    // the last report
 	status  time.Time // when the status was written
+	wrote   string    // what of the status is written at once when it changes
+	alarms  []string  // of the own member
+	busy    *upkeep   // what is being done for all members; nil if nothing
+	// answered is the last request before the first without an answer; tended and rested are when this machine looked for free
+	// space, and when it began to give it back.
+	answered       int
+	tended, rested time.Time
 }
 
 // StatusEvery is how often a member's status is written.
@@ -202,6 +220,9 @@ func (m *Member) step(ctx context.Context) time.Duration {
 		if report.Err = m.watch(ctx, facts); report.Err == nil {
 			wait = m.Watch
 		}
+		if why := alarmed(m.alarms); why.Cause != "" {
+			report.Why = why
+		}
 	case etcd.Join:
 		var more bool
 		if report.Step, more, report.Why, report.Err = m.join(ctx, facts); more {
@@ -213,6 +234,7 @@ func (m *Member) step(ctx context.Context) time.Duration {
 		}
 	}
 	if ctx.Err() == nil {
+		m.waits(ctx, facts, report)
 		m.say(report)
 	}
 	return wait
