@@ -198,7 +198,7 @@ var ErrNewer = errors.New("a newer version of Hardtack wrote it: use that versio
 
 // Record is what Encode and Parse take.
 type Record interface {
-	Begin | Started | Outcome | Made | Used | Status | Marker | Request | Answer | Removed
+	Begin | Started | Outcome | Made | Used | Status | Marker | Order | Answer | Removed
 }
 
 // Encode returns the JSON of a record, a status or a marker.
@@ -261,8 +261,8 @@ func check(record any) error {
 		return need(r.Epoch > 0 && (r.How == ByStart || r.How == ByJoin || r.How == ByRestore), "epoch and how")
 	case Status:
 		return need(!r.At.IsZero() && r.Instance != "", "at and instance")
-	case Request:
-		return need(!r.At.IsZero() && r.Verb != "" && r.Epoch > 0 && (r.Verb != AskRemove || memberName(r.Member) && r.ID != 0 && r.Place != ""), "at, verb and epoch, and for remove member, id and place")
+	case Order:
+		return need(!r.At.IsZero() && r.Verb != "" && (r.Verb != AskRemove || memberName(r.Member) && r.ID != 0 && r.Place != ""), "at and verb, and for remove member, id and place")
 	case Answer:
 		return need(!r.At.IsZero() && r.Instance != "", "at and instance")
 	case Removed:

@@ -161,9 +161,9 @@ type Member struct {
 	wrote   string    // what of the status is written at once when it changes
 	alarms  []string  // of the own member
 	busy    *upkeep   // what is being done for all members; nil if nothing
-	// answered is the last request before the first without an answer; tended and rested are when this machine looked for free
-	// space, and when it began to give it back.
-	answered       int
+	// orders.answered is the last order of an epoch before the first without an answer; tended and rested are when this machine
+	// looked for free space, and when it began to give it back.
+	orders         struct{ epoch, answered int }
 	tended, rested time.Time
 }
 

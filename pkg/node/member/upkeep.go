@@ -14,13 +14,13 @@ import (
 
 // The waits of a leader's machine.
 const (
-	// upkeepPatience is how long a member may be unwell before a request is given up.
+	// upkeepPatience is how long a member may be unwell before an order is given up.
 	upkeepPatience = 2 * time.Minute
 	// upkeepStep is how long a compaction or a defragmentation may take: 4 GiB are read and written in minutes.
 	upkeepStep = 10 * time.Minute
 	// upkeepRest is the time between two defragmentations that nobody asked for.
 	upkeepRest = time.Hour
-	// answerTries is how often the answer to a request is written before it is left to the next look.
+	// answerTries is how often the answer to an order is written before it is left to the next look.
 	answerTries = 20
 )
 
@@ -28,11 +28,11 @@ const (
 // takes minutes; it asks members and the store, and touches nothing else of the Member.
 type upkeep struct {
 	*Member
-	epoch   int
-	number  int // of the request; 0 if nobody asked
-	request etcd.Request
-	peers   map[string]Peer
-	self    etcd.ID
+	epoch  int
+	number int // of the order; 0 if nobody asked
+	order  etcd.Order
+	peers  map[string]Peer
+	self   etcd.ID
 
 	mu   sync.Mutex
 	work etcd.Work
@@ -49,14 +49,14 @@ func (m *Member) lead(ctx context.Context, f etcd.Facts, said Status) error {
 		return nil
 	}
 	u := &upkeep{Member: m, epoch: f.Store.Epoch, self: said.ID, peers: map[string]Peer{}}
-	number, request, err := m.asked(ctx)
+	number, order, err := m.ordered(ctx, f.Store.Epoch)
 	if err != nil {
 		return err
 	}
 	now := m.Clock.Now()
 	switch {
-	case request != nil:
-		u.number, u.request = number, *request
+	case order != nil:
+		u.number, u.order = number, *order
 	case now.Sub(m.tended) < StatusEvery || !m.rested.IsZero() && now.Sub(m.rested) < upkeepRest:
 		return nil
 	default:
@@ -64,30 +64,33 @@ func (m *Member) lead(ctx context.Context, f etcd.Facts, said Status) error {
 		if facts, _ := u.facts(ctx); etcd.DecideDefrag(facts).Do != etcd.UpkeepDefrag {
 			return nil
 		}
-		m.rested, u.request = now, etcd.Request{Verb: etcd.AskDefrag, Epoch: u.epoch}
+		m.rested, u.order = now, etcd.Order{Verb: etcd.AskDefrag}
 	}
-	u.work = etcd.Work{Request: u.number, Verb: u.request.Verb, Doing: "look at all members"}
+	u.work = etcd.Work{Order: u.number, Verb: u.order.Verb, Doing: "look at all members"}
 	m.busy = u
 	go u.run(ctx)
 	return nil
 }
 
-// asked is the first request without an answer; nil if there is none.
-func (m *Member) asked(ctx context.Context) (int, *etcd.Request, error) {
+// ordered is the epoch's first order without an answer; nil if there is none.
+func (m *Member) ordered(ctx context.Context, epoch int) (int, *etcd.Order, error) {
+	if m.orders.epoch != epoch {
+		m.orders.epoch, m.orders.answered = epoch, 0
+	}
 	for {
-		n := m.answered + 1
-		request, err := read[etcd.Request](ctx, m, etcd.RequestObject(n))
-		if err != nil || request == nil {
+		n := m.orders.answered + 1
+		order, err := read[etcd.Order](ctx, m, etcd.OrderObject(epoch, n))
+		if err != nil || order == nil {
 			return 0, nil, err
 		}
-		answer, err := read[etcd.Answer](ctx, m, etcd.AnswerObject(n))
+		answer, err := read[etcd.Answer](ctx, m, etcd.AnswerObject(epoch, n))
 		if err != nil {
 			return 0, nil, err
 		}
 		if answer == nil {
-			return n, request, nil
+			return n, order, nil
 		}
-		m.answered = n
+		m.orders.answered = n
 	}
 }
 
@@ -122,7 +125,7 @@ func (u *upkeep) did(format string, args ...any) {
 	u.work.Done = append(u.work.Done, fmt.Sprintf(format, args...))
 }
 
-// hindered is why a request was given up.
+// hindered is why an order was given up.
 type hindered struct{ etcd.Explanation }
 
 func (h hindered) Error() string { return h.Cause }
@@ -130,7 +133,7 @@ func (h hindered) Error() string { return h.Cause }
 // errMoved: another machine leads now, and goes on.
 var errMoved = errors.New("another member leads")
 
-// run carries the work out and answers the request.
+// run carries the work out and answers the order.
 func (u *upkeep) run(ctx context.Context) {
 	defer func() {
 		u.mu.Lock()
@@ -139,7 +142,7 @@ func (u *upkeep) run(ctx context.Context) {
 	}()
 	err := u.carry(ctx)
 	if ctx.Err() != nil || errors.Is(err, errMoved) {
-		return // whoever leads next finds the request without an answer
+		return // whoever leads next finds the order without an answer
 	}
 	if u.number == 0 {
 		if err != nil {
@@ -150,7 +153,7 @@ func (u *upkeep) run(ctx context.Context) {
 	u.answer(ctx, err)
 }
 
-// answer creates the answer to the request.
+// answer creates the answer to the order.
 func (u *upkeep) answer(ctx context.Context, err error) {
 	a := etcd.Answer{At: u.Clock.Now().UTC(), Instance: u.Instance, Member: u.Member.Member, Done: u.work.Done}
 	if err != nil {
@@ -163,7 +166,7 @@ func (u *upkeep) answer(ctx context.Context, err error) {
 	}
 	for range answerTries {
 		asking, cancel := u.Member.answer(ctx)
-		err := u.Records.Create(asking, etcd.AnswerObject(u.number), etcd.Encode(a))
+		err := u.Records.Create(asking, etcd.AnswerObject(u.epoch, u.number), etcd.Encode(a))
 		cancel()
 		if err == nil || errors.Is(err, pki.ErrExists) || u.Clock.Sleep(ctx, u.Poll) != nil {
 			return
@@ -171,24 +174,21 @@ func (u *upkeep) answer(ctx context.Context, err error) {
 	}
 }
 
-// carry does what the request asks for.
+// carry does what the order asks for.
 func (u *upkeep) carry(ctx context.Context) error {
-	if u.request.Epoch != u.epoch {
-		return fmt.Errorf("it was asked for in epoch %d, and this is epoch %d", u.request.Epoch, u.epoch)
-	}
 	var decide func(etcd.UpkeepFacts) etcd.UpkeepAction
-	switch u.request.Verb {
+	switch u.order.Verb {
 	case etcd.AskDefrag:
 		decide = etcd.DecideDefrag
 	case etcd.AskRemove:
 		recorded := false
 		decide = func(f etcd.UpkeepFacts) etcd.UpkeepAction {
-			a := etcd.DecideRemove(f, u.request.ID, recorded)
+			a := etcd.DecideRemove(f, u.order.ID, recorded)
 			recorded = recorded || a.Do == etcd.UpkeepRecord
 			return a
 		}
 	default:
-		return fmt.Errorf("this machine's version knows no request %q: refresh etcd's machines", u.request.Verb)
+		return fmt.Errorf("this machine's version knows no order %q: refresh etcd's machines", u.order.Verb)
 	}
 	return u.locked(ctx, func(ctx context.Context) error { return u.steps(ctx, decide) })
 }
@@ -295,10 +295,10 @@ func (u *upkeep) take(ctx context.Context, a etcd.UpkeepAction, f etcd.UpkeepFac
 		u.doing("end the alarm of member %s", name)
 		return u.long(ctx, "ended the alarm "+etcd.NoSpace+" of member "+name, func(ctx context.Context) error { return u.peer(u.Own).Disarm(ctx, a.ID) })
 	case etcd.UpkeepRecord:
-		u.doing("remove member %s", u.request.Member)
+		u.doing("remove member %s", u.order.Member)
 		asking, cancel := u.Member.answer(ctx)
 		defer cancel()
-		err := u.Records.Create(asking, etcd.RemovedObject(u.request.Place), etcd.Encode(etcd.Removed{Member: u.request.Member, Epoch: u.epoch, Request: u.number}))
+		err := u.Records.Create(asking, etcd.RemovedObject(u.order.Place), etcd.Encode(etcd.Removed{Member: u.order.Member, Epoch: u.epoch, Order: u.number}))
 		if errors.Is(err, pki.ErrExists) {
 			err = nil
 		}
@@ -333,7 +333,7 @@ func (u *upkeep) remove(ctx context.Context, id etcd.ID, names map[etcd.ID]named
 	defer cancel()
 	err := u.peer(at).Remove(asking, id)
 	if err == nil {
-		u.did("removed member %s (%s)", u.request.Member, id)
+		u.did("removed member %s (%s)", u.order.Member, id)
 	}
 	return err
 }

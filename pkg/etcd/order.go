@@ -12,24 +12,22 @@ type Verb string
 const (
 	// AskDefrag: give the free space of every member's database back; after the alarm NOSPACE, compact first and end it.
 	AskDefrag Verb = "defrag"
-	// AskRemove: remove Request.Member from the cluster.
+	// AskRemove: remove Order.Member from the cluster.
 	AskRemove Verb = "remove"
 )
 
-// Request is the content of a request: what a person asks the machine of the leader for. Requests are numbered from 1
-// without a gap, since machines may not list what is in the store; whoever creates one takes the first free number.
-type Request struct {
+// Order is the content of an order: what a person asks the machine of the leader for. The orders of an epoch are numbered
+// from 1 without a gap, since machines may not list what is in the store; whoever creates one takes the first free number.
+type Order struct {
 	At   time.Time `json:"at"`
 	Verb Verb      `json:"verb"`
-	// Epoch is the epoch that it is meant for: in another one it is refused.
-	Epoch int `json:"epoch"`
 	// Member, ID and Place are of AskRemove: the member's name, its ID, and where its data are (see RemovedObject).
 	Member string `json:"member,omitempty"`
 	ID     ID     `json:"id,omitzero"`
 	Place  string `json:"place,omitempty"`
 }
 
-// Answer is what became of a request, created once by the machine that carried it out.
+// Answer is what became of an order, created once by the machine that carried it out.
 type Answer struct {
 	At time.Time `json:"at"`
 	// Instance and Member are who carried it out.
@@ -42,31 +40,29 @@ type Answer struct {
 	Next  string   `json:"next,omitempty"`
 }
 
-// Removed is the record that a member was removed by a person's request: what is at that place joins no more.
+// Removed is the record that a member was removed by a person's order: what is at that place joins no more.
 type Removed struct {
 	Member string `json:"member"`
 	Epoch  int    `json:"epoch"`
-	// Request is the number of the request.
-	Request int `json:"request"`
+	// Order is the number of the order.
+	Order int `json:"order"`
 }
 
 // Work is what a leader's machine is doing for the whole cluster.
 type Work struct {
-	// Request is the number of the request, 0 for what the machine does by itself.
-	Request int  `json:"request,omitempty"`
-	Verb    Verb `json:"verb"`
+	// Order is the number of the order, 0 for what the machine does by itself.
+	Order int  `json:"order,omitempty"`
+	Verb  Verb `json:"verb"`
 	// Doing is the step that was begun last, Done are those before it, for people.
 	Doing string   `json:"doing"`
 	Done  []string `json:"done,omitempty"`
 }
 
-// RequestObject is the request of a number, from 1.
-func RequestObject(n int) string { return requestDir(n) + "ask" }
+// OrderObject is the order of a number, from 1, in an epoch.
+func OrderObject(epoch, n int) string { return epochDir(epoch) + "order-" + strconv.Itoa(n) }
 
 // AnswerObject is its answer.
-func AnswerObject(n int) string { return requestDir(n) + "answer" }
-
-func requestDir(n int) string { return Records + "requests/" + strconv.Itoa(n) + "/" }
+func AnswerObject(epoch, n int) string { return epochDir(epoch) + "answer-" + strconv.Itoa(n) }
 
 // RemovedObject is the record that the data at a place are of a member that was removed: a volume, or for data on a machine's
 // own disk the instance. A member that comes back has another place.

@@ -12,17 +12,18 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
-// Asker creates the requests to the leader's machine.
+// Asker creates the orders to the leader's machine.
 type Asker interface {
 	Records
 	// Create creates an object. Its error matches pki.ErrExists if there is one.
 	Create(ctx context.Context, object string, content []byte) error
 }
 
-// Asked is a request to the machine of the leader, and what became of it.
+// Asked is an order to the machine of the leader, and what became of it.
 type Asked struct {
-	// Number is the request's number; 0 if nothing was asked for.
-	Number int       `json:"request,omitzero"`
+	// Number is the order's number; 0 if nothing was asked for.
+	Number int       `json:"order,omitzero"`
+	Epoch  int       `json:"epoch"`
 	Verb   etcd.Verb `json:"verb"`
 	Member string    `json:"member,omitempty"`
 	// Leader is the member whose machine carries it out, by its last report; empty if none reports to lead.
@@ -33,7 +34,7 @@ type Asked struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// Defrag asks the leader's machine to defragment all members, one after another. A request that is not answered yet is
+// Defrag asks the leader's machine to defragment all members, one after another. An order that is not answered yet is
 // returned in place of a second one.
 func (c *Cluster) Defrag(ctx context.Context, a Asker, dryRun bool) (*Asked, error) {
 	r, err := c.Status(ctx)
@@ -43,7 +44,7 @@ func (c *Cluster) Defrag(ctx context.Context, a Asker, dryRun bool) (*Asked, err
 	if r.Outcome != Formed {
 		return nil, fmt.Errorf("etcd of %s is not formed: there is nothing to defragment", c.Name)
 	}
-	return c.ask(ctx, a, r, etcd.Request{Verb: etcd.AskDefrag}, dryRun)
+	return c.ask(ctx, a, r, etcd.Order{Verb: etcd.AskDefrag}, dryRun)
 }
 
 // Remove asks the leader's machine to remove a member, whose group can then leave the document. What is refused here is
@@ -83,24 +84,24 @@ func (c *Cluster) Remove(ctx context.Context, a Asker, member string, dryRun boo
 	if place == "" {
 		place = s.Instance
 	}
-	out, err := c.ask(ctx, a, r, etcd.Request{Verb: etcd.AskRemove, Member: member, ID: s.MemberID, Place: place}, dryRun)
+	out, err := c.ask(ctx, a, r, etcd.Order{Verb: etcd.AskRemove, Member: member, ID: s.MemberID, Place: place}, dryRun)
 	if err == nil && rest%2 == 0 {
 		out.Warning = fmt.Sprintf("%d members remain, which bear the loss of %d: no more than %d do", rest, (rest-1)/2, rest-1)
 	}
 	return out, err
 }
 
-// ask creates the request with the first free number, after those that are answered.
-func (c *Cluster) ask(ctx context.Context, a Asker, r *Report, request etcd.Request, dryRun bool) (*Asked, error) {
-	out := &Asked{Verb: request.Verb, Member: request.Member}
+// ask creates the order with the first free number, after those that are answered.
+func (c *Cluster) ask(ctx context.Context, a Asker, r *Report, order etcd.Order, dryRun bool) (*Asked, error) {
+	out := &Asked{Verb: order.Verb, Member: order.Member}
 	for _, m := range r.Members {
 		if m.Role == Leader {
 			out.Leader = m.Name
 		}
 	}
-	request.At, request.Epoch = c.Clock.Now().UTC(), r.Epoch
+	order.At, out.Epoch = c.Clock.Now().UTC(), r.Epoch
 	for n := 1; ; n++ {
-		before, err := read[etcd.Request](ctx, a, etcd.RequestObject(n))
+		before, err := read[etcd.Order](ctx, a, etcd.OrderObject(r.Epoch, n))
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +109,7 @@ func (c *Cluster) ask(ctx context.Context, a Asker, r *Report, request etcd.Requ
 			return out, nil
 		}
 		if before == nil {
-			err = a.Create(ctx, etcd.RequestObject(n), etcd.Encode(request))
+			err = a.Create(ctx, etcd.OrderObject(r.Epoch, n), etcd.Encode(order))
 			if errors.Is(err, pki.ErrExists) {
 				n-- // somebody else was first: read what
 				continue
@@ -116,23 +117,23 @@ func (c *Cluster) ask(ctx context.Context, a Asker, r *Report, request etcd.Requ
 			out.Number = n
 			return out, err
 		}
-		answer, err := read[etcd.Answer](ctx, a, etcd.AnswerObject(n))
+		answer, err := read[etcd.Answer](ctx, a, etcd.AnswerObject(r.Epoch, n))
 		if err != nil {
 			return nil, err
 		}
-		if answer == nil && before.Verb == request.Verb && before.Member == request.Member && before.Epoch == request.Epoch {
+		if answer == nil && before.Verb == order.Verb && before.Member == order.Member {
 			out.Number = n
 			return out, nil
 		}
 	}
 }
 
-// followEvery is the time between two looks for an answer.
-const followEvery = 5 * time.Second
+// orderEvery is the time between two looks for an answer.
+const orderEvery = 5 * time.Second
 
-// Follow waits for the answer to a request and tells told, which may be nil, of each step that the leader's machine reports.
+// AwaitOrder waits for the answer to an order and tells told, which may be nil, of each step that the leader's machine reports.
 // The answer's error is an error.
-func (c *Cluster) Follow(ctx context.Context, a *Asked, told func(string)) error {
+func (c *Cluster) AwaitOrder(ctx context.Context, a *Asked, told func(string)) error {
 	seen := map[string]bool{}
 	tell := func(text string) {
 		if text != "" && !seen[text] && told != nil {
@@ -141,7 +142,7 @@ func (c *Cluster) Follow(ctx context.Context, a *Asked, told func(string)) error
 		seen[text] = true
 	}
 	for {
-		answer, err := read[etcd.Answer](ctx, c.Records, etcd.AnswerObject(a.Number))
+		answer, err := read[etcd.Answer](ctx, c.Records, etcd.AnswerObject(a.Epoch, a.Number))
 		if err != nil {
 			return err
 		}
@@ -151,7 +152,7 @@ func (c *Cluster) Follow(ctx context.Context, a *Asked, told func(string)) error
 				tell(step)
 			}
 			if answer.Error != "" {
-				return fmt.Errorf("request %d: the machine of member %s says: %s\n  next: %s", a.Number, answer.Member, answer.Error, answer.Next)
+				return fmt.Errorf("order %d: the machine of member %s says: %s\n  next: %s", a.Number, answer.Member, answer.Error, answer.Next)
 			}
 			return nil
 		}
@@ -160,15 +161,15 @@ func (c *Cluster) Follow(ctx context.Context, a *Asked, told func(string)) error
 			if err != nil {
 				return err
 			}
-			if s != nil && s.Work != nil && s.Work.Request == a.Number {
+			if s != nil && s.Work != nil && s.Work.Order == a.Number {
 				for _, step := range s.Work.Done {
 					tell(step)
 				}
 				tell("member " + name + ": " + s.Work.Doing)
 			}
 		}
-		if err := c.Clock.Sleep(ctx, followEvery); err != nil {
-			return fmt.Errorf("waiting for the answer to request %d (it is carried out all the same): %w", a.Number, err)
+		if err := c.Clock.Sleep(ctx, orderEvery); err != nil {
+			return fmt.Errorf("waiting for the answer to order %d (it is carried out all the same): %w", a.Number, err)
 		}
 	}
 }
