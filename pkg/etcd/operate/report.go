@@ -30,6 +30,8 @@ type Report struct {
 	Backup *etcd.Backup `json:"backup,omitempty"`
 	// Findings are what is wrong, each with its next step. Those that are only warnings leave Healthy as it is.
 	Findings []Finding `json:"findings"`
+	// formed are the IDs of the outcome by the members' names.
+	formed map[string]etcd.ID
 }
 
 // Member is a member of etcd, with what the cloud and the store say about it.
@@ -172,7 +174,7 @@ func (r *Report) formation(e epoch) {
 		r.Outcome = Abandoned
 		r.find(Finding{What: fmt.Sprintf("epoch %d is abandoned: %s", e.number, e.outcome.Abandoned), Next: "a member's machine begins the next one by itself"})
 	default:
-		r.Outcome, r.ClusterID = Formed, e.outcome.Formed.ClusterID
+		r.Outcome, r.ClusterID, r.formed = Formed, e.outcome.Formed.ClusterID, e.outcome.Formed.Members
 	}
 }
 
