@@ -195,10 +195,7 @@ func (u *upkeep) carry(ctx context.Context) error {
 
 // locked works while it holds the lock of etcd's members, so that nobody joins or is replaced meanwhile.
 func (u *upkeep) locked(ctx context.Context, work func(context.Context) error) error {
-	own := u.peer(u.Own)
-	asking, cancel := u.Member.answer(ctx)
-	lease, err := own.Lock(asking, u.Instance, etcd.LockFor)
-	cancel()
+	lease, err := u.lock(ctx)
 	switch {
 	case errors.Is(err, ErrNoSpace):
 		return work(ctx) // nobody else can take it either, nor go on with what it is for, before the alarm has ended
@@ -207,6 +204,7 @@ func (u *upkeep) locked(ctx context.Context, work func(context.Context) error) e
 	case err != nil:
 		return err
 	}
+	own := u.peer(u.Own)
 	ctx, stop := context.WithCancelCause(ctx)
 	renewing := make(chan struct{})
 	go func() {
@@ -223,12 +221,45 @@ func (u *upkeep) locked(ctx context.Context, work func(context.Context) error) e
 	if lost := context.Cause(ctx); err != nil && errors.Is(lost, errMoved) {
 		err = errors.New("the lock of etcd's members was lost")
 	}
-	asking, cancel = u.Member.answer(context.WithoutCancel(ctx))
-	defer cancel()
 	stop(nil)
 	<-renewing
-	_ = own.Unlock(asking, lease) // it ends by itself, if this member is no longer one
+	u.unlock(context.WithoutCancel(ctx), lease)
 	return err
+}
+
+// lock takes the lock, which may still be that of a machine that has ended: its lease is shorter than the patience.
+func (u *upkeep) lock(ctx context.Context) (Lease, error) {
+	began := u.Clock.Now()
+	for {
+		asking, cancel := u.Member.answer(ctx)
+		lease, err := u.peer(u.Own).Lock(asking, u.Instance, etcd.LockFor)
+		cancel()
+		if !errors.Is(err, ErrHeld) || u.number == 0 || u.Clock.Now().Sub(began) > upkeepPatience {
+			return lease, err
+		}
+		if err := u.Clock.Sleep(ctx, u.Poll); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// unlock ends the lock, at another member where the own one has just been removed. Otherwise it ends with its lease.
+func (u *upkeep) unlock(ctx context.Context, lease Lease) {
+	own := u.peer(u.Own)
+	peers := []Peer{own}
+	for _, p := range u.peers {
+		if p != own {
+			peers = append(peers, p)
+		}
+	}
+	for _, p := range peers {
+		asking, cancel := u.Member.answer(ctx)
+		err := p.Unlock(asking, lease)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
 }
 
 // steps takes one step after another.
