@@ -70,6 +70,9 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 	var now rollout.State
 	err = c.keepsVolumes(d.Changes)
 	if err == nil {
+		err = c.changesVolumes(ctx, d.Changes)
+	}
+	if err == nil {
 		err = cloudformation.Gate(d.Changes, o.AllowReplacement)
 	}
 	if err == nil {
@@ -77,6 +80,9 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 	}
 	if err == nil {
 		err = refuseRefreshing(now, d.Changes)
+	}
+	if err == nil {
+		err = c.keepsVoters(ctx, now, d.Changes)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.stacks.Discard(ctx, plan))

@@ -172,6 +172,17 @@ func TestVolumes(t *testing.T) {
 	assert.NilError(t, err)
 	assert.DeepEqual(t, account.EC2().Volumes()[0].VolumeSettings, awsfake.VolumeSettings{Type: "gp3", Size: 30, IOPS: 4000, Throughput: 125})
 
+	// hardtack etcd replace has made another: what changes nothing of it is applied, and what does is refused before it fails.
+	tags := v.Tags
+	made := account.EC2().CreateVolume("us-west-2b", 30, tags)
+	assert.NilError(t, account.EC2().DeleteVolume(v.ID))
+	_, err = large.Apply(t.Context(), cluster.ApplyOptions{})
+	assert.NilError(t, err)
+	larger := cluster.New(cluster.Config{Document: complete(t, "etcd: {size: 40, iops: 4000}\n"), AWS: conf, Poll: time.Millisecond})
+	_, err = larger.Apply(t.Context(), cluster.ApplyOptions{})
+	assert.ErrorContains(t, typed[*cluster.VolumesError](t, err), "the stack's volume "+v.ID+" is gone, and hardtack etcd replace has made "+made.ID)
+	v = made
+
 	deleted, err := c.Delete(t.Context(), cluster.DeleteOptions{})
 	assert.NilError(t, err)
 	i := slices.IndexFunc(deleted.Stays, func(l cluster.Left) bool { return l.Kind == cluster.LeftMember })
