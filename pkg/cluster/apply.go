@@ -95,6 +95,9 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 	if o.DryRun {
 		return out, c.stacks.Discard(ctx, plan)
 	}
+	if err := c.agreeMembers(ctx); err != nil {
+		return nil, errors.Join(err, c.stacks.Discard(ctx, plan))
+	}
 	return out, c.execute(ctx, plan, o.Protect, out)
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
@@ -217,32 +216,45 @@ func (c *Cluster) keepsVolumes(changes []cloudformation.Change) error {
 }
 
 // keepsVoters refuses to end the group of a member of etcd that is still one of its voters: with each the quorum comes nearer to
-// its end, and the cluster would wait for it for ever. A member that a person removed has a record of that.
+// its end, and the others would wait for it for ever. A member that a person removed has a record of that. The error is a
+// *VotersError.
 func (c *Cluster) keepsVoters(ctx context.Context, now rollout.State, changes []cloudformation.Change) error {
-	at, err := store.ParseLocation(c.config.Document.Cluster.Store)
-	if err != nil || at.Kind != store.KindSSM {
-		return err
-	}
-	records := store.NewSSM(at.Root, func(context.Context) (aws.Config, error) { return c.config.AWS, nil })
-	e := VolumesError{Cluster: c.name}
+	var ended []string
 	for _, g := range now.Groups {
 		ends := slices.ContainsFunc(changes, func(c cloudformation.Change) bool {
 			return c.Type == cloudformation.TypeGroup && c.Action == cloudformation.Remove && c.ID == g.Name
 		})
-		stays := slices.ContainsFunc(c.config.Document.Groups, func(d spec.Group) bool { return d.Member == g.Member })
-		said, reported := now.Etcd.Members[g.Member]
-		if g.Member == "" || !ends || stays || !reported || said.Epoch != now.Etcd.Epoch || said.MemberID == 0 {
-			continue
-		}
-		_, err := records.Get(ctx, etcd.RemovedObject(cmp.Or(said.Volume, said.Instance)))
-		switch {
-		case errors.Is(err, pki.ErrNotFound):
-			e.Problems = append(e.Problems, fmt.Sprintf("member %s: it is one of etcd's %d, and without its group the others would wait for it: hardtack etcd remove --wait %[1]s, then apply again", g.Member, len(now.Etcd.Members)))
-		case err != nil:
-			return fmt.Errorf("looking whether etcd's member %s was removed: %w", g.Member, err)
+		if ends && g.Member != "" && !slices.ContainsFunc(c.config.Document.Groups, func(d spec.Group) bool { return d.Member == g.Member }) {
+			ended = append(ended, g.Member)
 		}
 	}
-	if len(e.Problems) == 0 {
+	if len(ended) == 0 {
+		return nil
+	}
+	reader, err := c.members()
+	if err != nil || reader == nil {
+		return err
+	}
+	m := reader.(*members)
+	said, err := m.Reports(ctx, ended)
+	if err != nil {
+		return err
+	}
+	e := VotersError{Cluster: c.name, Unread: said.Unread}
+	for _, member := range ended {
+		s, reported := said.Members[member]
+		if !reported || s.Epoch != said.Epoch || s.MemberID == 0 {
+			continue
+		}
+		_, err := m.store.Get(ctx, etcd.RemovedObject(cmp.Or(s.Volume, s.Instance)))
+		switch {
+		case errors.Is(err, pki.ErrNotFound):
+			e.Members = append(e.Members, member)
+		case err != nil:
+			return fmt.Errorf("looking whether etcd's member %s was removed: %w", member, err)
+		}
+	}
+	if len(e.Members) == 0 && e.Unread == "" {
 		return nil
 	}
 	return &e
@@ -270,8 +282,8 @@ func (c *Cluster) changesVolumes(ctx context.Context, changes []cloudformation.C
 			member, id := account.Tag(v.Tags, role.TagEtcdMember), aws.ToString(v.VolumeId)
 			gone := !slices.ContainsFunc(volumes, func(v types.Volume) bool { return aws.ToString(v.VolumeId) == change.ID })
 			if gone && template.VolumeID(member) == change.Resource {
-				e.Problems = append(e.Problems, fmt.Sprintf("member %s: the stack's volume %s is gone, and hardtack etcd replace has made %s, which CloudFormation does not know: leave etcd.size, iops, throughput and the member's subnet as they are in the stack,"+
-					" and change the volume itself: aws ec2 modify-volume --volume-id %[3]s --size GIB --iops N --throughput MIB", member, change.ID, id))
+				e.Problems = append(e.Problems, fmt.Sprintf("member %s: the stack's volume %s is gone, and %s was made in its place, which CloudFormation does not know: leave etcd.size, iops, throughput and the member's subnet as they are in the stack,"+
+					" and change the volume itself with aws ec2 modify-volume", member, change.ID, id))
 			}
 		}
 	}
