@@ -73,16 +73,16 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 		err = c.changesVolumes(ctx, d.Changes)
 	}
 	if err == nil {
-		err = cloudformation.Gate(d.Changes, o.AllowReplacement)
-	}
-	if err == nil {
 		now, err = c.machines().Read(ctx)
 	}
 	if err == nil {
-		err = refuseRefreshing(now, d.Changes)
+		err = c.keepsVoters(ctx, now, d.Changes)
 	}
 	if err == nil {
-		err = c.keepsVoters(ctx, now, d.Changes)
+		err = cloudformation.Gate(d.Changes, o.AllowReplacement)
+	}
+	if err == nil {
+		err = refuseRefreshing(now, d.Changes)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.stacks.Discard(ctx, plan))

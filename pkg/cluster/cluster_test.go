@@ -287,10 +287,10 @@ func TestVoters(t *testing.T) {
 	put(etcd.BeginObject(1), etcd.Encode(etcd.Begin{Token: "t", Members: []etcd.Peer{{Name: "a", URL: "https://a:2380"}}}))
 	put(etcd.StatusObject("d"), etcd.Encode(etcd.Status{At: time.Now(), Instance: "i-1", Volume: "vol-d", Epoch: 1, MemberID: 4, Row: etcd.SRuns}))
 
-	volumes := []string{template.VolumeID("d"), template.VolumeID("e")}
-	assert.DeepEqual(t, typed[*cluster.VotersError](t, apply("a, b, c", volumes...)).Members, []string{"d"})
+	groups := []string{"GroupEtcdD", "GroupEtcdE", template.VolumeID("d"), template.VolumeID("e")}
+	assert.DeepEqual(t, typed[*cluster.VotersError](t, apply("a, b, c", groups...)).Members, []string{"d"})
 	assert.Equal(t, agreed(), "a b c d e")
 	put(etcd.RemovedObject("vol-d"), etcd.Encode(etcd.Removed{Member: "d", Epoch: 1, Order: 1}))
-	assert.NilError(t, apply("a, b, c", volumes...))
+	assert.NilError(t, apply("a, b, c", groups...))
 	assert.Equal(t, agreed(), "a b c")
 }
