@@ -226,3 +226,14 @@ func (f *UpkeepFacts) without(id ID) Hindrance {
 	}
 	return NoHindrance
 }
+
+// Alarmed says what a member's alarms mean; its cause is empty if there is none. The next step is the reason's.
+func Alarmed(alarms []string) Explanation {
+	switch {
+	case slices.Contains(alarms, Corrupt):
+		return Explanation{Reason: "corrupt", Cause: "etcd's alarm CORRUPT: the data of this member differ from the others'"}
+	case slices.Contains(alarms, NoSpace):
+		return Explanation{Reason: "no-space", Cause: "etcd's alarm NOSPACE: the database is at its quota, and every write is refused"}
+	}
+	return Explanation{}
+}

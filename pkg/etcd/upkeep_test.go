@@ -3,6 +3,8 @@ package etcd
 import (
 	"slices"
 	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 )
 
 // upkeepFacts is a cluster of three that is well, whose member 1 is this machine's and leads. Of every database 10 MiB of 300
@@ -164,5 +166,17 @@ func TestUpkeepKeepsAQuorum(t *testing.T) {
 	}
 	if seen[UpkeepDefrag] == 0 || seen[UpkeepRemove] < 5 {
 		t.Errorf("steps %v", seen)
+	}
+}
+
+// TestAlarmed: each alarm is a reason that has a next step.
+func TestAlarmed(t *testing.T) {
+	for alarm, want := range map[string]reason.Reason{NoSpace: reason.NoSpace, Corrupt: reason.Corrupt} {
+		if e := Alarmed([]string{alarm}); reason.Reason(e.Reason) != want || e.Cause == "" || want.Next() == "" {
+			t.Errorf("%s: %+v", alarm, e)
+		}
+	}
+	if e := Alarmed(nil); e != (Explanation{}) {
+		t.Errorf("%+v", e)
 	}
 }

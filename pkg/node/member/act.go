@@ -5,12 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
@@ -251,15 +249,4 @@ func (m *Member) waits(ctx context.Context, f etcd.Facts, r Report) {
 	}
 	status.Learner = r.Action.Row == etcd.J2Learner
 	_ = m.put(ctx, status)
-}
-
-// alarmed says what an alarm means, and what to do.
-func alarmed(alarms []string) etcd.Explanation {
-	switch {
-	case slices.Contains(alarms, etcd.Corrupt):
-		return etcd.Explanation{Reason: string(reason.Corrupt), Cause: "etcd's alarm CORRUPT: the data of this member differ from the others'"}
-	case slices.Contains(alarms, etcd.NoSpace):
-		return etcd.Explanation{Reason: string(reason.NoSpace), Cause: "etcd's alarm NOSPACE: the database is at its quota, and every write is refused"}
-	}
-	return etcd.Explanation{}
 }

@@ -220,7 +220,7 @@ func (m *Member) step(ctx context.Context) time.Duration {
 		if report.Err = m.watch(ctx, facts); report.Err == nil {
 			wait = m.Watch
 		}
-		if why := alarmed(m.alarms); why.Cause != "" {
+		if why := etcd.Alarmed(m.alarms); why.Cause != "" {
 			report.Why = why
 		}
 	case etcd.Join:
