@@ -230,17 +230,18 @@ func (m *memberSays) run(ctx context.Context) {
 			}
 			waited, late = waitsFor(r), nil
 			m.log.InfoContext(ctx, r.Step, "row", r.Action.Row.String(), "waits", waited)
+			runs := r.Action.Row == etcd.SRuns
 			switch {
 			case waited != nil:
 				systemd.Status(reason.Status(waited))
 				late = time.After(unusual)
-			case r.Action.Row == etcd.SRuns:
+			case runs:
 				systemd.Status("member " + m.member + " runs")
 				reportWorking(m.streams, noPhase, readerUnit)
-				if !ready {
-					ready = true
-					systemd.Ready()
-				}
+			}
+			if runs && !ready && (waited == nil || r.Err == nil) { // with an alarm, it runs nevertheless
+				ready = true
+				systemd.Ready()
 			}
 		}
 	}
@@ -259,7 +260,7 @@ func (m *memberSays) backup(ctx context.Context, err error) {
 // waitsFor is what a member waits for, as an error with a reason; nil if it goes on.
 func waitsFor(r member.Report) error {
 	err := r.Err
-	idle := r.Action.Do == etcd.Wait || r.Action.Do == etcd.Stop || r.Action.Do == etcd.Join
+	idle := r.Action.Do == etcd.Wait || r.Action.Do == etcd.Stop || r.Action.Do == etcd.Join || r.Action.Do == etcd.Report && r.Why.Reason != ""
 	if idle && r.Why.Cause != "" {
 		err = errors.New(r.Why.Cause)
 		if r.Err != nil {

@@ -21,10 +21,13 @@ func etcdCommand() *cli.Command {
 		Usage: "look at a cluster's etcd and act on it through its store and EC2, without a way to its machines",
 		Subcommands: []*cli.Command{
 			etcdStatusCommand(),
+			etcdMembersCommand(),
 			etcdReplaceCommand(),
 			etcdBackupCommand(),
 			etcdRestoreCommand(),
 			etcdAdoptCommand(),
+			etcdRemoveCommand(),
+			etcdDefragCommand(),
 		},
 	}
 }

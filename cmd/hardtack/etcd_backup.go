@@ -18,53 +18,25 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
-// backupTime allows for a leader that looks once a minute, and for a database at its quota.
-const backupTime = 15 * time.Minute
-
 func etcdBackupCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "backup",
-		Usage: "ask the leader's machine for a backup now",
-		Flags: etcdFlags(
-			backupsFlag(),
-			&cli.BoolFlag{Name: "wait", Usage: "wait until it is there"},
-			timeoutFlag(backupTime),
-		),
+		Name:        "backup",
+		Usage:       "take a backup now, beside those that are taken by themselves",
+		Description: "The machine of the leader does it. A backup is kept once it was restored for a trial.",
+		Flags:       etcdFlags(backupsFlag(), waitFlag()),
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			k, complete, err := openEtcd(c)
-			if err != nil {
-				return err
-			}
-			if err := openBackups(c, k, complete); err != nil {
-				return err
-			}
-			r, err := k.Backup(c.Context)
-			if err == nil && c.Bool("wait") {
-				ctx, cancel := timeoutContext(c)
-				defer cancel()
-				r.Made, err = k.Await(ctx, r)
-			}
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, r)
-			}
-			_, err = fmt.Fprintln(c.App.Writer, requestedText(r))
-			return err
+			return orderEtcd(c, func(k *operate.Cluster, document *spec.Complete) (*operate.Asked, error) {
+				if err := openBackups(c, k, document); err != nil {
+					return nil, err
+				}
+				return k.Backup(c.Context)
+			})
 		},
 		Subcommands: []*cli.Command{etcdBackupListCommand()},
 	}
-}
-
-func requestedText(r *operate.Requested) string {
-	if r.Made != nil {
-		return fmt.Sprintf("backup %s, of revision %d, %s", r.Made.Name, r.Made.Revision, mebibytes(r.Made.Size))
-	}
-	return fmt.Sprintf("asked for a backup in epoch %d: the leader's machine takes it within a minute or two\nnext: hardtack etcd backup list", r.Epoch)
 }
 
 func etcdBackupListCommand() *cli.Command {

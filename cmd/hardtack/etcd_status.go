@@ -19,7 +19,7 @@ const unhealthyExit = 3
 func etcdStatusCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "status",
-		Usage:       "show every member, its machine, its volume and who holds it, and what is wrong with the next step",
+		Usage:       "say whether etcd is healthy, with every member, its machine, its volume and who holds it, and what is wrong with the next step",
 		Description: fmt.Sprintf("It exits with 0 if etcd is healthy, with %d if it is not, and with 1 if that could not be found out.", unhealthyExit),
 		Flags:       etcdFlags(),
 		Action: func(c *cli.Context) error {
@@ -65,7 +65,29 @@ func printEtcd(out io.Writer, r *operate.Report, now time.Time) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if err := printWork(out, r.Members); err != nil {
+		return err
+	}
 	return printEtcdFindings(out, r.Findings)
+}
+
+// printWork prints what a leader's machine is doing for all members.
+func printWork(out io.Writer, members []operate.Member) error {
+	for _, m := range members {
+		if m.Status == nil || m.Status.Work == nil {
+			continue
+		}
+		w := m.Status.Work
+		by := "by itself"
+		if w.Order > 0 {
+			by = fmt.Sprintf("as order %d", w.Order)
+		}
+		text := strings.Join(append(append([]string{}, w.Done...), "now: "+w.Doing), "; ")
+		if _, err := fmt.Fprintf(out, "%s %s: %s, by the machine of member %s\n", w.Verb, by, text, m.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func epochText(r *operate.Report) string {

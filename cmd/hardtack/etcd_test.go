@@ -121,3 +121,47 @@ func TestEtcdReplace(t *testing.T) {
 		t.Errorf("exit %d, %v", code, err)
 	}
 }
+
+// TestEtcdOrders: an order is created once, the leader's machine answers it, and the command tells what it did.
+func TestEtcdOrders(t *testing.T) {
+	r := newEtcdRegion(t)
+	if out, code, err := r.hardtack(t, "defrag", "--dry-run"); code != 0 || out != "would order: defrag\n" {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+	for range 2 { // the second finds the first, which nobody has answered
+		if out, code, err := r.hardtack(t, "defrag"); code != 0 || !strings.Contains(out, "ordered: defrag, as order 1 of epoch 1\nthe machine of member a, which leads") {
+			t.Errorf("exit %d, %v\n%s", code, err, out)
+		}
+	}
+	now := time.Now()
+	r.record(t, etcd.AnswerObject(1, 1), etcd.Encode(etcd.Answer{At: now, Instance: r.machine, Member: "a", Done: []string{"defragmented member a"}}))
+	r.record(t, etcd.OrderObject(1, 2), etcd.Encode(etcd.Order{At: now, Verb: etcd.AskDefrag}))
+	r.record(t, etcd.AnswerObject(1, 3), etcd.Encode(etcd.Answer{At: now, Instance: r.machine, Member: "a", Error: "one is silent", Next: "look"}))
+	r.record(t, etcd.AnswerObject(1, 2), etcd.Encode(etcd.Answer{At: now, Instance: r.machine, Member: "a", Done: []string{"defragmented member a"}}))
+	if out, code, err := r.hardtack(t, "defrag", "--wait"); code != 1 || !strings.Contains(out, "as order 3 of") || !strings.Contains(err.Error(), "order 3: the machine of member a says: one is silent\n  next: look") {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+	r.record(t, etcd.AnswerObject(1, 4), etcd.Encode(etcd.Answer{At: now, Instance: r.machine, Member: "a", Done: []string{"defragmented member a"}}))
+	if out, code, err := r.hardtack(t, "defrag", "--wait", "--json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"defragmented member a"`) {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+	if _, code, err := r.hardtack(t, "remove", "a"); code != 1 || !strings.Contains(err.Error(), "member a is the only one") {
+		t.Errorf("exit %d, %v", code, err)
+	}
+	if _, code, err := r.hardtack(t, "remove"); code != 2 {
+		t.Errorf("exit %d, %v", code, err)
+	}
+}
+
+// TestEtcdMembers: a row has the member's report, whatever its health.
+func TestEtcdMembers(t *testing.T) {
+	r := newEtcdRegion(t)
+	out, code, err := r.hardtack(t, "members")
+	if code != 0 || !strings.Contains(out, "MEMBER  ROLE    ID  MACHINE") || !strings.Contains(out, r.volume) || !strings.Contains(out, "a       leader  7   "+r.machine) {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+	r.EC2().Terminate(r.machine)
+	if out, code, err := r.hardtack(t, "members", "--json"); code != 0 || !strings.Contains(out, `"role": "leader"`) || !strings.Contains(out, `"id": "7"`) {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+}

@@ -87,6 +87,13 @@ var stackHints = []func(verb string, err error) string{
 	hint(func(_ string, e *cluster.NoImageError) string {
 		return fmt.Sprintf(" (hardtack image publish --channel %s … or hardtack image promote --channel %s IMAGE)", e.Channel, e.Channel)
 	}),
+	hint(func(_ string, e *cluster.VotersError) string {
+		text := ""
+		for _, m := range e.Members {
+			text += "\nremove it first: hardtack etcd remove --wait " + m + " (with the document that still has it)"
+		}
+		return text
+	}),
 	hint(func(_ string, e *cluster.RefreshingError) string {
 		text := ""
 		for _, g := range e.Groups {

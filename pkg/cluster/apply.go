@@ -70,10 +70,16 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 	var now rollout.State
 	err = c.keepsVolumes(d.Changes)
 	if err == nil {
-		err = cloudformation.Gate(d.Changes, o.AllowReplacement)
+		err = c.changesVolumes(ctx, d.Changes)
 	}
 	if err == nil {
 		now, err = c.machines().Read(ctx)
+	}
+	if err == nil {
+		err = c.keepsVoters(ctx, now, d.Changes)
+	}
+	if err == nil {
+		err = cloudformation.Gate(d.Changes, o.AllowReplacement)
 	}
 	if err == nil {
 		err = refuseRefreshing(now, d.Changes)
@@ -88,6 +94,9 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 	})
 	if o.DryRun {
 		return out, c.stacks.Discard(ctx, plan)
+	}
+	if err := c.agreeMembers(ctx); err != nil {
+		return nil, errors.Join(err, c.stacks.Discard(ctx, plan))
 	}
 	return out, c.execute(ctx, plan, o.Protect, out)
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
@@ -54,9 +56,9 @@ func newCluster(t *testing.T) (c *cluster.Cluster, account *awsfake.Account, con
 	return c, account, conf, events
 }
 
-func createAuthorities(t *testing.T, conf aws.Config) {
+func createAuthorities(t *testing.T, conf aws.Config, of ...*spec.Complete) {
 	t.Helper()
-	doc := complete(t)
+	doc := append(of, complete(t))[0]
 	at, err := store.ParseLocation(doc.Cluster.Store)
 	assert.NilError(t, err)
 	secrets, err := store.Open(t.Context(), at, func(context.Context) (aws.Config, error) { return conf, nil })
@@ -172,6 +174,17 @@ func TestVolumes(t *testing.T) {
 	assert.NilError(t, err)
 	assert.DeepEqual(t, account.EC2().Volumes()[0].VolumeSettings, awsfake.VolumeSettings{Type: "gp3", Size: 30, IOPS: 4000, Throughput: 125})
 
+	// hardtack etcd replace has made another: what changes nothing of it is applied, and what does is refused before it fails.
+	tags := v.Tags
+	made := account.EC2().CreateVolume("us-west-2b", 30, tags)
+	assert.NilError(t, account.EC2().DeleteVolume(v.ID))
+	_, err = large.Apply(t.Context(), cluster.ApplyOptions{})
+	assert.NilError(t, err)
+	larger := cluster.New(cluster.Config{Document: complete(t, "etcd: {size: 40, iops: 4000}\n"), AWS: conf, Poll: time.Millisecond})
+	_, err = larger.Apply(t.Context(), cluster.ApplyOptions{})
+	assert.ErrorContains(t, typed[*cluster.VolumesError](t, err), "the stack's volume "+v.ID+" is gone, and "+made.ID+" was made in its place")
+	v = made
+
 	deleted, err := c.Delete(t.Context(), cluster.DeleteOptions{})
 	assert.NilError(t, err)
 	i := slices.IndexFunc(deleted.Stays, func(l cluster.Left) bool { return l.Kind == cluster.LeftMember })
@@ -238,4 +251,46 @@ func typed[E error](t *testing.T, err error) E {
 		t.Errorf("words a command: %s", text)
 	}
 	return e
+}
+
+// TestVoters: a group whose member votes stays until the member was removed; one that never reported goes.
+func TestVoters(t *testing.T) {
+	_, account, conf, _ := newCluster(t)
+	named := func(members string) *spec.Complete {
+		return complete(t, "groups:\n- {name: masters, roles: [masters]}\n- {name: etcd, roles: [etcd], members: ["+members+"]}\n")
+	}
+	createAuthorities(t, conf, named("a, b, c"))
+	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true)
+	assert.NilError(t, err)
+	apply := func(members string, more ...string) error {
+		c := cluster.New(cluster.Config{Document: named(members), AWS: conf, Poll: time.Millisecond})
+		subnet := "subnet-0000000000000000a"
+		parameters := map[string]string{template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: subnet, template.ParameterMembers: subnet + strings.Repeat(","+subnet, strings.Count(members, ","))}
+		_, err := c.Apply(t.Context(), cluster.ApplyOptions{Deployment: cluster.Deployment{Parameters: parameters}, AllowReplacement: more})
+		return err
+	}
+	put := func(object string, content []byte) {
+		t.Helper()
+		secrets := store.NewSSM("/hardtack/demo", func(context.Context) (aws.Config, error) { return conf, nil })
+		assert.NilError(t, secrets.Put(t.Context(), object, content))
+	}
+	agreed := func() string {
+		p, ok := account.SSM().Parameter("/hardtack/demo/" + pki.PublicInfo)
+		assert.Assert(t, ok)
+		info, err := machine.ParseInfo(pki.PublicInfo, []byte(p.Value))
+		assert.NilError(t, err)
+		return machine.JoinMembers(info.Etcd.Members)
+	}
+	assert.NilError(t, apply("a, b, c"))
+	assert.NilError(t, apply("a, b, c, d, e"))
+	assert.Equal(t, agreed(), "a b c d e")
+	put(etcd.BeginObject(1), etcd.Encode(etcd.Begin{Token: "t", Members: []etcd.Peer{{Name: "a", URL: "https://a:2380"}}}))
+	put(etcd.StatusObject("d"), etcd.Encode(etcd.Status{At: time.Now(), Instance: "i-1", Volume: "vol-d", Epoch: 1, MemberID: 4, Row: etcd.SRuns}))
+
+	groups := []string{"GroupEtcdD", "GroupEtcdE", template.VolumeID("d"), template.VolumeID("e")}
+	assert.DeepEqual(t, typed[*cluster.VotersError](t, apply("a, b, c", groups...)).Members, []string{"d"})
+	assert.Equal(t, agreed(), "a b c d e")
+	put(etcd.RemovedObject("vol-d"), etcd.Encode(etcd.Removed{Member: "d", Epoch: 1, Order: 1}))
+	assert.NilError(t, apply("a, b, c", groups...))
+	assert.Equal(t, agreed(), "a b c")
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 )
@@ -139,7 +141,53 @@ func (c *Cluster) checkAgreed(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading what the machines of cluster %s agree on: %w", c.name, err)
 	}
-	return authority.Same(c.config.Document.Info(), agreed, secrets)
+	if want := c.config.Document.Info(); !onlyMembers(want, agreed) {
+		return authority.Same(want, agreed, secrets)
+	}
+	return nil
+}
+
+// onlyMembers reports whether nothing but the names of etcd's members differs, and both have names: members can be added, and
+// removed by a person's order, while who has none is another kind of cluster.
+func onlyMembers(want, agreed machine.ClusterInfo) bool {
+	if len(want.Etcd.Members) == 0 || len(agreed.Etcd.Members) == 0 {
+		return false
+	}
+	agreed.Etcd.Members = want.Etcd.Members
+	return len(want.Differences(agreed)) == 0
+}
+
+// agreeMembers writes the document's names of etcd's members into the cluster's own facts, from which machines have them as
+// they boot.
+func (c *Cluster) agreeMembers(ctx context.Context) error {
+	at, err := store.ParseLocation(c.config.Document.Cluster.Store)
+	if err != nil {
+		return err
+	}
+	secrets, err := store.Open(ctx, at, func(context.Context) (aws.Config, error) { return c.config.AWS, nil })
+	if err != nil {
+		return err
+	}
+	old, err := secrets.Get(ctx, pki.PublicInfo)
+	if err != nil {
+		return err
+	}
+	agreed, err := machine.ParseInfo(pki.PublicInfo, old)
+	if err != nil {
+		return err
+	}
+	want := c.config.Document.Info()
+	if !onlyMembers(want, agreed) || len(want.Differences(agreed)) == 0 {
+		return nil
+	}
+	data, err := want.Marshal()
+	if err != nil {
+		return err
+	}
+	if err := secrets.Swap(ctx, pki.PublicInfo, old, data); err != nil {
+		return fmt.Errorf("writing the names of etcd's members for the cluster's machines: %w", err)
+	}
+	return nil
 }
 
 // wouldRefresh compares each running machine with the document and the channel.

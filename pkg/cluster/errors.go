@@ -127,3 +127,18 @@ type VolumesError struct {
 func (e *VolumesError) Error() string {
 	return "placing etcd's members of " + e.Cluster + ":\n  " + strings.Join(e.Problems, "\n  ")
 }
+
+// VotersError refuses to end the groups of members of etcd that are still its voters. Nothing was changed.
+type VotersError struct {
+	Cluster string
+	Members []string
+	// Unread says why the members' reports could not be read; empty if they were.
+	Unread string
+}
+
+func (e *VotersError) Error() string {
+	if e.Unread != "" {
+		return "ending groups of etcd's members of " + e.Cluster + ": whether they are its voters cannot be read: " + e.Unread
+	}
+	return fmt.Sprintf("ending groups of etcd's members of %s: %s are still its voters, and without their machines the others would wait for them", e.Cluster, strings.Join(e.Members, " and "))
+}

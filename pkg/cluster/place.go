@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +17,10 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
@@ -202,6 +206,84 @@ func (c *Cluster) keepsVolumes(changes []cloudformation.Change) error {
 		for _, change := range changes {
 			if g.Member != "" && change.Action == cloudformation.Remove && change.Resource == template.VolumeID(g.Member) {
 				e.Problems = append(e.Problems, fmt.Sprintf("member %s: its data are on volume %s, and with etcd.storage: %s its next machine would not have them", g.Member, change.ID, c.config.Document.Cluster.Etcd.Storage))
+			}
+		}
+	}
+	if len(e.Problems) == 0 {
+		return nil
+	}
+	return &e
+}
+
+// keepsVoters refuses to end the group of a member of etcd that is still one of its voters: with each the quorum comes nearer to
+// its end, and the others would wait for it for ever. A member that a person removed has a record of that. The error is a
+// *VotersError.
+func (c *Cluster) keepsVoters(ctx context.Context, now rollout.State, changes []cloudformation.Change) error {
+	var ended []string
+	for _, g := range now.Groups {
+		ends := slices.ContainsFunc(changes, func(c cloudformation.Change) bool {
+			return c.Type == cloudformation.TypeGroup && c.Action == cloudformation.Remove && c.ID == g.Name
+		})
+		if ends && g.Member != "" && !slices.ContainsFunc(c.config.Document.Groups, func(d spec.Group) bool { return d.Member == g.Member }) {
+			ended = append(ended, g.Member)
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	reader, err := c.members()
+	if err != nil || reader == nil {
+		return err
+	}
+	m := reader.(*members)
+	said, err := m.Reports(ctx, ended)
+	if err != nil {
+		return err
+	}
+	e := VotersError{Cluster: c.name, Unread: said.Unread}
+	for _, member := range ended {
+		s, reported := said.Members[member]
+		if !reported || s.Epoch != said.Epoch || s.MemberID == 0 {
+			continue
+		}
+		_, err := m.store.Get(ctx, etcd.RemovedObject(cmp.Or(s.Volume, s.Instance)))
+		switch {
+		case errors.Is(err, pki.ErrNotFound):
+			e.Members = append(e.Members, member)
+		case err != nil:
+			return fmt.Errorf("looking whether etcd's member %s was removed: %w", member, err)
+		}
+	}
+	if len(e.Members) == 0 && e.Unread == "" {
+		return nil
+	}
+	return &e
+}
+
+// changesVolumes refuses to change a member's volume that the stack has made and that is gone, since hardtack etcd replace has
+// made another: CloudFormation would fail half way, or make a second one, and a machine takes neither of two.
+func (c *Cluster) changesVolumes(ctx context.Context, changes []cloudformation.Change) error {
+	var touched []cloudformation.Change
+	for _, change := range changes {
+		if change.Type == cloudformation.TypeVolume && change.Action == cloudformation.Modify {
+			touched = append(touched, change)
+		}
+	}
+	if len(touched) == 0 {
+		return nil
+	}
+	volumes, err := account.EtcdVolumes(ctx, ec2.NewFromConfig(c.config.AWS), c.name)
+	if err != nil {
+		return awserr.Explain(err, "ec2:DescribeVolumes")
+	}
+	e := VolumesError{Cluster: c.name}
+	for _, change := range touched {
+		for _, v := range volumes {
+			member, id := account.Tag(v.Tags, role.TagEtcdMember), aws.ToString(v.VolumeId)
+			gone := !slices.ContainsFunc(volumes, func(v types.Volume) bool { return aws.ToString(v.VolumeId) == change.ID })
+			if gone && template.VolumeID(member) == change.Resource {
+				e.Problems = append(e.Problems, fmt.Sprintf("member %s: the stack's volume %s is gone, and %s was made in its place, which CloudFormation does not know: leave etcd.size, iops, throughput and the member's subnet as they are in the stack,"+
+					" and change the volume itself with aws ec2 modify-volume", member, change.ID, id))
 			}
 		}
 	}

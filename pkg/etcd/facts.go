@@ -103,6 +103,8 @@ type Store struct {
 	// StorageMachine.
 	Made *Made
 	Used *Used
+	// Removed is that of the member's place; nil if what is there was not removed.
+	Removed *Removed
 }
 
 // Process is etcd on this machine.

@@ -131,6 +131,11 @@ const (
 	StillAnswers
 	TooFew
 	CatchingUp
+	WasRemoved
+	NotLeader
+	VoterBehind
+	IsCorrupt
+	StillFull
 )
 
 var hindrances = [...]struct{ cause, next string }{
@@ -147,6 +152,11 @@ var hindrances = [...]struct{ cause, next string }{
 	StillAnswers: {fmt.Sprintf("the member that is to be replaced has answered within %s", SilentFor), "end the machine that still runs it"},
 	TooFew:       {"without this member there is no quorum", restore},
 	CatchingUp:   {"the new member does not have everything yet", "journalctl -u etcd"},
+	WasRemoved:   {"a person has removed this member, and it has had no new place for its data since", "take its group out of the document, and hardtack stack apply; to have it back: hardtack etcd replace MEMBER"},
+	NotLeader:    {"this machine's member is not the leader", "the leader's machine goes on; " + status},
+	VoterBehind:  {fmt.Sprintf("another voter is %d entries of the log or more behind", MostBehind), status},
+	IsCorrupt:    {"a member's data differ from the others' (alarm CORRUPT)", status + "; end the machine of that member, then hardtack etcd replace it"},
+	StillFull:    {"the database is as full as before after compaction and defragmentation: what is in it is in use", "delete objects (events, secrets of past releases), or raise etcd.flags.quota-backend-bytes and refresh etcd; then hardtack etcd defrag"},
 }
 
 // Environment returns the lines of etcd's environment for JoinStart.
@@ -164,6 +174,9 @@ func DecideJoin(j JoinFacts) JoinAction {
 	f := &j.Facts
 	if f.Disk.WAL || f.Etcd.Running {
 		return promote(&j)
+	}
+	if f.Store.Removed != nil {
+		return JoinAction{Do: JoinStop, Why: WasRemoved}
 	}
 	if why := j.answered(); why == OnlyMember {
 		return JoinAction{Do: JoinStop, Why: why}

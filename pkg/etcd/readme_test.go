@@ -90,7 +90,7 @@ func joinTable() []string {
 		do   JoinDo
 		when string
 	}{
-		{JoinStop, "the cluster was formed by this member alone: a restore is the only way"},
+		{JoinStop, "a person has removed the member, and its data have the same place; or the cluster was formed by this member alone: a restore is the only way"},
 		{JoinWait, "any of the hindrances below"},
 		{JoinLock, "the cluster answers and this machine does not hold the lock"},
 		{JoinBackup, "nothing hinders, there is a place for backups, and the newest verified one is older than " + BackupWithin.String()},
@@ -107,7 +107,7 @@ func joinTable() []string {
 }
 
 func hindranceTable() []string {
-	lines := []string{"| a replacement waits because | what to do about it |", "|---|---|"}
+	lines := []string{"| a replacement, a removal or a defragmentation waits because | what to do about it |", "|---|---|"}
 	for h := range hindrances {
 		if Hindrance(h) != NoHindrance {
 			lines = append(lines, "| "+hindrances[h].cause+" | "+hindrances[h].next+" |")

@@ -30,11 +30,6 @@ func StartedObject(epoch int, member string) string { return epochDir(epoch) + "
 // OutcomeObject is the record whether the epoch's first start succeeded: whoever creates it first decides.
 func OutcomeObject(epoch int) string { return epochDir(epoch) + "outcome" }
 
-// RequestObject is the operator's request for a backup, numbered from 1 in each epoch. The machine of the leader takes it.
-func RequestObject(epoch, number int) string {
-	return epochDir(epoch) + "backup-" + strconv.Itoa(number)
-}
-
 func epochDir(epoch int) string { return Records + "epochs/" + strconv.Itoa(epoch) + "/" }
 
 // MadeObject is the record of a volume's file system, created before it is made.
@@ -126,11 +121,6 @@ type Used struct {
 	How   How `json:"how"`
 }
 
-// Request is the content of a request for a backup. Status.Request says which one is answered.
-type Request struct {
-	At time.Time `json:"at"`
-}
-
 // Status is what a member's machine reports about it. It is a report: nothing dangerous is decided by it.
 type Status struct {
 	At        time.Time `json:"at"`
@@ -139,18 +129,20 @@ type Status struct {
 	Epoch     int       `json:"epoch"`
 	MemberID  ID        `json:"member_id"`
 	ClusterID ID        `json:"cluster_id"`
-	// Row is the row of the last decision: "S" for a member that runs.
+	// Row is the row of the last decision: "S" for a member that runs. Why and Next say what the machine waits for and what to
+	// do about it; they are empty for one that waits for nothing. What is below Row is zero for a member that does not run.
 	Row     Row     `json:"row"`
+	Why     string  `json:"why,omitempty"`
+	Next    string  `json:"next,omitempty"`
 	Learner bool    `json:"learner,omitempty"`
 	Leader  ID      `json:"leader"`
 	Store   Content `json:"content"`
 	// Backup is the newest backup of the epoch that this member knows, verified when it was taken; nil if there is none.
 	Backup *Backup `json:"backup,omitempty"`
-	// Request is the newest request of the epoch for a backup that this machine has answered: Backup was begun after it had read
-	// that. 0 if there is none.
-	Request int `json:"request,omitempty"`
 	// BackupFailed is why the last attempt to take a backup, or to look for one, failed; nil if it did not.
 	BackupFailed *BackupFailure `json:"backup_failed,omitempty"`
+	// Work is what this machine does for the whole cluster; nil if nothing.
+	Work *Work `json:"work,omitempty"`
 }
 
 // Content is how much a member has, and whether something is wrong with it.
@@ -162,6 +154,8 @@ type Content struct {
 	// Size is the size of the database's file in bytes, InUse what of it is not free.
 	Size  int64 `json:"size"`
 	InUse int64 `json:"in_use"`
+	// Quota is the size of the database in bytes at which etcd takes no more writes; 0 if etcd does not say it.
+	Quota int64 `json:"quota,omitempty"`
 	// Alarms are etcd's names: NOSPACE, CORRUPT.
 	Alarms []string `json:"alarms,omitempty"`
 }
@@ -214,7 +208,7 @@ var ErrNewer = errors.New("a newer version of Hardtack wrote it: use that versio
 
 // Record is what Encode and Parse take.
 type Record interface {
-	Begin | Started | Outcome | Made | Used | Request | Status | Marker
+	Begin | Started | Outcome | Made | Used | Status | Marker | Order | Answer | Removed
 }
 
 // Encode returns the JSON of a record, a status or a marker.
@@ -275,10 +269,14 @@ func check(record any) error {
 		return need(memberName(r.Member) && r.UUID != "", "member and uuid")
 	case Used:
 		return need(r.Epoch > 0 && (r.How == ByStart || r.How == ByJoin || r.How == ByRestore), "epoch and how")
-	case Request:
-		return need(!r.At.IsZero(), "at")
 	case Status:
 		return need(!r.At.IsZero() && r.Instance != "", "at and instance")
+	case Order:
+		return need(!r.At.IsZero() && r.Verb != "" && (r.Verb != AskRemove || memberName(r.Member) && r.ID != 0 && r.Place != ""), "at and verb, and for remove member, id and place")
+	case Answer:
+		return need(!r.At.IsZero() && r.Instance != "", "at and instance")
+	case Removed:
+		return need(memberName(r.Member) && r.Epoch > 0, "member and epoch")
 	case Marker:
 		return need(r.Cluster != "" && memberName(r.Member) && r.Epoch > 0, "cluster, member and epoch")
 	}

@@ -19,6 +19,11 @@ func TestRecords(t *testing.T) {
 	same(t, Made{Member: "a", UUID: "u"}, `{"format":1,"member":"a","uuid":"u"}`)
 	same(t, Used{Epoch: 2, How: ByJoin}, `{"format":1,"epoch":2,"how":"joined"}`)
 	same(t, Status{At: at, Instance: "i-1", Epoch: 1, MemberID: 7, Row: D1Formed, Backup: &Backup{Restore{"x", "y", 2}, at, at}}, `"row":"D1"`)
+	same(t, Status{At: at, Instance: "i-1", Epoch: 1, Row: V1None, Why: "no volume", Next: "make one", Work: &Work{2, AskDefrag, "a", []string{"b"}}}, `"why":"no volume","next":"make one"`)
+	same(t, Order{At: at, Verb: AskDefrag}, `"verb":"defrag"`)
+	same(t, Order{At: at, Verb: AskRemove, Member: "e", ID: 7, Place: "vol-1"}, `"member":"e","id":"7","place":"vol-1"`)
+	same(t, Answer{At: at, Instance: "i-1", Member: "a", Done: []string{"b"}, Error: "no", Next: "yes"}, `"instance":"i-1","member":"a"`)
+	same(t, Removed{Member: "e", Epoch: 2, Order: 3}, `{"format":1,"member":"e","epoch":2,"order":3}`)
 	same(t, Marker{Cluster: "demo", Member: "a", Epoch: 1, Volume: "vol-1", MemberID: 7, ClusterID: 8}, `"member_id":"7","cluster_id":"8"`)
 }
 
@@ -58,6 +63,11 @@ func TestWrongRecords(t *testing.T) {
 			t.Errorf("%s is accepted as %+v", text, b)
 		}
 	}
+	for _, text := range []string{`{"format":1,"at":"2026-11-22T06:00:00Z","verb":"remove"}`, `{"format":1,"at":"2026-11-22T06:00:00Z","verb":"remove","member":"e","id":"7"}`, `{"format":1,"at":"2026-11-22T06:00:00Z"}`} {
+		if r, err := Parse[Order]([]byte(text)); err == nil {
+			t.Errorf("%s is accepted as %+v", text, r)
+		}
+	}
 	for _, text := range []string{`{"format":1,"formed":{"cluster_id":"1"},"abandoned":"why"}`, `{"format":1,"formed":{}}`, `{"format":1,"formed":{"cluster_id":"xyz"}}`} {
 		if o, err := Parse[Outcome]([]byte(text)); err == nil {
 			t.Errorf("%s is accepted as %+v", text, o)
@@ -66,8 +76,8 @@ func TestWrongRecords(t *testing.T) {
 }
 
 func TestObjects(t *testing.T) {
-	got := []string{BeginObject(1), StartedObject(2, "a"), OutcomeObject(2), MadeObject("vol-1"), UsedObject("vol-1"), StatusObject("a")}
-	want := []string{"etcd/records/epochs/1/begin", "etcd/records/epochs/2/started-a", "etcd/records/epochs/2/outcome", "etcd/records/volumes/vol-1/made", "etcd/records/volumes/vol-1/used",
+	got := []string{BeginObject(1), StartedObject(2, "a"), OutcomeObject(2), MadeObject("vol-1"), UsedObject("vol-1"), RemovedObject("vol-1"), OrderObject(2, 3), AnswerObject(2, 3), StatusObject("a")}
+	want := []string{"etcd/records/epochs/1/begin", "etcd/records/epochs/2/started-a", "etcd/records/epochs/2/outcome", "etcd/records/volumes/vol-1/made", "etcd/records/volumes/vol-1/used", "etcd/records/volumes/vol-1/removed", "etcd/records/epochs/2/order-3", "etcd/records/epochs/2/answer-3",
 		"etcd/status/a"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

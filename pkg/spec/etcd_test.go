@@ -58,6 +58,8 @@ func TestStorageFindings(t *testing.T) {
 		"etcd: {iops: 16000}\n":                                                         "16000 are more than a volume of 20 GiB carries, 10000",
 		"etcd: {throughput: 1000}\n":                                                    "1000 MiB a second are more than 3000 operations a second carry, 750",
 		"store: dir:/s\netcd: {disks: {a: /dev/disk/by-id/x, aa: /dev/disk/by-id/y}}\n": `"aa" is no member of etcd: they are a`,
+		"store: dir:/s\netcd: {disks: {a: /dev/nvme1n1}}\n":                             `etcd.disks.a: "/dev/nvme1n1" is not a path below /dev/disk/by-id`,
+		"store: dir:/s\netcd: {disks: {a: /dev/disk/by-id/../sda}}\n":                   `is not a path below /dev/disk/by-id`,
 	} {
 		err := findings(t, clusterHead+text).Err()
 		assert.Assert(t, err != nil && strings.Contains(err.Error(), want), "%s gives %v, want %q", text, err, want)
@@ -73,6 +75,28 @@ func TestStorageFindings(t *testing.T) {
 	}
 }
 
+// TestMembersOwnFlags: a document cannot make a member start, or be reached, otherwise than the agent and the records say.
+func TestMembersOwnFlags(t *testing.T) {
+	for _, head := range []string{clusterHead, machines} {
+		for flag, want := range map[string]string{
+			"initial-cluster": "decided on each machine", "initial-cluster-state": "decided on each machine", "initial-cluster-token": "decided on each machine",
+			"data-dir": "decided on each machine", "wal-dir": "decided on each machine", "force-new-cluster": "decided on each machine", "discovery-srv": "decided on each machine",
+			"initial-advertise-peer-urls": "follows from the members' names", "advertise-client-urls": "follows from the members' names",
+			"listen-peer-urls": "follows from the members' names", "listen-client-urls": "follows from the members' names", "name": "follows from the members' names",
+		} {
+			err := findings(t, head+"etcd: {flags: {"+flag+": other}}\n").Err()
+			assert.Assert(t, err != nil && strings.Contains(err.Error(), "etcd.flags."+flag+": --"+flag+" "), "%s: %v", flag, err)
+			assert.Assert(t, strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "(leave it out)"), "%s: %v", flag, err)
+		}
+	}
+	c := complete(t, clusterHead)
+	e, err := c.Explain("etcd.flags.initial-cluster")
+	assert.NilError(t, err)
+	assert.Assert(t, len(e.Becomes) == 1 && strings.Contains(e.Becomes[0], "hardtack-member decides"), "%q", e.Becomes)
+	// What complete prints is a document again, with these flags as they are.
+	assert.NilError(t, findings(t, clusterHead+"etcd: {flags: {listen-peer-urls: 'https://127.0.0.1:2380', name: a}}\n").Err())
+}
+
 // TestUpkeep: what the image says of etcd's upkeep has its reason, and explain shows it.
 func TestUpkeep(t *testing.T) {
 	c := complete(t, clusterHead)
@@ -80,6 +104,7 @@ func TestUpkeep(t *testing.T) {
 		"quota-backend-bytes":                  "at the limit every write is refused",
 		"feature-gates":                        "compares its data with the others'",
 		"bootstrap-defrag-threshold-megabytes": "gives space back",
+		"auto-compaction-retention":            "the API server compacts every 5 minutes",
 	} {
 		e, err := c.Explain("etcd.flags." + flag)
 		assert.NilError(t, err)

@@ -153,7 +153,12 @@ func (c *Complete) describeFlag(e *Explanation, p resolved, name string) {
 	}
 	e.Type, e.Default = u.Type, flag{values: u.values(u.Default), upstream: u}.plain()
 	fl, ok := p.flags[name]
-	if !ok {
+	switch {
+	case ok:
+	case decided(p.name, name):
+		e.Becomes = []string{"what hardtack-member decides on each machine, from the records of the cluster's store: a document does not set it"}
+		return
+	default:
 		e.Becomes = []string{"nothing: the configuration document decides (" + c.document(p.name) + ")"}
 		return
 	}

@@ -22,5 +22,7 @@ func Releases() (names []string) {
 	return names
 }
 
-// Decided reports whether a component's flag is the agent's alone.
-func Decided(component, flag string) bool { return decided(component, flag) }
+// Decided reports whether a component's flag is no document's to set.
+func Decided(component, flag string) bool {
+	return decided(component, flag) || settled(component, flag)
+}

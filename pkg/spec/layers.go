@@ -140,9 +140,19 @@ var ofMembership = []string{
 	"discovery", "discovery-srv", "discovery-srv-name", "discovery-token", "discovery-endpoints",
 }
 
-// decided reports whether a component's flag is the agent's alone.
+// decided reports whether a component's flag is the agent's alone, and has no value before.
 func decided(component, flag string) bool {
 	return component == "etcd" && slices.Contains(ofMembership, flag)
+}
+
+// ofAddress are etcd's flags that say under which name and where a member is reached. They follow from the groups, and other
+// parts of Hardtack have the same addresses: the epoch's record, by which member IDs are computed, the certificates, the API
+// servers, and the agent, which asks the member for all that it decides.
+var ofAddress = []string{"name", "initial-advertise-peer-urls", "advertise-client-urls", "listen-peer-urls", "listen-client-urls"}
+
+// settled reports whether a component's flag follows from the groups, and from nothing else.
+func settled(component, flag string) bool {
+	return component == "etcd" && slices.Contains(ofAddress, flag)
 }
 
 // setValues sets a flag's values; what does not change keeps its origin.
@@ -197,6 +207,10 @@ func (f *completer) override(p *resolved, name string, given any) {
 		fl = flag{values: u.values(u.Default), origin: Origin{Default, f.upstream.program(p.component)}, upstream: u}
 	}
 	if !fl.has(values) {
+		if settled(p.name, name) {
+			f.hint(field, "leave it out", "--%s follows from the members' names: records, certificates and the machine's agent have that name and these addresses too", name)
+			return
+		}
 		fl.agent = false
 		f.note(p, field, name, u)
 	}

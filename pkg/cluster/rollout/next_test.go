@@ -319,7 +319,7 @@ func TestRefuse(t *testing.T) {
 		{"the one member, with leave", lone, "", "masters", nil},
 		{"the one member by AutoScaling's name", lone, "", "demo-masters", nil},
 		{"what is safe", lone, "minions", "", nil},
-		{"three members", three(v1), "", "", []string{"etcd-a: etcd goes on with 2 of 3", "etcd-c:", "does not rejoin", "safe: masters minions"}},
+		{"three members", three(v1), "", "", []string{"etcd-a: etcd goes on with 2 of 3", "etcd-c:", "takes the member's place by itself", "safe: masters minions"}},
 		{"three members, leave for one", three(v1), "", "etcd-a", []string{"etcd-b: ", "etcd-c: "}},
 		{"one of three, with leave", three(v1), "etcd-a", "etcd-a", nil},
 		{"two members", two, "etcd-a", "", []string{"of two members each is needed", "nothing else is to be replaced"}},

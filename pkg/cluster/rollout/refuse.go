@@ -36,10 +36,10 @@ func (g Group) loss() string {
 	case n <= 1:
 		return "it is all of etcd: every object of the cluster would be gone, and the new machine begins an empty cluster"
 	case n == 2:
-		return "of two members each is needed: without it etcd takes no writes any more, and its replacement does not rejoin by itself"
+		return "of two members each is needed: without it etcd takes no writes any more, and only `hardtack etcd restore` goes on"
 	default:
-		return fmt.Sprintf("etcd goes on with %d of %d members, and the replacement does not rejoin by itself: `etcdctl member remove` and `member add` it while it starts, "+
-			"with etcd.flags.initial-cluster-state: existing in the document", n-1, n)
+		return fmt.Sprintf("etcd goes on with %d of %d members; the new machine finds the disk empty, and takes the member's place by itself once the old one has been silent for a minute and all others are well: "+
+			"replace one such group at a time, after hardtack etcd status says that all are voters", n-1, n)
 	}
 }
 

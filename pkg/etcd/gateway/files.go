@@ -110,3 +110,15 @@ func (p peer) Unlock(ctx context.Context, lease member.Lease) error {
 func (p peer) Snapshot(ctx context.Context, w io.Writer) error {
 	return p.ask(func(c *Client) error { return c.Snapshot(ctx, w) })
 }
+
+func (p peer) Defragment(ctx context.Context) error {
+	return p.ask(func(c *Client) error { return c.Defragment(ctx) })
+}
+
+func (p peer) Compact(ctx context.Context) error {
+	return p.ask(func(c *Client) error { return c.Compact(ctx) })
+}
+
+func (p peer) Disarm(ctx context.Context, id etcd.ID) error {
+	return p.ask(func(c *Client) error { return c.Disarm(ctx, id) })
+}

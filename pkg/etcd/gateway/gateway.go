@@ -74,6 +74,8 @@ func (e *Error) Is(target error) bool {
 	switch target {
 	case member.ErrUnhealthy:
 		return strings.Contains(e.Message, "unhealthy cluster")
+	case member.ErrNoSpace:
+		return strings.Contains(e.Message, "database space exceeded")
 	case member.ErrNotReady:
 		return strings.Contains(e.Message, "in sync with leader")
 	default:
@@ -165,6 +167,7 @@ func (c *Client) Status(ctx context.Context) (member.Status, error) {
 		Version string   `json:"version"`
 		Size    number   `json:"dbSize"`
 		InUse   number   `json:"dbSizeInUse"`
+		Quota   number   `json:"dbSizeQuota"`
 		Leader  number   `json:"leader"`
 		Index   number   `json:"raftIndex"`
 		Applied number   `json:"raftAppliedIndex"`
@@ -176,7 +179,7 @@ func (c *Client) Status(ctx context.Context) (member.Status, error) {
 	}
 	return member.Status{
 		ID: etcd.ID(a.Header.Member), ClusterID: etcd.ID(a.Header.Cluster), Leader: etcd.ID(a.Leader), Learner: a.Learner, Version: a.Version,
-		Index: uint64(a.Index), Applied: uint64(a.Applied), Revision: int64(a.Header.Revision), Size: int64(a.Size), InUse: int64(a.InUse), Alarms: alarms(a.Header.Member, a.Errors),
+		Index: uint64(a.Index), Applied: uint64(a.Applied), Revision: int64(a.Header.Revision), Size: int64(a.Size), InUse: int64(a.InUse), Quota: int64(a.Quota), Alarms: alarms(a.Header.Member, a.Errors),
 	}, nil
 }
 
@@ -192,6 +195,26 @@ func alarms(id number, errs []string) (names []string) {
 		}
 	}
 	return names
+}
+
+// Compact forgets what was before the newest revision, and returns when that is done in the database. Watches of what was
+// before end: their clients read again.
+func (c *Client) Compact(ctx context.Context) error {
+	said, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	err = c.call(ctx, "/v3/kv/compaction", map[string]any{"revision": strconv.FormatInt(said.Revision, 10), "physical": true}, nil)
+	var e *Error
+	if errors.As(err, &e) && strings.Contains(e.Message, "required revision has been compacted") {
+		return nil
+	}
+	return err
+}
+
+// Disarm ends the alarm NOSPACE of a member. That it has none is no error.
+func (c *Client) Disarm(ctx context.Context, id etcd.ID) error {
+	return c.call(ctx, "/v3/maintenance/alarm", map[string]any{"action": "DEACTIVATE", "memberID": number(id), "alarm": etcd.NoSpace}, nil)
 }
 
 // Defragment gives the free space of the member's database back. It answers nobody meanwhile.

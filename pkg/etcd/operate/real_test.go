@@ -354,10 +354,14 @@ func TestRealRestore(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	taken, err := w.Await(ctx, asked)
-	if err != nil || taken.Revision < last || taken.Epoch != 1 { // not one that was begun before
-		t.Fatalf("%v, %+v", err, taken)
+	if err := w.AwaitOrder(ctx, asked, nil); err != nil {
+		t.Fatal(err)
 	}
+	list, err := w.ListBackups(ctx)
+	if err != nil || len(list) == 0 || list[0].Revision < last || list[0].Epoch != 1 { // not one that was begun before
+		t.Fatalf("%v, %+v", err, list)
+	}
+	taken := list[0]
 	for i := range 10 {
 		last = w.mustPut("b", fmt.Sprint("late", i))
 	}

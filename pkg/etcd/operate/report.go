@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,6 +30,8 @@ type Report struct {
 	Backup *etcd.Backup `json:"backup,omitempty"`
 	// Findings are what is wrong, each with its next step. Those that are only warnings leave Healthy as it is.
 	Findings []Finding `json:"findings"`
+	// formed are the IDs of the outcome by the members' names.
+	formed map[string]etcd.ID
 }
 
 // Member is a member of etcd, with what the cloud and the store say about it.
@@ -173,7 +176,7 @@ func (r *Report) formation(e epoch) {
 		r.Outcome = Abandoned
 		r.find(Finding{What: fmt.Sprintf("epoch %d is abandoned: %s", e.number, e.outcome.Abandoned), Next: "a member's machine begins the next one by itself"})
 	default:
-		r.Outcome, r.ClusterID = Formed, e.outcome.Formed.ClusterID
+		r.Outcome, r.ClusterID, r.formed = Formed, e.outcome.Formed.ClusterID, e.outcome.Formed.Members
 	}
 }
 
@@ -187,6 +190,7 @@ func (m *Member) report(all []Member, now time.Time) {
 	switch {
 	case s.Learner:
 		m.Role = Learner
+	case s.Row != etcd.SRuns: // a machine that waits has no role
 	case s.Leader == s.MemberID:
 		m.Role = Leader
 	default:
@@ -261,7 +265,9 @@ func (c *Cluster) running(m *Member, r *Report, now time.Time) (found []Finding)
 		return found
 	}
 	if s.Row != etcd.SRuns {
-		add("the console of "+s.Instance+" says more", "%s: %s", s.Row, s.Row.When())
+		why := cmp.Or(s.Why, s.Row.When())
+		add(cmp.Or(s.Next, "the console of "+s.Instance+" says more"), "its machine %s waits (%s): %s", s.Instance, s.Row, why)
+		return found
 	}
 	if r.Epoch > 0 && s.Epoch != r.Epoch {
 		add("its machine leaves the old epoch by itself as soon as it reads the store", "it is in epoch %d, and the store's newest is %d", s.Epoch, r.Epoch)
@@ -280,6 +286,9 @@ func (c *Cluster) running(m *Member, r *Report, now time.Time) (found []Finding)
 	if m.Lag > mostLag {
 		add("look at the load and the disk of its machine", "it is %d entries behind", m.Lag)
 	}
+	if c := s.Store; c.Quota > 0 && c.InUse > c.Quota/10*8 {
+		add("delete what is not needed, or raise etcd.flags.quota-backend-bytes and refresh etcd: at the quota every write is refused", "%d %% of its database's quota are in use", c.InUse*100/c.Quota)
+	}
 	for _, alarm := range s.Store.Alarms {
 		add(nextOfAlarm(alarm, m.Name), "alarm %s", alarm)
 	}
@@ -295,10 +304,10 @@ func named(volume string) string {
 }
 
 func nextOfAlarm(alarm, member string) string {
-	if alarm == "CORRUPT" {
+	if alarm == etcd.Corrupt {
 		return "its data differ from the others': end its machine, then hardtack etcd replace " + member
 	}
-	return "the database is at its quota and takes no writes: delete objects, then etcdctl compact, defrag and alarm disarm on a member's machine"
+	return "the database is at its quota and takes no writes: delete what is not needed, then hardtack etcd defrag compacts, defragments and ends the alarm"
 }
 
 // backups says what is wrong with the newest backup.

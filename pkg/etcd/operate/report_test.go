@@ -59,7 +59,7 @@ func TestFindings(t *testing.T) {
 		"an old report": {func(w *world) {
 			w.says(w.t, "c", func(s *etcd.Status) { s.At = w.now.Add(-12 * time.Minute) })
 		}, "c: its last report is 12m0s old, from i-", 2},
-		"another row":     {func(w *world) { w.says(w.t, "c", func(s *etcd.Status) { s.Row = etcd.E4Epoch }) }, "c: E4: the data are of an earlier epoch", 2},
+		"another row":     {func(w *world) { w.says(w.t, "c", func(s *etcd.Status) { s.Row = etcd.E4Epoch }) }, `waits \(E4\): the data are of an earlier epoch`, 2},
 		"an older epoch":  {func(w *world) { w.put(w.t, etcd.BeginObject(2), etcd.Encode(w.begin)) }, "a: it is in epoch 1, and the store's newest is 2", 0},
 		"another cluster": {func(w *world) { w.says(w.t, "c", func(s *etcd.Status) { s.ClusterID = 7 }) }, "c: it is in cluster 7, and epoch 1 is cluster ", 2},
 		"another's disk":  {func(w *world) { w.says(w.t, "c", func(s *etcd.Status) { s.Volume = "vol-1" }) }, "c: it runs on vol-1, and the volume with its tags is vol-", 2},

@@ -175,19 +175,28 @@ func (m *Member) watch(ctx context.Context, f etcd.Facts) error {
 		m.lease = 0
 	}
 	m.backedUp(ctx)
-	now := m.Clock.Now()
-	if !m.status.IsZero() && now.Sub(m.status) < StatusEvery {
-		return nil
-	}
 	asking, cancel := m.answer(ctx)
-	defer cancel()
 	said, err := m.mine().Status(asking)
+	cancel()
+	if err != nil && m.progress() != nil {
+		return nil // it is being defragmented
+	}
 	if err != nil {
 		return fmt.Errorf("asking the own member for its status: %w", err)
 	}
+	m.alarms = said.Alarms
+	if err := m.lead(ctx, f, said); err != nil {
+		return err
+	}
+	now, work := m.Clock.Now(), m.progress()
+	if changes := fmt.Sprint(work, said.Alarms); m.wrote != changes {
+		m.wrote = changes
+	} else if !m.status.IsZero() && now.Sub(m.status) < StatusEvery {
+		return nil
+	}
 	status := etcd.Status{
-		At: now.UTC(), Instance: m.Instance, Epoch: f.Store.Epoch, MemberID: said.ID, ClusterID: said.ClusterID, Row: etcd.SRuns, Learner: said.Learner, Leader: said.Leader,
-		Store: etcd.Content{Version: said.Version, RaftIndex: said.Applied, Revision: said.Revision, Size: said.Size, InUse: said.InUse, Alarms: said.Alarms},
+		At: now.UTC(), Instance: m.Instance, Epoch: f.Store.Epoch, MemberID: said.ID, ClusterID: said.ClusterID, Row: etcd.SRuns, Learner: said.Learner, Leader: said.Leader, Work: work,
+		Store: etcd.Content{Version: said.Version, RaftIndex: said.Applied, Revision: said.Revision, Size: said.Size, InUse: said.InUse, Quota: said.Quota, Alarms: said.Alarms},
 	}
 	if f.Disk.Marker != nil {
 		status.Volume = f.Disk.Marker.Volume
@@ -195,9 +204,48 @@ func (m *Member) watch(ctx context.Context, f etcd.Facts) error {
 	if m.Backups != nil {
 		m.backUp(ctx, &status)
 	}
+	return m.put(ctx, status)
+}
+
+// put writes the status.
+func (m *Member) put(ctx context.Context, status etcd.Status) error {
+	ctx, cancel := m.answer(ctx)
+	defer cancel()
 	if err := m.Records.Put(ctx, etcd.StatusObject(m.Member), etcd.Encode(status)); err != nil {
 		return err
 	}
-	m.status = now
+	m.status = m.Clock.Now()
 	return nil
+}
+
+// waits writes into the status why a machine waits, once a minute at most. What a running member of the same seat reports on
+// another machine is not replaced.
+func (m *Member) waits(ctx context.Context, f etcd.Facts, r Report) {
+	idle := r.Action.Do == etcd.Wait || r.Action.Do == etcd.Stop || r.Action.Do == etcd.Join
+	now := m.Clock.Now()
+	if !idle || r.Why.Cause == "" || !f.Store.Answers || !m.status.IsZero() && now.Sub(m.status) < StatusEvery {
+		return
+	}
+	m.status = now // also where it cannot be written: a report is not worth more requests than one a minute
+	asking, cancel := m.answer(ctx)
+	defer cancel()
+	data, err := m.Records.Get(asking, etcd.StatusObject(m.Member))
+	if err != nil && !errors.Is(err, pki.ErrNotFound) {
+		return
+	}
+	old, bad := etcd.Parse[etcd.Status](data)
+	if bad == nil && old.Instance != m.Instance && old.Row == etcd.SRuns && now.Sub(old.At) < 2*StatusEvery {
+		return
+	}
+	// The epoch is that of the data: a machine that only reads of a new one has not left the old one. Until it sees the data
+	// of its volume, what was reported of them last still holds.
+	status := etcd.Status{At: now.UTC(), Instance: m.Instance, Volume: volume(f), Row: r.Action.Row, Why: r.Why.Cause, Next: r.Why.Next}
+	switch marker := f.Disk.Marker; {
+	case marker != nil:
+		status.Volume, status.Epoch, status.MemberID, status.ClusterID = marker.Volume, marker.Epoch, marker.MemberID, marker.ClusterID
+	case bad == nil && status.Volume != "" && status.Volume == old.Volume:
+		status.Epoch, status.MemberID, status.ClusterID, status.Backup = old.Epoch, old.MemberID, old.ClusterID, old.Backup
+	}
+	status.Learner = r.Action.Row == etcd.J2Learner
+	_ = m.put(ctx, status)
 }

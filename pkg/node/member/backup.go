@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
@@ -22,32 +23,37 @@ type backup struct {
 	taking chan error // nil while none is being taken
 	next   time.Time  // not before: the last one failed
 	failed *etcd.BackupFailure
+	one    sync.Mutex // is held while one is taken: by this, or for an order
+}
+
+func (b *backup) take(ctx context.Context, to Backups, epoch int, from Peer) error {
+	b.one.Lock()
+	defer b.one.Unlock()
+	return to.Take(ctx, epoch, from)
 }
 
 // backUp completes a member's status by the newest backup, and begins to take one if this member leads and the newest is too
-// old, or an operator has asked for a newer one. A backup that is due is no reason to wait for anything: what fails is in the status and tried again.
+// old. A backup that is due is no reason to wait for anything: what fails is in the status and tried again.
 func (m *Member) backUp(ctx context.Context, s *etcd.Status) {
 	newest, err := m.Backups.Newest(ctx, s.Epoch)
 	leads := s.Leader == s.MemberID && !s.Learner
-	asked := leads && err == nil && m.asked(ctx, s.Epoch, newest)
 	now := m.Clock.Now()
 	switch {
 	case err != nil:
 		m.backupFailed(err)
 	case !leads:
 		m.backup.failed = nil // the leader's to say
-	case m.backup.taking == nil && !now.Before(m.backup.next) && (newest == nil || now.Sub(newest.At) >= m.BackupEvery-StatusEvery/2 || asked):
+	case m.backup.taking == nil && !now.Before(m.backup.next) && (newest == nil || now.Sub(newest.At) >= m.BackupEvery-StatusEvery/2):
 		m.takeBackup(ctx, s.Epoch)
 	}
-	s.Request = m.requests.answered
 	s.Backup, s.BackupFailed = newest, m.backup.failed
 }
 
 // takeBackup takes one beside the loop, which goes on watching: a snapshot takes as long as it takes.
 func (m *Member) takeBackup(ctx context.Context, epoch int) {
 	taking, own := make(chan error, 1), m.mine()
-	m.backup.taking, m.requests.taking = taking, m.requests.number
-	go func() { taking <- m.Backups.Take(ctx, epoch, own) }()
+	m.backup.taking = taking
+	go func() { taking <- m.backup.take(ctx, m.Backups, epoch, own) }()
 }
 
 // backedUp looks whether the backup that is being taken is done, and if so has the status written.
@@ -57,7 +63,7 @@ func (m *Member) backedUp(ctx context.Context) {
 		m.backup.taking, m.status = nil, time.Time{}
 		switch {
 		case err == nil:
-			m.backup.failed, m.backup.next, m.requests.answered = nil, time.Time{}, m.requests.taking
+			m.backup.failed, m.backup.next = nil, time.Time{}
 			m.Say(Report{Step: StepBackup})
 		case ctx.Err() == nil:
 			m.backupFailed(err)

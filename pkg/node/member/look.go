@@ -112,10 +112,17 @@ func (m *Member) store(ctx context.Context, f *etcd.Facts) (s etcd.Store, err er
 			return s, err
 		}
 	}
-	if m.Storage == etcd.StorageMachine || len(f.Volumes.Claims) != 1 {
+	place := volume(*f)
+	if m.Storage == etcd.StorageMachine {
+		place = m.Instance
+	}
+	if place == "" || m.Storage != etcd.StorageMachine && len(f.Volumes.Claims) != 1 {
 		return s, nil
 	}
-	id := f.Volumes.Claims[0].ID
+	if s.Removed, err = read[etcd.Removed](ctx, m, etcd.RemovedObject(place)); err != nil || m.Storage == etcd.StorageMachine {
+		return s, err
+	}
+	id := place
 	if s.Made, err = read[etcd.Made](ctx, m, etcd.MadeObject(id)); err != nil {
 		return s, err
 	}

@@ -71,6 +71,17 @@ type Peer interface {
 	Unlock(ctx context.Context, lease Lease) error
 	// Snapshot writes the member's database and, at its end, the SHA-256 of it.
 	Snapshot(ctx context.Context, w io.Writer) error
+	Upkeep
+}
+
+// Upkeep is what a member does for its database.
+type Upkeep interface {
+	// Defragment returns when the member has given its free space back; it answers nobody meanwhile.
+	Defragment(ctx context.Context) error
+	// Compact forgets all but the newest revision, in every member.
+	Compact(ctx context.Context) error
+	// Disarm ends the alarm NOSPACE of a member.
+	Disarm(ctx context.Context, id etcd.ID) error
 }
 
 // Backups are where the cluster's backups are.
@@ -135,25 +146,31 @@ type Report struct {
 // Member is a member's loop. Its methods are not safe for concurrent use.
 type Member struct {
 	Config
-	peers    map[string]Peer   // by client URL
-	known    map[string]bool   // the peer URLs of other members
-	records  map[string][]byte // that were read, and cannot change any more
-	claims   []etcd.Volume     // what the cloud said last
-	epoch    int               // the newest that was seen
-	attempt  string            // see etcd.Facts
-	written  *environment      // what the environment file says; nil until it was read
-	reads    time.Time         // since when the own member has read without a pause
-	lease    Lease             // of the lock
-	added    etcd.ID           // see etcd.JoinFacts
-	silent   time.Time         // since when nobody has answered as this member
-	target   uint64            // see etcd.JoinFacts
-	said     *etcd.Own         // what the own member said in the last look
-	leaders  map[etcd.ID]leaderView
-	trouble  error     // why something could not be seen in this look
-	told     string    // the last report
-	status   time.Time // when the status was written
-	backup   backup
-	requests requests
+	peers   map[string]Peer   // by client URL
+	known   map[string]bool   // the peer URLs of other members
+	records map[string][]byte // that were read, and cannot change any more
+	claims  []etcd.Volume     // what the cloud said last
+	epoch   int               // the newest that was seen
+	attempt string            // see etcd.Facts
+	written *environment      // what the environment file says; nil until it was read
+	reads   time.Time         // since when the own member has read without a pause
+	lease   Lease             // of the lock
+	added   etcd.ID           // see etcd.JoinFacts
+	silent  time.Time         // since when nobody has answered as this member
+	target  uint64            // see etcd.JoinFacts
+	said    *etcd.Own         // what the own member said in the last look
+	leaders map[etcd.ID]leaderView
+	trouble error     // why something could not be seen in this look
+	told    string    // the last report
+	status  time.Time // when the status was written
+	wrote   string    // what of the status is written at once when it changes
+	alarms  []string  // of the own member
+	busy    *upkeep   // what is being done for all members; nil if nothing
+	// orders.answered is the last order of an epoch before the first without an answer; tended and rested are when this machine
+	// looked for free space, and when it began to give it back.
+	orders         struct{ epoch, answered int }
+	tended, rested time.Time
+	backup         backup
 }
 
 // StatusEvery is how often a member's status is written.
@@ -213,6 +230,9 @@ func (m *Member) step(ctx context.Context) time.Duration {
 		if report.Err = m.watch(ctx, facts); report.Err == nil {
 			wait = m.Watch
 		}
+		if why := etcd.Alarmed(m.alarms); why.Cause != "" {
+			report.Why = why
+		}
 	case etcd.Join:
 		var more bool
 		if report.Step, more, report.Why, report.Err = m.join(ctx, facts); more {
@@ -224,6 +244,7 @@ func (m *Member) step(ctx context.Context) time.Duration {
 		}
 	}
 	if ctx.Err() == nil {
+		m.waits(ctx, facts, report)
 		m.say(report)
 	}
 	return wait

@@ -16,6 +16,8 @@ var (
 	ErrUnhealthy = errors.New("the etcd cluster is not healthy enough for a change of its members")
 	// ErrNotReady: a learner does not have everything yet.
 	ErrNotReady = errors.New("the learner is not in sync with the leader")
+	// ErrNoSpace: the database is at its quota, and takes no writes until somebody ends the alarm.
+	ErrNoSpace = errors.New("the database is at its quota")
 	// ErrHeld: another one holds the lock.
 	ErrHeld = errors.New("the lock is held")
 )
@@ -36,6 +38,8 @@ type Status struct {
 	Revision       int64
 	// Size is the size of the database's file in bytes, InUse what of it is not free.
 	Size, InUse int64
+	// Quota is the size at which it takes no more writes; 0 if it does not say.
+	Quota int64
 	// Alarms are the names of its alarms: NOSPACE, CORRUPT.
 	Alarms []string
 }

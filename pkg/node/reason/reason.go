@@ -39,6 +39,8 @@ const (
 	File          Reason = "file"           // a file that another unit creates does not exist yet
 	Etcd          Reason = "etcd"           // the etcd member is not healthy
 	Backup        Reason = "backup"         // a backup of etcd could not be taken or stored
+	NoSpace       Reason = "no-space"       // etcd's database is at its quota, and takes no writes (alarm NOSPACE)
+	Corrupt       Reason = "corrupt"        // the member's data differ from those of the others (alarm CORRUPT)
 	API           Reason = "api"            // the API server of this machine is not healthy
 	Addons        Reason = "addons"         // the cluster's basic objects have not been applied
 	Kubelet       Reason = "kubelet"        // the kubelet is not running or not healthy
@@ -73,6 +75,8 @@ var next = map[Reason]string{
 	File:          "journalctl -b -p warning shows why the unit that creates the file has not finished",
 	Etcd:          "journalctl -u etcd",
 	Backup:        "hardtack etcd status shows how old the newest backup is; the machine tries again every few minutes, and etcd serves meanwhile",
+	NoSpace:       "delete what is not needed, then hardtack etcd defrag compacts, defragments and ends the alarm; hardtack etcd status shows it",
+	Corrupt:       "hardtack etcd status names the member; end its machine, then hardtack etcd replace MEMBER",
 	API:           "journalctl -u kube-apiserver",
 	Addons:        "journalctl -u hardtack-addons",
 	Kubelet:       "journalctl -u kubelet",
@@ -86,7 +90,7 @@ var next = map[Reason]string{
 // All lists the reasons in the order of the table.
 func All() []Reason {
 	return []Reason{UserData, Disk, Config, Drift, Metadata, Network, Clock, Store, Permission, Certificates, Token, Identity, DNS, Unreachable, Untrusted,
-		NotReady, Volume, Membership, File, Etcd, Backup, API, Addons, Kubelet, NotRegistered, NodeNotReady, Unit, Hook, Internal}
+		NotReady, Volume, Membership, File, Etcd, NoSpace, Corrupt, Backup, API, Addons, Kubelet, NotRegistered, NodeNotReady, Unit, Hook, Internal}
 }
 
 // Next returns the next step, which has UNIT in place of the unit's name.

@@ -1,0 +1,390 @@
+package member_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/gateway"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/member"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+)
+
+// pace is how much faster the agents' clock goes than etcd's.
+const pace = 20
+
+type fast struct{ began time.Time }
+
+func (c fast) Now() time.Time { return c.began.Add(pace * time.Since(c.began)) }
+
+func (c fast) Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d / pace):
+		return nil
+	}
+}
+
+// memory is the cluster's store.
+type memory struct {
+	mu      sync.Mutex
+	objects map[string][]byte
+}
+
+func (r *memory) Get(_ context.Context, object string) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if data, ok := r.objects[object]; ok {
+		return data, nil
+	}
+	return nil, pki.ErrNotFound
+}
+
+func (r *memory) Create(_ context.Context, object string, content []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.objects[object]; ok {
+		return pki.ErrExists
+	}
+	r.objects[object] = content
+	return nil
+}
+
+func (r *memory) Put(_ context.Context, object string, content []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.objects[object] = content
+	return nil
+}
+
+// bench is a cluster of real members, each with the agent's own loop, on addresses of the loopback.
+type bench struct {
+	*testing.T
+	dir   string
+	store *memory
+	seats map[string]*seat
+	extra []string // etcd's flags
+}
+
+// seat is a member's machine. It is etcd's service, too.
+type seat struct {
+	*bench
+	name, host string
+	mu         sync.Mutex
+	cmd        *exec.Cmd
+}
+
+func newBench(t *testing.T, members []string, flags ...string) *bench {
+	t.Helper()
+	l := programs.DefaultLock(t)
+	programs.NeedBuilt(t, l, "etcd")
+	b := &bench{T: t, dir: t.TempDir(), store: &memory{objects: map[string][]byte{}}, seats: map[string]*seat{}, extra: flags}
+	programs.Install(t, b.dir, l, "etcd")
+	begin := etcd.Begin{Token: etcd.NewToken()}
+	for _, m := range members {
+		begin.Members = append(begin.Members, etcd.Peer{Name: m, URL: b.seat(m).url(2380)})
+	}
+	b.store.objects[etcd.BeginObject(1)] = etcd.Encode(begin)
+	for _, m := range members {
+		b.run(m)
+	}
+	within(t, func() error {
+		if _, err := b.store.Get(t.Context(), etcd.OutcomeObject(1)); err != nil {
+			return err
+		}
+		return b.voters(members[0], len(members))
+	})
+	return b
+}
+
+func (b *bench) seat(name string) *seat {
+	s, ok := b.seats[name]
+	if !ok {
+		s = &seat{bench: b, name: name, host: fmt.Sprintf("127.77.%d.%d", os.Getpid()%250+1, len(b.seats)+1)}
+		b.seats[name] = s
+	}
+	return s
+}
+
+func (s *seat) url(port int) string { return fmt.Sprintf("http://%s:%d", s.host, port) }
+
+func (s *seat) client() *gateway.Client {
+	return gateway.New(gateway.Config{URL: s.url(2379)})
+}
+
+// run starts the agent of a member's machine.
+func (b *bench) run(name string) {
+	s := b.seat(name)
+	dir := filepath.Join(b.dir, "of-"+name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background()) //nolint:usetesting // it ends before the test's directory is removed
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = member.New(member.Config{
+			Cluster: "demo", Member: name, PeerURL: s.url(2380), Instance: "i-" + name, Storage: etcd.StorageMachine, Dir: dir, Environment: filepath.Join(b.dir, name+".env"),
+			Own: s.url(2379), Records: b.store, Service: s, Clock: fast{time.Now()}, Answer: 2 * time.Second,
+			Peer: func(url string) member.Peer {
+				if url == etcd.ClosedURL() { // each address of the loopback is a machine here
+					url = s.url(2379)
+				}
+				return hasty{gateway.New(gateway.Config{URL: url})}
+			},
+			Say: func(r member.Report) {
+				b.Logf("%s: %s %s %s %v", name, r.Action.Row, r.Step, r.Why.Cause, r.Err)
+			},
+		}).Run(ctx)
+	}()
+	b.Cleanup(func() {
+		stop()
+		<-ended
+		_ = s.Stop(context.Background()) //nolint:usetesting // the test has ended
+	})
+}
+
+// hasty gives locks that last as long by the agent's clock as they should.
+type hasty struct{ *gateway.Client }
+
+func (h hasty) Lock(ctx context.Context, holder string, ttl time.Duration) (member.Lease, error) {
+	return h.Client.Lock(ctx, holder, ttl/pace)
+}
+
+func (s *seat) State(context.Context) (member.State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return member.State{Running: s.cmd != nil}, nil
+}
+
+func (s *seat) Start(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, err := os.ReadFile(filepath.Join(s.dir, s.name+".env"))
+	if err != nil || s.cmd != nil {
+		return err
+	}
+	cmd := exec.Command(filepath.Join(s.dir, programs.Bin, "etcd"), s.extra...)
+	cmd.Env = append(os.Environ(), "ETCD_LISTEN_PEER_URLS="+s.url(2380), "ETCD_INITIAL_ADVERTISE_PEER_URLS="+s.url(2380), "ETCD_ADVERTISE_CLIENT_URLS="+s.url(2379),
+		"ETCD_LOG_LEVEL=error", "ETCD_HEARTBEAT_INTERVAL=50", "ETCD_ELECTION_TIMEOUT=500")
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "ETCD_LISTEN_CLIENT_URLS=") {
+			cmd.Env = append(cmd.Env, strings.TrimSpace(line))
+		}
+	}
+	cmd.Env = append(cmd.Env, "ETCD_LISTEN_CLIENT_URLS="+s.url(2379))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.cmd = cmd
+	return nil
+}
+
+func (s *seat) Stop(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd != nil {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
+		_ = s.cmd.Wait()
+	}
+	s.cmd = nil
+	return nil
+}
+
+// voters fails unless the cluster has as many voters, all started, and no learner.
+func (b *bench) voters(at string, n int) error {
+	list, err := b.seat(at).client().Members(b.Context())
+	if err != nil {
+		return err
+	}
+	for _, m := range list.Members {
+		if m.Learner || !m.Started {
+			return fmt.Errorf("member %s is no voter yet", m.Name)
+		}
+	}
+	if len(list.Members) != n {
+		return fmt.Errorf("%d members, want %d", len(list.Members), n)
+	}
+	return nil
+}
+
+// leader is the name of the leader.
+func (b *bench) leader() (name string) {
+	within(b.T, func() error {
+		for _, n := range slices.Sorted(maps.Keys(b.seats)) {
+			said, err := b.seats[n].client().Status(b.Context())
+			if err == nil && said.ID != 0 && said.Leader == said.ID {
+				name = n
+				return nil
+			}
+		}
+		return errors.New("nobody leads")
+	})
+	return name
+}
+
+// order gives an order and returns its answer.
+func (b *bench) order(n int, o etcd.Order) etcd.Answer {
+	b.Helper()
+	o.At = time.Now()
+	if err := b.store.Create(b.Context(), etcd.OrderObject(1, n), etcd.Encode(o)); err != nil {
+		b.Fatal(err)
+	}
+	var answer etcd.Answer
+	within(b.T, func() error {
+		data, err := b.store.Get(b.Context(), etcd.AnswerObject(1, n))
+		if err == nil {
+			answer, err = etcd.Parse[etcd.Answer](data)
+		}
+		return err
+	})
+	return answer
+}
+
+// put writes a value of a size, and returns what etcd answers.
+func (b *bench) put(at, key string, size int) error {
+	return b.call(at, "/v3/kv/put", map[string]string{"key": coded(key), "value": base64.StdEncoding.EncodeToString(make([]byte, size))})
+}
+
+func coded(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func (b *bench) call(at, path string, body any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.seat(at).url(2379)+path, strings.NewReader(string(text)))
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return nil
+}
+
+func within(t *testing.T, f func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if err = f(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// TestNoSpace fills a real cluster to its quota: nothing is written any more, each status has the alarm, and one order makes
+// it take writes again.
+func TestNoSpace(t *testing.T) {
+	const quota = 16 << 20
+	b := newBench(t, []string{"a", "b", "c"}, fmt.Sprintf("--quota-backend-bytes=%d", quota))
+	var err error
+	for i := 0; i < 40 && err == nil; i++ {
+		err = b.put("a", "key", 1<<20)
+	}
+	if err == nil {
+		t.Fatal("no quota")
+	}
+	within(t, func() error {
+		data, err := b.store.Get(t.Context(), etcd.StatusObject(b.leader()))
+		if err != nil {
+			return err
+		}
+		s, err := etcd.Parse[etcd.Status](data)
+		if err == nil && (!slices.Equal(s.Store.Alarms, []string{etcd.NoSpace}) || s.Store.Quota != quota) {
+			err = fmt.Errorf("status %+v", s)
+		}
+		return err
+	})
+	if _, err := b.seat("a").client().Lock(t.Context(), "x", time.Minute); !errors.Is(err, member.ErrNoSpace) {
+		t.Errorf("a lock at the quota: %v, want %v", err, member.ErrNoSpace)
+	}
+	leader := b.leader()
+	answer := b.order(1, etcd.Order{Verb: etcd.AskDefrag})
+	t.Logf("%+v", answer)
+	if answer.Error != "" || !strings.HasPrefix(answer.Done[0], "compacted") || !strings.HasPrefix(answer.Done[3], "defragmented member "+leader+",") || !strings.HasPrefix(answer.Done[4], "ended the alarm") {
+		t.Errorf("answer %+v, leader %s", answer, leader)
+	}
+	for _, m := range []string{"a", "b", "c"} {
+		if s, err := b.seat(m).client().Status(t.Context()); err != nil || len(s.Alarms) > 0 || s.Size > quota/2 {
+			t.Errorf("%s: %+v, %v", m, s, err)
+		}
+		if err := b.put(m, "key", 1); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestScale takes a real cluster from three to five and back to three; the leader is among those that go. Who was removed does
+// not come back.
+func TestScale(t *testing.T) {
+	b := newBench(t, []string{"a", "b", "c"})
+	for i, m := range []string{"d", "e"} {
+		b.run(m)
+		within(t, func() error { return b.voters("a", 4+i) })
+	}
+	list, err := b.seat("a").client().Members(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	idOf := func(name string) etcd.ID {
+		i := slices.IndexFunc(list.Members, func(m etcd.Member) bool { return m.Name == name })
+		return list.Members[i].ID
+	}
+	gone := []string{b.leader()}
+	for _, m := range []string{"e", "d"} {
+		if m != gone[0] && len(gone) < 2 {
+			gone = append(gone, m)
+		}
+	}
+	left := slices.DeleteFunc([]string{"a", "b", "c", "d", "e"}, func(m string) bool { return slices.Contains(gone, m) })
+	for i, m := range gone {
+		answer := b.order(i+1, etcd.Order{Verb: etcd.AskRemove, Member: m, ID: idOf(m), Place: "i-" + m})
+		t.Logf("%+v", answer)
+		if answer.Error != "" {
+			t.Errorf("removing %s: %+v", m, answer)
+		}
+		within(t, func() error { return b.voters(left[0], 4-i) })
+		within(t, func() error { // its machine waits, and says so
+			data, err := b.store.Get(t.Context(), etcd.StatusObject(m))
+			if err != nil {
+				return err
+			}
+			s, err := etcd.Parse[etcd.Status](data)
+			if err == nil && (s.Row != etcd.J1Empty || !strings.Contains(s.Why, "a person has removed this member")) {
+				err = fmt.Errorf("%s says %+v", m, s)
+			}
+			return err
+		})
+	}
+	time.Sleep(3 * time.Second) // a minute of the agents
+	if err := b.voters(left[0], 3); err != nil {
+		t.Error(err)
+	}
+	if err := b.put(left[0], "key", 1); err != nil {
+		t.Error(err)
+	}
+}
