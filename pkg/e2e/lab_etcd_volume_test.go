@@ -99,8 +99,8 @@ func labLosesVolume(t *testing.T, r *running, member string, was operate.Report)
 	answers := 0
 	while := func(what string, ok func(lab.Status) bool) {
 		r.until(t, what, func(s lab.Status) bool {
-			if out, err := r.kubectl(t.Context(), "annotate", "namespace", "default", "--overwrite", "hardtack.dev/lost="+lost.Volume); err != nil {
-				t.Fatalf("while %s: the API does not answer: %v: %s", what, err, out)
+			if err := r.writes(t, "hardtack.dev/lost="+lost.Volume); err != nil {
+				t.Fatalf("while %s: the API does not answer: %v", what, err)
 			}
 			answers++
 			return ok(s)
