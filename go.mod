@@ -52,7 +52,7 @@ require (
 	gvisor.dev/gvisor v0.0.0-20260701204157-69c2d17aea96
 )
 
-require github.com/anishathalye/porcupine v1.3.1 // indirect
+require github.com/anishathalye/porcupine v1.3.1
 
 require (
 	cel.dev/expr v0.25.1 // indirect

@@ -56,7 +56,9 @@ func inherit(commands []*cli.Command) {
 		c.OnUsageError = usageError
 		c.HideHelpCommand = true
 		if len(c.Subcommands) > 0 {
-			c.Action = unknownCommand
+			if c.Action == nil { // etcd backup takes one, and its list shows them
+				c.Action = unknownCommand
+			}
 			inherit(c.Subcommands)
 			continue
 		}

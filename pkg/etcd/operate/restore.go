@@ -124,7 +124,7 @@ func (c *Cluster) Restore(ctx context.Context, o RestoreOptions) (*Restored, err
 		if err != nil {
 			return out, err
 		}
-		if err := c.choose(ctx, all, o.From, out); err != nil {
+		if err := c.choose(ctx, all, o, out); err != nil {
 			return out, err
 		}
 		if done, err := c.underWay(newest(all), o, out); done || err != nil {
@@ -157,7 +157,7 @@ func (c *Cluster) Restore(ctx context.Context, o RestoreOptions) (*Restored, err
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // choose finds the backup. Only one of this cluster's own epochs will do.
-func (c *Cluster) choose(ctx context.Context, all []epoch, from string, out *Restored) error {
+func (c *Cluster) choose(ctx context.Context, all []epoch, o RestoreOptions, out *Restored) error {
 	list, err := c.sorted(ctx)
 	if err != nil {
 		return err
@@ -168,19 +168,22 @@ func (c *Cluster) choose(ctx context.Context, all []epoch, from string, out *Res
 			own = append(own, b)
 		}
 	}
-	if from == Latest {
+	if o.From == Latest {
 		if len(own) == 0 {
 			return fmt.Errorf("%s has no backup of a cluster that was formed by the records of %s: hardtack etcd backup list shows what is there", c.Backups, c.Records)
 		}
 		out.Backup = own[0]
+		if r := restored(newest(all), own); r != nil && own[0].Epoch == len(all) && !o.Again && !o.LoseSince.IsZero() && !o.LoseSince.After(r.Taken) {
+			out.Backup = *r // the loss that is accepted is that restore's, and not of what was written since
+		}
 	} else {
-		i := slices.IndexFunc(list, func(b Object) bool { return b.Name == from })
+		i := slices.IndexFunc(list, func(b Object) bool { return b.Name == o.From })
 		if i < 0 {
-			return fmt.Errorf("%s has no backup %q: hardtack etcd backup list shows what is there", c.Backups, from)
+			return fmt.Errorf("%s has no backup %q: hardtack etcd backup list shows what is there", c.Backups, o.From)
 		}
 		out.Backup = list[i]
 		if err := clusterOf(all, out.Backup); err != nil {
-			return fmt.Errorf("the backup %s is not of this cluster: %w", from, err)
+			return fmt.Errorf("the backup %s is not of this cluster: %w", o.From, err)
 		}
 	}
 	if out.Newer = ""; len(own) > 0 && own[0].Taken.After(out.Backup.Taken) {
@@ -188,6 +191,17 @@ func (c *Cluster) choose(ctx context.Context, all []epoch, from string, out *Res
 	}
 	if now := c.Clock.Now(); out.Backup.Taken.After(now.Add(fresh)) {
 		return fmt.Errorf("the backup %s was taken at %s, and now is %s: set this computer's clock right", out.Backup.Name, stamp(out.Backup.Taken), stamp(now))
+	}
+	return nil
+}
+
+// restored returns the backup that an epoch starts from; nil if it starts empty, or its backup is not in the list.
+func restored(e epoch, list []Object) *Object {
+	if e.begin == nil || e.begin.Restore == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(list, func(b Object) bool { return same(e.begin.Restore, b) }); i >= 0 {
+		return &list[i]
 	}
 	return nil
 }

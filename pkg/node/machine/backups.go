@@ -10,6 +10,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -56,7 +57,8 @@ type Backups struct {
 }
 
 // bucketForm is that of S3's bucket names without dots, which certificates of S3's names do not cover.
-var bucketForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$`)
+// It is made when it is needed, since its repetition is large.
+var bucketForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$`) })
 
 // ParseBackups parses "dir:/path" or "s3://bucket/prefix", the latter with ?endpoint= and region= if they are not AWS's and
 // the machine's.
@@ -74,7 +76,7 @@ func ParseBackups(text string) (Backups, error) {
 	rest, query, _ := strings.Cut(rest, "?")
 	b := Backups{Kind: BackupsS3}
 	b.Bucket, b.Prefix, _ = strings.Cut(rest, "/")
-	if !bucketForm.MatchString(b.In("123456789012", "us-west-2").Bucket) {
+	if !bucketForm().MatchString(b.In("123456789012", "us-west-2").Bucket) {
 		return Backups{}, fmt.Errorf("%q is not the name of a bucket: 3 to 63 small letters, digits and -", b.Bucket)
 	}
 	if b.Prefix != "" && (!fs.ValidPath(b.Prefix) || b.Prefix == "." || strings.ContainsFunc(b.Prefix, unsafe)) {

@@ -135,7 +135,7 @@ func (b *bench) run(name string) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		b.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background()) //nolint:usetesting // it ends before the test's directory is removed
+	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -156,7 +156,7 @@ func (b *bench) run(name string) {
 	b.Cleanup(func() {
 		stop()
 		<-ended
-		_ = s.Stop(context.Background()) //nolint:usetesting // the test has ended
+		_ = s.Stop(context.Background())
 	})
 }
 
