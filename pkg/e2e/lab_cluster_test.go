@@ -30,14 +30,14 @@ import (
 )
 
 // labCluster is the demo's cluster with the name of the seed. It starts with one minion and no master. Its member of etcd has
-// no volume, which the seed's user data do not speak of; TestLabEtcd has volumes.
+// no volume and no backups, which the seed's user data do not speak of; TestLabEtcd has both.
 const labCluster = `apiVersion: hardtack.dev/v1
 kind: Cluster
 name: cncfdemo
 groups:
 - {name: masters, roles: [masters, etcd], size: 0}
 - {name: minions, roles: [minions], size: 1}
-etcd: {storage: machine}
+etcd: {storage: machine, backup: {to: none}}
 `
 
 func ready(s lab.Status) bool { return s.Ready }

@@ -95,7 +95,10 @@ func short(text string) string {
 
 // endBackup waits for the backup that is being taken, whose context has ended.
 func (m *Member) endBackup() {
-	if m.backup.taking != nil {
-		_ = <-m.backup.taking // what fails as the agent ends is tried again by the next one
+	if m.backup.taking == nil {
+		return
+	}
+	if err := <-m.backup.taking; err == nil { // one that fails as the agent ends is tried again by the next
+		m.Say(Report{Step: StepBackup})
 	}
 }
