@@ -192,7 +192,11 @@ func TestVolumes(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("%+v", deleted.Stays[i]), "{Kind:member Name:"+v.ID+" Count:1 Member:a Facts:30 GiB in us-west-2b, made 0 minutes ago}")
 	refused("volume "+v.ID+" has its tags (30 GiB in us-west-2b, made 0 minutes ago) and is not the stack's", template.ParameterVPC, "vpc-00000000000000001", template.ParameterSubnets, b)
 	assert.NilError(t, account.EC2().DeleteVolume(v.ID))
-	assert.NilError(t, apply(template.ParameterVPC, "vpc-00000000000000001", template.ParameterSubnets, b))
+	// The bucket of the backups stays too: the next stack is told to use it.
+	next := cluster.New(cluster.Config{Document: complete(t, "etcd: {backup: {to: s3://hardtack-123456789012-us-west-2-demo/}}\n"), AWS: conf, Poll: time.Millisecond})
+	_, err = next.Apply(t.Context(), cluster.ApplyOptions{Deployment: cluster.Deployment{Parameters: map[string]string{
+		template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: b}}})
+	assert.NilError(t, err)
 }
 
 // TestVolumesForARunningCluster: a cluster from before volumes gets them where its machines are, and no machine ends. A first
