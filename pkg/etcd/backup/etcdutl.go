@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,70 +24,31 @@ const bump = 1_000_000_000
 
 // contents are what etcdutl says about a database.
 type contents struct {
-	Hash     uint32 `json:"hash"`
-	Revision int64  `json:"revision"`
-	TotalKey int64  `json:"totalKey"`
+	Revision int64 `json:"revision"`
+	TotalKey int64 `json:"totalKey"`
 }
 
-// hashed is etcd's hash over all keys and their revisions up to one revision, the same on every member.
-type hashed struct {
-	Hash            uint32 `json:"hash"`
-	HashRevision    int64  `json:"hashRevision"`
-	CompactRevision int64  `json:"compactRevision"`
-}
-
-// try restores a snapshot and compares what came out with what went in.
+// try restores a snapshot, which compares it with the digest at its end, and compares what came out with what went in. Not by
+// etcdutl hashkv: in 3.6.14 that panics where a key has a lease ("no lessor to attach lease"), as every cluster's events have.
 func (k *Keeper) try(ctx context.Context, file string) (contents, error) {
 	const name, url = "trial", "http://127.0.0.1:1"
 	var before, after contents
-	err := k.etcdutl(ctx, &before, "snapshot", "status", file)
-	if err != nil {
-		return contents{}, err
-	}
-	hash, err := k.hashOfCopy(ctx, file)
-	if err != nil {
+	if err := k.etcdutl(ctx, &before, "snapshot", "status", file); err != nil {
 		return contents{}, err
 	}
 	dir := filepath.Join(k.Scratch, name)
-	err = k.etcdutl(ctx, nil, "snapshot", "restore", file, "--data-dir="+dir, "--name="+name, "--initial-cluster="+name+"="+url, "--initial-advertise-peer-urls="+url)
+	err := k.etcdutl(ctx, nil, "snapshot", "restore", file, "--data-dir="+dir, "--name="+name, "--initial-cluster="+name+"="+url, "--initial-advertise-peer-urls="+url)
 	if err != nil {
 		return contents{}, err
 	}
 	if err := k.etcdutl(ctx, &after, "snapshot", "status", database(dir)); err != nil {
 		return contents{}, err
 	}
-	var restored hashed
-	if err := k.etcdutl(ctx, &restored, "hashkv", database(dir)); err != nil {
-		return contents{}, err
-	}
-	if before.Revision != after.Revision || before.TotalKey != after.TotalKey || hash != restored {
-		return contents{}, fmt.Errorf("restored for a trial, the snapshot has other data: revision %d, %d keys and hash %+v, and %d, %d and %+v once restored",
-			before.Revision, before.TotalKey, hash, after.Revision, after.TotalKey, restored)
+	if before.Revision != after.Revision || before.TotalKey != after.TotalKey {
+		return contents{}, fmt.Errorf("restored for a trial, the snapshot has other data: revision %d and %d keys, and %d and %d once restored",
+			before.Revision, before.TotalKey, after.Revision, after.TotalKey)
 	}
 	return before, nil
-}
-
-// hashOfCopy asks for the hash of a copy: etcdutl writes to the file that it hashes.
-func (k *Keeper) hashOfCopy(ctx context.Context, file string) (h hashed, err error) {
-	copied := filepath.Join(k.Scratch, "copy.db")
-	if err := copyFile(copied, file); err != nil {
-		return h, fmt.Errorf("copying the snapshot: %w", err)
-	}
-	err = k.etcdutl(ctx, &h, "hashkv", copied)
-	return h, errors.Join(err, os.Remove(copied))
-}
-
-func copyFile(to, from string) (err error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		_, err = io.Copy(out, in)
-		err = errors.Join(err, out.Close())
-	}
-	return errors.Join(err, in.Close())
 }
 
 // database is the file with the data in a data directory.

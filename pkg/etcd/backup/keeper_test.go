@@ -117,6 +117,9 @@ func newRig(t *testing.T) *rig {
 		r.ctl(t, "put", "key"+string(rune('a'+i)), strings.Repeat("value", 1000))
 	}
 	r.ctl(t, "del", "keya")
+	// As Kubernetes's events have one.
+	lease := strings.Fields(r.ctl(t, "lease", "grant", "600"))[1]
+	r.ctl(t, "put", "keyt", "value", "--lease="+lease)
 	assert.NilError(t, os.Mkdir(r.place, 0o700))
 	place, err := Open("dir:"+r.place, Options{Cluster: "demo"})
 	assert.NilError(t, err)
