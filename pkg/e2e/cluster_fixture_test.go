@@ -65,7 +65,9 @@ ExecStart=/bin/sh -c 'echo ` + clusterNode + ` >/proc/sys/kernel/hostname; mkdir
 type cluster struct {
 	network *vnet.Network
 	machine *qemu.Machine
-	addr    netip.Addr
+	// again powers the machine on again, for one whose emulator has crashed it.
+	again func() error
+	addr  netip.Addr
 	// api is the address of the API server on this computer. It is a forwarded port, since parts of client-go accept
 	// no dialer.
 	api net.Addr
@@ -129,13 +131,22 @@ func (c *cluster) powerOn(ctx context.Context, t *testing.T, network *vnet.Netwo
 		"systemd.extra-unit.hardtack-shell@.service": []byte(shellService),
 		"systemd.unit-dropin.multi-user.target":      []byte("[Unit]\nWants=" + strings.Join(wants, " ") + "\n"),
 	})
-	c.machine, err = qemu.Start(ctx, qemu.Config{
+	config := qemu.Config{
 		Name: "hardtack-e2e-" + name, Memory: memory, CPUs: 2, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}},
 		Network:     qemu.Network{Kind: qemu.Stream, Socket: port.Socket(), MAC: vnet.MACOf(c.addr).String()},
 		Credentials: credentials,
-	})
-	if err != nil {
+	}
+	if c.machine, err = qemu.Start(ctx, config); err != nil {
 		t.Fatal(err)
+	}
+	c.again = func() error {
+		// It says how the machine ended, which is known.
+		_ = c.machine.Stop()
+		second, err := qemu.Start(ctx, config)
+		if err == nil {
+			c.machine = second
+		}
+		return err
 	}
 	t.Cleanup(func() {
 		if err := c.machine.Stop(); err != nil {

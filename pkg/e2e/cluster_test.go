@@ -94,6 +94,15 @@ func (c *cluster) await(ctx context.Context, t *testing.T, what string, done fun
 		select {
 		case <-time.After(time.Second):
 		case <-c.machine.Ended():
+			if c.machine.EmulatorCrash() && c.again != nil {
+				t.Logf("%s after power-on: QEMU's emulator crashed the machine, which is powered on again, once; its console ended with:\n%s",
+					time.Since(c.machine.Started()).Round(time.Second), c.machine.Console().Tail(consoleTail))
+				if err := c.again(); err != nil {
+					t.Fatal(err)
+				}
+				c.again = nil
+				continue
+			}
 			t.Fatalf("waiting for %s: the machine has ended; its console ends with:\n%s", what, c.machine.Console().Tail(consoleTail))
 		case <-ctx.Done():
 			t.Fatalf("waiting for %s: %v; last: %s", what, context.Cause(ctx), state)

@@ -34,18 +34,19 @@ const (
 	tcgCPU = "max,la57=off,svm=off"
 )
 
+// accelerator is the one that the machine runs with.
+func (c Config) accelerator(h Host) Accel {
+	if c.Accel == "" && h.KVM {
+		return KVM
+	}
+	return cmp.Or(c.Accel, TCG)
+}
+
 // args returns QEMU's arguments for a machine that is powered on at that time. It has no side effects: dir is the
 // directory in which Start writes the files that the arguments name.
 func (c Config) args(h Host, dir string, now time.Time) []string {
-	accel := c.Accel
-	if accel == "" {
-		accel = TCG
-		if h.KVM {
-			accel = KVM
-		}
-	}
 	engine, cpu := string(KVM), "host"
-	if accel == TCG {
+	if c.accelerator(h) == TCG {
 		engine, cpu = tcgEngine, tcgCPU
 	}
 	a := []string{

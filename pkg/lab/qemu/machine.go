@@ -25,6 +25,7 @@ type Machine struct {
 	cancel           context.CancelFunc
 	activity         chan struct{}
 	ended            chan struct{}
+	emulated         bool
 	// Valid after ended is closed: why it ended, and what could not be removed.
 	err, left error
 }
@@ -63,7 +64,7 @@ func start(ctx context.Context, c Config, h Host, dir string) (*Machine, error) 
 	if err := writeFiles(c, h, dir); err != nil {
 		return nil, err
 	}
-	m := &Machine{started: time.Now(), activity: make(chan struct{}, 1), ended: make(chan struct{})}
+	m := &Machine{started: time.Now(), emulated: c.accelerator(h) == TCG, activity: make(chan struct{}, 1), ended: make(chan struct{})}
 	m.console.arrived, m.channel.arrived = m.poke, m.poke
 	m.slots.drive = make([]*drive, c.Slots)
 	m.monitor.ready, m.monitor.ended, m.monitor.deleted = make(chan struct{}), m.ended, m.slots.deleted
@@ -215,7 +216,11 @@ func (m *Machine) Await(ctx context.Context, quiet time.Duration, done func() bo
 			if done() {
 				return nil
 			}
-			return errors.Join(fmt.Errorf("machine ended too early; its console ends with:\n%s", m.console.Tail(consoleLines)), m.err)
+			err := fmt.Errorf("machine ended too early; its console ends with:\n%s", m.console.Tail(consoleLines))
+			if m.EmulatorCrash() {
+				err = fmt.Errorf("%w\n%s", err, emulatorCrash)
+			}
+			return errors.Join(err, m.err)
 		case <-m.activity:
 			timer.Reset(quiet)
 		case <-timer.C:
@@ -224,6 +229,13 @@ func (m *Machine) Await(ctx context.Context, quiet time.Duration, done func() bo
 	}
 	return nil
 }
+
+const emulatorCrash = "this is a defect of QEMU's emulator before 8.1, and not of the machine: power it on again, or use KVM or a later QEMU"
+
+// EmulatorCrash reports whether the guest's kernel has died of a defect of QEMU's emulator. Before 8.1 a processor may run
+// a stale translation of code that another processor is patching, and trap at a breakpoint that is no longer there
+// (https://github.com/multipath-tcp/mptcp_net-next/issues/471). One of some dozens of boots with two processors has it.
+func (m *Machine) EmulatorCrash() bool { return m.emulated && m.console.Contains("Oops: int3: ") }
 
 // consoleLines is the number of console lines in an error: enough for a kernel panic with its stack.
 const consoleLines = 40

@@ -121,6 +121,19 @@ func TestEndsTooEarly(t *testing.T) {
 	}
 }
 
+// TestEmulatorCrash has a guest that says what a kernel says which QEMU's emulator has broken.
+func TestEmulatorCrash(t *testing.T) {
+	m, _ := tiny(t, "Oops: int3: 0000 [#1] PREEMPT SMP NOPTI\n", powerOff)
+	err := m.Await(t.Context(), time.Minute, func() bool { return m.Console().Contains("login:") })
+	if err == nil || !strings.Contains(err.Error(), emulatorCrash) || !m.EmulatorCrash() {
+		t.Errorf("got %v, want what to do about a defect of the emulator", err)
+	}
+	m.emulated = false
+	if m.EmulatorCrash() {
+		t.Error("with KVM it is the guest's own fault")
+	}
+}
+
 func TestContextEndsMachine(t *testing.T) {
 	disk := filepath.Join(t.TempDir(), "disk.raw")
 	if err := os.WriteFile(disk, make([]byte, 1<<20), 0o600); err != nil {
