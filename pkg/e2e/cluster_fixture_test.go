@@ -67,6 +67,7 @@ type cluster struct {
 	machine *qemu.Machine
 	// again powers the machine on again, for one whose emulator has crashed it.
 	again func() error
+	up    bool // its node was ready once
 	addr  netip.Addr
 	// api is the address of the API server on this computer. It is a forwarded port, since parts of client-go accept
 	// no dialer.
@@ -94,7 +95,7 @@ func (n names) Resolve(_ context.Context, q vnet.Question) (vnet.Reply, error) {
 func startCluster(ctx context.Context, t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{addr: netip.MustParseAddr("10.1.0.10")}
-	network, err := vnet.New(ctx, vnet.Config{Domain: "internal", Resolver: names{c.addr}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	network, err := vnet.New(ctx, vnet.Config{Domain: "internal", Resolver: names{c.addr}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +154,11 @@ func (c *cluster) powerOn(ctx context.Context, t *testing.T, network *vnet.Netwo
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Logf("the console of %s, which is in build/%s.console, ends with:\n%s", name, name, c.machine.Console().Tail(consoleTail))
 			keep(t, name+".console", c.machine.Console().Bytes())
+			// Of a machine that came up, the failed part tells more: the console of a whole test only hides it.
+			if !c.up {
+				t.Logf("the console of %s, which is in build/%s.console, ends with:\n%s", name, name, c.machine.Console().Tail(consoleTail))
+			}
 		}
 	})
 }

@@ -66,7 +66,7 @@ func (c *cluster) comesUp(ctx context.Context, t *testing.T) {
 	t.Helper()
 	c.await(ctx, t, "the API server", func() (bool, string) {
 		code, body, err := c.get(ctx, c.admin, "/readyz")
-		return code == http.StatusOK, fmt.Sprint(code, " ", err, " ", firstLine(body))
+		return code == http.StatusOK, fmt.Sprint(code, " ", innermost(err), " ", firstLine(body))
 	})
 	c.await(ctx, t, "the node", func() (bool, string) {
 		nodes, err := c.kube.Nodes(ctx)
@@ -75,6 +75,15 @@ func (c *cluster) comesUp(ctx context.Context, t *testing.T) {
 		}
 		return nodes[0].Ready, fmt.Sprintf("%s ready: %v", nodes[0].Name, nodes[0].Ready)
 	})
+	c.up = true
+}
+
+// innermost is the cause of an error, which is the same at each try, unlike the ports in the rest of its text.
+func innermost(err error) error {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err
 }
 
 // await polls until done returns true. It has no timeout: the end of the machine or of the whole test ends it.
