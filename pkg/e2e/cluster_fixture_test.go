@@ -67,7 +67,8 @@ type cluster struct {
 	machine *qemu.Machine
 	// again powers the machine on again, for one whose emulator has crashed it.
 	again func() error
-	up    bool // its node was ready once
+	up    bool   // its node was ready once
+	bench []byte // kube-bench, packed
 	addr  netip.Addr
 	// api is the address of the API server on this computer. It is a forwarded port, since parts of client-go accept
 	// no dialer.

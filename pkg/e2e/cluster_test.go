@@ -31,7 +31,10 @@ func TestCluster(t *testing.T) {
 	defer func() { <-slots }()
 	ctx, cancel := context.WithTimeout(interrupted, clusterBound)
 	defer cancel()
+	// Before the machine has the computer's processors for itself: it may have to be built.
+	bench := packBench(t)
 	c := startCluster(ctx, t)
+	c.bench = bench
 	c.comesUp(ctx, t)
 	// Sequentially: the machine has two emulated processors.
 	for _, part := range []struct {
