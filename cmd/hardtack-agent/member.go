@@ -224,8 +224,8 @@ func (m *memberSays) run(ctx context.Context) {
 		case <-late:
 			_, _ = reportFailure(m.streams, "member", waited) // failing to write to the console does not end the wait
 		case r := <-m.reports:
-			if r.Step == member.StepBackup {
-				m.backup(ctx, r.Err)
+			if r.Step == member.StepBackup || r.Step == member.StepDrill {
+				m.backup(ctx, r.Step, r.Err)
 				continue
 			}
 			waited, late = waitsFor(r), nil
@@ -247,9 +247,10 @@ func (m *memberSays) run(ctx context.Context) {
 	}
 }
 
-// backup tells of a backup. The unit is none the worse for one that failed: the console alone says so.
-func (m *memberSays) backup(ctx context.Context, err error) {
-	m.log.InfoContext(ctx, member.StepBackup, "error", err)
+// backup tells of a backup, or of one that was taken back for a drill. The unit is none the worse for one that failed: the
+// console alone says so.
+func (m *memberSays) backup(ctx context.Context, step string, err error) {
+	m.log.InfoContext(ctx, step, "error", err)
 	if err == nil {
 		reportWorking(m.streams, noPhase)
 		return

@@ -61,7 +61,7 @@ func printEtcd(out io.Writer, r *operate.Report, now time.Time) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s ago\t%s\t%s\n", m.Name, m.Role, s.MemberID, s.Row, s.Epoch, s.Store.RaftIndex, m.Lag,
 			mebibytes(s.Store.Size), mebibytes(s.Store.InUse), dash(s.Store.Version), time.Duration(m.Seconds)*time.Second, machinesText(m), volumesText(m))
 	}
-	fmt.Fprintf(w, "\nnewest backup: %s\n", backupText(r.Backup, now))
+	fmt.Fprintf(w, "\nnewest backup: %s\nnewest backup that was taken back from its place: %s\n", backupText(r.Backup, now), backupText(r.Verified, now))
 	if err := w.Flush(); err != nil {
 		return err
 	}

@@ -44,8 +44,9 @@ func newEtcdRegion(t *testing.T) *etcdRegion {
 	r.record(t, etcd.UsedObject(r.volume), etcd.Encode(etcd.Used{Epoch: 1, How: etcd.ByStart}))
 	now := time.Now()
 	r.record(t, etcd.StatusObject("a"), etcd.Encode(etcd.Status{At: now, Instance: r.machine, Volume: r.volume, Epoch: 1, MemberID: 7, ClusterID: 255, Row: etcd.SRuns, Leader: 7,
-		Store:  etcd.Content{Version: "3.6.14", RaftIndex: 1200, Revision: 1000},
-		Backup: &etcd.Backup{Restore: etcd.Restore{Object: "1/b.db", SHA256: strings.Repeat("0", 64), Revision: 900}, At: now, Verified: now}}))
+		Store:    etcd.Content{Version: "3.6.14", RaftIndex: 1200, Revision: 1000},
+		Backup:   &etcd.Backup{Restore: etcd.Restore{Object: "1/b.db", SHA256: strings.Repeat("0", 64), Revision: 900}, At: now, Verified: now},
+		Verified: &etcd.Backup{Restore: etcd.Restore{Object: "1/a.db", SHA256: strings.Repeat("1", 64), Revision: 800}, At: now.Add(-3 * time.Hour), Verified: now.Add(-2 * time.Hour)}}))
 	return r
 }
 
@@ -75,7 +76,8 @@ func (r *etcdRegion) hardtack(t *testing.T, args ...string) (out string, code in
 func TestEtcdStatus(t *testing.T) {
 	r := newEtcdRegion(t)
 	out, code, err := r.hardtack(t, "status")
-	if code != 0 || !strings.Contains(out, r.machine+" (running)") || !strings.Contains(out, r.volume+" (in-use by "+r.machine+")") || !strings.Contains(out, "1 of 1 members are healthy voters, a quorum is 1") {
+	if code != 0 || !strings.Contains(out, r.machine+" (running)") || !strings.Contains(out, r.volume+" (in-use by "+r.machine+")") || !strings.Contains(out, "1 of 1 members are healthy voters, a quorum is 1") ||
+		!strings.Contains(out, "newest backup that was taken back from its place: 1/a.db, of revision 800, 3h0m") {
 		t.Errorf("exit %d, %v\n%s", code, err, out)
 	}
 	if out, code, err := r.hardtack(t, "status", "--json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"healthy": true`) {

@@ -141,6 +141,12 @@ type Status struct {
 	Backup *Backup `json:"backup,omitempty"`
 	// BackupFailed is why the last attempt to take a backup, or to look for one, failed; nil if it did not.
 	BackupFailed *BackupFailure `json:"backup_failed,omitempty"`
+	// Verified is the backup of the epoch that a leader's machine last took back from its place and restored for a trial; nil
+	// if this machine knows of none. Its At is when the backup was taken, its Verified when it was taken back.
+	Verified *Backup `json:"verified,omitempty"`
+	// DrillFailed is why a backup could not be taken back or restored; nil if none has failed since, and a day has passed since
+	// a damaged one was found.
+	DrillFailed *BackupFailure `json:"drill_failed,omitempty"`
 	// Work is what this machine does for the whole cluster; nil if nothing.
 	Work *Work `json:"work,omitempty"`
 }
@@ -167,10 +173,12 @@ type Backup struct {
 	Verified time.Time `json:"verified,omitzero"`
 }
 
-// BackupFailure is when and why there is no newer backup.
+// BackupFailure is when and why there is no newer backup, or none that was restored.
 type BackupFailure struct {
 	At  time.Time `json:"at"`
 	Why string    `json:"why"`
+	// Damaged: the place answered, and what it has is not what was stored.
+	Damaged bool `json:"damaged,omitempty"`
 }
 
 // Marker is the file on the volume that says whose data are beside it, and of which epoch. It is written, with its

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -27,6 +28,7 @@ type Keeper struct {
 	Clock   clock.Clock
 
 	working sync.Mutex // one snapshot at a time is in Scratch
+	tidied  bool       // Scratch has nothing of a process before this one; with working locked
 	mu      sync.Mutex
 	known   map[int]seen // by epoch
 }
@@ -44,6 +46,9 @@ const stale = 5 * time.Minute
 
 // Newest implements member.Backups. What other machines have taken it knows within some minutes.
 func (k *Keeper) Newest(ctx context.Context, epoch int) (*etcd.Backup, error) {
+	if err := k.tidy(); err != nil {
+		return nil, err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.Clock.Now()
@@ -60,6 +65,23 @@ func (k *Keeper) Newest(ctx context.Context, epoch int) (*etcd.Backup, error) {
 	}
 	k.know(epoch, s)
 	return s.backup, nil
+}
+
+// tidy removes what a process that was killed has left in Scratch: it is the member's own disk, and this machine may not have a
+// snapshot to save for weeks.
+func (k *Keeper) tidy() error {
+	if !k.working.TryLock() {
+		return nil
+	}
+	defer k.working.Unlock()
+	if k.tidied {
+		return nil
+	}
+	if err := os.RemoveAll(k.Scratch); err != nil {
+		return fmt.Errorf("removing what is left of a backup: %w", err)
+	}
+	k.tidied = true
+	return nil
 }
 
 // know remembers the newest backup; k.mu is locked.
@@ -163,7 +185,7 @@ func (k *Keeper) restore(ctx context.Context, begin etcd.Begin, name, dir string
 		return err
 	}
 	file := filepath.Join(k.Scratch, "snapshot.db")
-	if err := k.download(ctx, *begin.Restore, file); err != nil {
+	if err := k.download(ctx, *begin.Restore, math.MaxInt64, file); err != nil {
 		return err
 	}
 	// Where a power loss or a full disk ends this, the directory's name stays free.
@@ -177,8 +199,9 @@ func (k *Keeper) restore(ctx context.Context, begin etcd.Begin, name, dir string
 	return errors.Join(syncTree(unfinished), os.Rename(unfinished, dir), syncDir(filepath.Dir(dir)))
 }
 
-// download gets a snapshot, and compares it with what the epoch's begin says.
-func (k *Keeper) download(ctx context.Context, want etcd.Restore, file string) (err error) {
+// download gets a snapshot of at most some bytes, and compares it with what is known of it. Its error matches
+// member.ErrDamaged if it is another one.
+func (k *Keeper) download(ctx context.Context, want etcd.Restore, most int64, file string) (err error) {
 	in, err := k.Place.Open(ctx, want.Object)
 	if err != nil {
 		return err
@@ -189,12 +212,12 @@ func (k *Keeper) download(ctx context.Context, want etcd.Restore, file string) (
 		return err
 	}
 	d := newDigest(f)
-	_, err = io.Copy(d, in)
+	_, err = io.Copy(d, io.LimitReader(in, most))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("getting it from %s: %w", k.Place, err)
 	}
 	if d.sum() != want.SHA256 {
-		return fmt.Errorf("it has the SHA-256 %s in %s, and the epoch's begin says %s: it is not the backup that was chosen", d.sum(), k.Place, want.SHA256)
+		return fmt.Errorf("it has the SHA-256 %s in %s, and was stored with %s: %w", d.sum(), k.Place, want.SHA256, member.ErrDamaged)
 	}
 	return d.check()
 }

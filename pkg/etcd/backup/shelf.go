@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/member"
 )
 
 // shelf is what a kind of place can do by itself: objects by name.
@@ -159,10 +161,10 @@ func describe(ctx context.Context, s shelf, n named) (o Object, err error) {
 		return Object{}, fmt.Errorf("reading %s in %s: %w", n.name+describedEnd, s, err)
 	}
 	if err := json.Unmarshal(data, &o); err != nil {
-		return Object{}, fmt.Errorf("reading %s in %s: %w", n.name+describedEnd, s, err)
+		return Object{}, fmt.Errorf("reading %s in %s: %w (%w)", n.name+describedEnd, s, member.ErrDamaged, err)
 	}
 	if o.Name != n.name || o.Epoch != n.epoch || o.Revision != n.revision || len(o.SHA256) != 2*sha256.Size {
-		return Object{}, fmt.Errorf("%s in %s does not describe the snapshot beside it: it was not written by Hardtack, or moved", n.name+describedEnd, s)
+		return Object{}, fmt.Errorf("%s in %s does not describe the snapshot beside it: it was not written by Hardtack, or moved: %w", n.name+describedEnd, s, member.ErrDamaged)
 	}
 	return o, nil
 }

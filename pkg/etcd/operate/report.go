@@ -28,6 +28,9 @@ type Report struct {
 	Members []Member `json:"members"`
 	// Backup is the newest backup that a member reports.
 	Backup *etcd.Backup `json:"backup,omitempty"`
+	// Verified is the newest backup that was taken back from its place and restored for a trial. Its At is when it was taken, its
+	// Verified when it was taken back.
+	Verified *etcd.Backup `json:"verified,omitempty"`
 	// Findings are what is wrong, each with its next step. Those that are only warnings leave Healthy as it is.
 	Findings []Finding `json:"findings"`
 	// formed are the IDs of the outcome by the members' names.
@@ -158,6 +161,7 @@ func (c *Cluster) assess(r *Report, e epoch, cloudErr error) {
 	}
 	r.backups(now)
 	r.failedBackups(now)
+	r.drilled(now)
 	for _, f := range r.Findings {
 		r.Healthy = r.Healthy && f.Warning
 	}

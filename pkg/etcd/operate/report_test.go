@@ -204,3 +204,57 @@ func TestFailedBackup(t *testing.T) {
 		t.Errorf("healthy %v\n%s", r.Healthy, findings(r))
 	}
 }
+
+// TestDrills: what has been taken back from the place of backups is shown, by whichever member did it last; that it is too old,
+// damaged or could not be had is a finding.
+func TestDrills(t *testing.T) {
+	failed := func(ago time.Duration, damaged bool) func(w *world, s *etcd.Status) {
+		return func(w *world, s *etcd.Status) {
+			s.DrillFailed = &etcd.BackupFailure{At: w.now.Add(-ago), Why: "no such object", Damaged: damaged}
+		}
+	}
+	old := func(w *world, s *etcd.Status) { s.Verified.At = w.now.Add(-26 * time.Hour) }
+	for name, c := range map[string]struct {
+		all, b  func(w *world, s *etcd.Status)
+		want    string // of the only finding; empty for none
+		healthy bool
+	}{
+		"all is well":           {nil, nil, "", true},
+		"old":                   {old, nil, "the newest backup that was taken back from its place and restored is 26h0m0s old", false},
+		"another has done it":   {old, func(w *world, s *etcd.Status) { s.Verified.At, s.Verified.Verified = w.now, w.now }, "", true},
+		"of another epoch":      {old, func(w *world, s *etcd.Status) { s.Verified.Verified, s.Epoch = w.now, 7 }, "is 26h0m0s old", false},
+		"never":                 {func(_ *world, s *etcd.Status) { s.Verified = nil }, nil, "no backup was taken back", true},
+		"failed":                {nil, failed(time.Hour, false), "b: its last drill failed 1h0m0s ago: no such object", true},
+		"never but failed":      {func(_ *world, s *etcd.Status) { s.Verified = nil }, failed(time.Hour, false), "b: its last drill failed", true},
+		"failed and done since": {nil, failed(24*time.Hour, false), "", true},
+		"damaged":               {nil, failed(time.Hour, true), "b: a stored backup was found damaged 1h0m0s ago: no such object", false},
+		"damaged, then another": {nil, failed(24*time.Hour, true), "b: a stored backup was found damaged 24h0m0s ago", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			for _, m := range w.Members {
+				w.says(t, m, func(s *etcd.Status) {
+					if c.all != nil {
+						c.all(w, s)
+					}
+					if m == "b" && c.b != nil {
+						c.b(w, s)
+					}
+				})
+			}
+			r := w.status(t)
+			var found []operate.Finding
+			for _, f := range r.Findings {
+				if !strings.Contains(f.What, "epoch 7") { // what the case of another epoch is about
+					found = append(found, f)
+				}
+			}
+			if (len(found) == 0) != (c.want == "") || len(found) > 1 || r.Healthy != c.healthy {
+				t.Fatalf("healthy %v\n%s", r.Healthy, findings(r))
+			}
+			if c.want != "" && (!strings.Contains(found[0].Member+": "+found[0].What, c.want) || found[0].Next == "") {
+				t.Errorf("%+v, want %q", found[0], c.want)
+			}
+		})
+	}
+}

@@ -103,7 +103,8 @@ func (w *world) says(t *testing.T, member string, change func(*etcd.Status)) {
 	}
 	s := etcd.Status{At: w.now.Add(-20 * time.Second), Instance: w.machines[member], Volume: w.volumes[member], Epoch: 1, MemberID: id(member), ClusterID: etcd.ClusterID(w.begin.Token, w.begin.Members),
 		Row: etcd.SRuns, Leader: id("a"), Store: etcd.Content{Version: "3.6.14", RaftIndex: 20000, Revision: 19000, Size: 12 << 20, InUse: 8 << 20},
-		Backup: &etcd.Backup{Restore: etcd.Restore{Object: "1/newest.db", SHA256: strings.Repeat("0", 64), Revision: 18900}, At: w.now.Add(-10 * time.Minute), Verified: w.now.Add(-time.Hour)}}
+		Backup:   &etcd.Backup{Restore: etcd.Restore{Object: "1/newest.db", SHA256: strings.Repeat("0", 64), Revision: 18900}, At: w.now.Add(-10 * time.Minute), Verified: w.now.Add(-time.Hour)},
+		Verified: &etcd.Backup{Restore: etcd.Restore{Object: "1/drilled.db", SHA256: strings.Repeat("1", 64), Revision: 10000}, At: w.now.Add(-23*time.Hour - time.Minute), Verified: w.now.Add(-23 * time.Hour)}}
 	if change != nil {
 		change(&s)
 	}

@@ -175,6 +175,7 @@ func (m *Member) watch(ctx context.Context, f etcd.Facts) error {
 		m.lease = 0
 	}
 	m.backedUp(ctx)
+	m.drilled(ctx)
 	asking, cancel := m.answer(ctx)
 	said, err := m.mine().Status(asking)
 	cancel()
@@ -245,6 +246,9 @@ func (m *Member) waits(ctx context.Context, f etcd.Facts, r Report) {
 		status.Volume, status.Epoch, status.MemberID, status.ClusterID = marker.Volume, marker.Epoch, marker.MemberID, marker.ClusterID
 	case bad == nil && status.Volume != "" && status.Volume == old.Volume:
 		status.Epoch, status.MemberID, status.ClusterID, status.Backup = old.Epoch, old.MemberID, old.ClusterID, old.Backup
+	}
+	if bad == nil && status.Epoch > 0 && status.Epoch == old.Epoch { // of the cluster, and not of this machine
+		status.Verified, status.DrillFailed = old.Verified, old.DrillFailed
 	}
 	status.Learner = r.Action.Row == etcd.J2Learner
 	_ = m.put(ctx, status)

@@ -47,6 +47,7 @@ func (m *Member) backUp(ctx context.Context, s *etcd.Status) {
 		m.takeBackup(ctx, s.Epoch)
 	}
 	s.Backup, s.BackupFailed = newest, m.backup.failed
+	m.drillDue(ctx, s, leads)
 }
 
 // takeBackup takes one beside the loop, which goes on watching: a snapshot takes as long as it takes.

@@ -20,6 +20,9 @@ type placeOfTests struct {
 	fails  error
 	broken error // looking for a backup fails
 	taken  atomic.Int32
+	// drills counts the drills, each of which takes a minute and fails with undrilled.
+	drills    atomic.Int32
+	undrilled error
 }
 
 func (p *placeOfTests) Newest(_ context.Context, epoch int) (*etcd.Backup, error) {
@@ -38,6 +41,19 @@ func (p *placeOfTests) Take(ctx context.Context, _ int, _ Peer) error {
 		p.newest = &etcd.Backup{At: time.Now()}
 	}
 	return p.fails
+}
+
+func (p *placeOfTests) Drill(ctx context.Context, epoch int) (*etcd.Backup, error) {
+	if err := (clock.System{}).Sleep(ctx, time.Minute); err != nil {
+		return nil, err
+	}
+	p.drills.Add(1)
+	if p.undrilled != nil || p.newest == nil {
+		return nil, p.undrilled
+	}
+	b := *p.newest
+	b.Verified = time.Now()
+	return &b, nil
 }
 
 func (*placeOfTests) Restore(context.Context, etcd.Begin, string, string) error { return nil }
@@ -66,6 +82,10 @@ func (o *ownOfTests) Status(context.Context) (Status, error) {
 	return s, nil
 }
 
+func (*ownOfTests) Members(context.Context) (etcd.List, error) {
+	return etcd.List{Members: []etcd.Member{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}}}, nil
+}
+
 // watched runs the watch of a member that serves, as its loop does, for some time.
 func watched(t *testing.T, m *Member, d time.Duration) {
 	t.Helper()
@@ -83,7 +103,11 @@ func TestBackups(t *testing.T) {
 		place, own, records := &placeOfTests{}, &ownOfTests{}, &statusOfTests{}
 		var told []Report
 		m := New(Config{Member: "a", Instance: "i-1", Records: records, Backups: place, Clock: clock.System{}, Peer: func(string) Peer { return own },
-			Own: "https://127.0.0.1:2379", Say: func(r Report) { told = append(told, r) }})
+			Own: "https://127.0.0.1:2379", Say: func(r Report) {
+				if r.Step == StepBackup {
+					told = append(told, r)
+				}
+			}})
 		m.written = &environment{clients: etcd.Open}
 		watched(t, m, time.Hour)
 		if n := place.taken.Load(); n != 0 || records.last.Backup != nil {

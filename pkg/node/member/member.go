@@ -90,6 +90,9 @@ type Backups interface {
 	Newest(ctx context.Context, epoch int) (*etcd.Backup, error)
 	// Take takes a backup of an epoch by a member, and verifies it.
 	Take(ctx context.Context, epoch int, from Peer) error
+	// Drill takes the newest backup of an epoch back from its place, restores it for a trial, and returns it with the time of
+	// that; nil if there is none. Its error matches ErrDamaged if what the place has is not what was stored.
+	Drill(ctx context.Context, epoch int) (*etcd.Backup, error)
 	// Restore restores the backup that an epoch starts from into a new directory, complete and on stable storage.
 	Restore(ctx context.Context, begin etcd.Begin, member, dir string) error
 }
@@ -171,6 +174,7 @@ type Member struct {
 	orders         struct{ epoch, answered int }
 	tended, rested time.Time
 	backup         backup
+	drill          drill
 }
 
 // StatusEvery is how often a member's status is written.
@@ -205,6 +209,7 @@ func New(c Config) *Member {
 // Run works until ctx ends, and returns its error.
 func (m *Member) Run(ctx context.Context) error {
 	defer m.endBackup()
+	defer m.endDrill()
 	for ctx.Err() == nil {
 		if err := m.Clock.Sleep(ctx, m.step(ctx)); err != nil {
 			return err

@@ -38,7 +38,7 @@ const (
 	Membership    Reason = "membership"     // the machine may not start its etcd member as things are
 	File          Reason = "file"           // a file that another unit creates does not exist yet
 	Etcd          Reason = "etcd"           // the etcd member is not healthy
-	Backup        Reason = "backup"         // a backup of etcd could not be taken or stored
+	Backup        Reason = "backup"         // a backup of etcd could not be taken or stored, or taken back and restored
 	NoSpace       Reason = "no-space"       // etcd's database is at its quota, and takes no writes (alarm NOSPACE)
 	Corrupt       Reason = "corrupt"        // the member's data differ from those of the others (alarm CORRUPT)
 	API           Reason = "api"            // the API server of this machine is not healthy
@@ -74,7 +74,7 @@ var next = map[Reason]string{
 	Membership:    "journalctl -u UNIT says what the cluster's records and members say, and what follows",
 	File:          "journalctl -b -p warning shows why the unit that creates the file has not finished",
 	Etcd:          "journalctl -u etcd",
-	Backup:        "hardtack etcd status shows how old the newest backup is; the machine tries again every few minutes, and etcd serves meanwhile",
+	Backup:        "hardtack etcd status shows how old the newest backup is; the machine tries again, and etcd serves meanwhile",
 	NoSpace:       "delete what is not needed, then hardtack etcd defrag compacts, defragments and ends the alarm; hardtack etcd status shows it",
 	Corrupt:       "hardtack etcd status names the member; end its machine, then hardtack etcd replace MEMBER",
 	API:           "journalctl -u kube-apiserver",
