@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/fstest"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
@@ -46,7 +47,7 @@ func NeedBuilt(tb testing.TB, l *lock.Lock, components ...string) {
 	tb.Helper()
 	for _, name := range components {
 		c := component(tb, l, name)
-		built, err := fetcher(tb).Built(tb.Context(), c)
+		built, err := fetcher(tb, images.FS).Built(tb.Context(), c)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -61,14 +62,30 @@ func NeedBuilt(tb testing.TB, l *lock.Lock, components ...string) {
 func Install(tb testing.TB, root string, l *lock.Lock, components ...string) {
 	tb.Helper()
 	for _, name := range components {
-		result, err := fetcher(tb).Get(tb.Context(), component(tb, l, name))
-		if err != nil {
+		place(tb, root, images.FS, component(tb, l, name))
+	}
+}
+
+// InstallFrom puts a component into a root directory as Install does, compiled from another archive of modules than the lock's,
+// of another version.
+func InstallFrom(tb testing.TB, root string, l *lock.Lock, name, version string, archive []byte) {
+	tb.Helper()
+	c := component(tb, l, name)
+	modules := *c.Modules
+	modules.Source = "modules/other.txtar"
+	c.Version, c.Release, c.Pins, c.Modules = version, nil, nil, &modules
+	place(tb, root, fstest.MapFS{modules.Source: {Data: archive}}, c)
+}
+
+func place(tb testing.TB, root string, assets fs.FS, c lock.Component) {
+	tb.Helper()
+	result, err := fetcher(tb, assets).Get(tb.Context(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, e := range result.Entries {
+		if err := install(root, e); err != nil {
 			tb.Fatal(err)
-		}
-		for _, e := range result.Entries {
-			if err := install(root, e); err != nil {
-				tb.Fatal(err)
-			}
 		}
 	}
 }
@@ -82,9 +99,9 @@ func component(tb testing.TB, l *lock.Lock, name string) lock.Component {
 	return c
 }
 
-func fetcher(tb testing.TB) *fetch.Fetcher {
+func fetcher(tb testing.TB, assets fs.FS) *fetch.Fetcher {
 	tb.Helper()
-	f, err := fetch.New(fetch.Options{Assets: images.FS, Source: fetch.Modules, Log: slog.New(slog.DiscardHandler)})
+	f, err := fetch.New(fetch.Options{Assets: assets, Source: fetch.Modules, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package operate_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -9,18 +8,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/backup"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/etcdtest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/gateway"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/operate"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
@@ -29,28 +24,12 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 )
 
-// pace is how much faster the clock of the machines and of the operator goes.
-const pace = 20
-
-type fastClock struct{ began time.Time }
-
-func (c fastClock) Now() time.Time { return c.began.Add(pace * time.Since(c.began)) }
-
-func (c fastClock) Sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d / pace):
-		return nil
-	}
-}
-
 // realWorld is a cluster of real members, each with an address of the loopback of its own, and with the agent's own loop.
 type realWorld struct {
 	t     *testing.T
 	dir   string
 	bin   string
-	clock fastClock
+	clock etcdtest.Clock
 	store store.Store
 	place backup.Place
 	*operate.Cluster
@@ -59,25 +38,18 @@ type realWorld struct {
 
 // seat is a member's machine, which is replaced by an empty one.
 type seat struct {
-	w             *realWorld
-	name, address string
-	closed        string
-	machines      int
-	stop          context.CancelFunc
-	done          chan struct{}
-
-	mu  sync.Mutex
-	cmd *exec.Cmd
-	log bytes.Buffer
+	*etcdtest.Process
+	w        *realWorld
+	machines int
+	stop     context.CancelFunc
+	done     chan struct{}
+	log      etcdtest.Log
 }
 
 func newRealWorld(t *testing.T) *realWorld {
 	t.Helper()
-	l := programs.DefaultLock(t)
-	programs.NeedBuilt(t, l, "etcd")
-	w := &realWorld{t: t, dir: t.TempDir(), clock: fastClock{time.Now()}, seats: map[string]*seat{}}
-	programs.Install(t, w.dir, l, "etcd")
-	w.bin = filepath.Join(w.dir, programs.Bin)
+	w := &realWorld{t: t, dir: t.TempDir(), clock: etcdtest.Clock{Began: time.Now()}, seats: map[string]*seat{}}
+	w.bin = etcdtest.Programs(t, w.dir)
 	for _, name := range []string{"store", "backups"} {
 		if err := os.Mkdir(filepath.Join(w.dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -91,12 +63,11 @@ func newRealWorld(t *testing.T) *realWorld {
 	}
 	w.Cluster = &operate.Cluster{Name: "demo", Storage: machine.StorageMachine, Records: w.store, Clock: w.clock, Backups: realPlace{w.place}}
 	for i, name := range []string{"a", "b", "c"} {
-		// The address of a process's own, so that tests at once do not meet.
-		net := fmt.Sprintf("127.%d.%d.", 64+os.Getpid()>>8&63, os.Getpid()&255)
-		s := &seat{w: w, name: name, address: net + strconv.Itoa(10+i), closed: net + strconv.Itoa(20+i)}
+		s := &seat{w: w}
+		s.Process = &etcdtest.Process{Bin: w.bin, Name: name, Address: etcdtest.Address(10 + i), Closed: etcdtest.Address(20 + i), Log: &s.log}
 		w.seats[name] = s
 		w.Members = append(w.Members, name)
-		w.Peers = append(w.Peers, etcd.Peer{Name: name, URL: "http://" + s.address + ":2380"})
+		w.Peers = append(w.Peers, etcd.Peer{Name: name, URL: s.PeerURL()})
 		t.Cleanup(s.end)
 	}
 	return w
@@ -123,7 +94,7 @@ func (w *realWorld) create(object string, content []byte) {
 // launch starts the agent of a seat on a machine that has nothing.
 func (s *seat) launch() {
 	s.machines++
-	s.run(fmt.Sprintf("i-%s-%d", s.name, s.machines))
+	s.run(fmt.Sprintf("i-%s-%d", s.Name, s.machines))
 }
 
 func (s *seat) run(instance string) {
@@ -134,39 +105,28 @@ func (s *seat) run(instance string) {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	s.stop, s.done = cancel, make(chan struct{})
-	i := strings.Index("abc", s.name)
+	s.Environment = filepath.Join(home, "environment")
 	c := member.Config{
-		Cluster: "demo", Member: s.name, PeerURL: w.Peers[i].URL, Instance: instance, Storage: etcd.StorageMachine,
-		Dir: home, Environment: filepath.Join(home, "environment"), Own: "http://" + s.address + ":2379",
-		Records: w.store, Service: service{s, filepath.Join(home, "environment")}, Clock: w.clock,
+		Cluster: "demo", Member: s.Name, PeerURL: s.PeerURL(), Instance: instance, Storage: etcd.StorageMachine,
+		Dir: home, Environment: s.Environment, Own: s.ClientURL(),
+		Records: w.store, Service: s, Clock: w.clock,
 		Peer: func(url string) member.Peer {
 			if url == etcd.ClosedURL() {
-				url = "http://" + s.closed + ":2379"
+				url = s.ClosedURL()
 			}
-			return hasty{gateway.New(gateway.Config{URL: url})}
+			return etcdtest.Hasty{Peer: gateway.New(gateway.Config{URL: url})}
 		},
 		BackupEvery: 1000 * time.Hour,
 		Say: func(r member.Report) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
 			fmt.Fprintf(&s.log, "%s %s %s: %s %v\n", instance, r.Action.Row, r.Step, r.Why.Cause, r.Err)
 		},
 	}
-	if w.place != nil {
-		c.Backups = &backup.Keeper{Place: w.place, Cluster: "demo", Scratch: filepath.Join(home, "scratch"), Program: filepath.Join(w.bin, "etcdutl"), Clock: w.clock}
-	}
+	c.Backups = &backup.Keeper{Place: w.place, Cluster: "demo", Scratch: filepath.Join(home, "scratch"), Program: filepath.Join(w.bin, "etcdutl"), Clock: w.clock}
 	m := member.New(c)
 	go func() {
 		defer close(s.done)
 		_ = m.Run(ctx)
 	}()
-}
-
-// hasty gives locks that last as long by the agent's clock as they should.
-type hasty struct{ *gateway.Client }
-
-func (h hasty) Lock(ctx context.Context, holder string, ttl time.Duration) (member.Lease, error) {
-	return h.Client.Lock(ctx, holder, max(ttl/pace, 2*time.Second))
 }
 
 // end ends the machine, as a loss of power does.
@@ -176,73 +136,10 @@ func (s *seat) end() {
 		<-s.done
 		s.stop = nil
 	}
-	s.kill()
+	s.Kill()
 	if s.w.t.Failed() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.w.t.Logf("%s:\n%s", s.name, &s.log)
+		s.w.t.Logf("%s:\n%s", s.Name, &s.log)
 	}
-}
-
-func (s *seat) kill() {
-	s.mu.Lock()
-	cmd := s.cmd
-	s.cmd = nil
-	s.mu.Unlock()
-	if cmd != nil {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
-}
-
-// etcd starts etcd with what a role file sets, and what is given after it.
-func (s *seat) etcd(more ...string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cmd != nil {
-		return errors.New("etcd runs already")
-	}
-	client, peer := "http://"+s.address+":2379", "http://"+s.address+":2380"
-	cmd := exec.Command(filepath.Join(s.w.bin, "etcd"))
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "ETCD_NAME=" + s.name, "ETCD_LISTEN_PEER_URLS=" + peer, "ETCD_INITIAL_ADVERTISE_PEER_URLS=" + peer,
-		"ETCD_LISTEN_CLIENT_URLS=" + client, "ETCD_ADVERTISE_CLIENT_URLS=" + client, "ETCD_LOG_LEVEL=warn"}, more...)
-	cmd.Stdout, cmd.Stderr = &lockedLog{s: s}, &lockedLog{s: s}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.cmd = cmd
-	return cmd.Start()
-}
-
-type lockedLog struct{ s *seat }
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	return l.s.log.Write(p)
-}
-
-// service is etcd's unit.
-type service struct {
-	s           *seat
-	environment string
-}
-
-func (u service) State(context.Context) (member.State, error) {
-	u.s.mu.Lock()
-	defer u.s.mu.Unlock()
-	return member.State{Running: u.s.cmd != nil}, nil
-}
-
-func (u service) Start(context.Context) error {
-	text, err := os.ReadFile(u.environment)
-	if err != nil {
-		return err
-	}
-	return u.s.etcd(strings.Fields(strings.ReplaceAll(string(text), etcd.ClosedURL(), "http://"+u.s.closed+":2379"))...)
-}
-
-func (u service) Stop(context.Context) error {
-	u.s.kill()
-	return nil
 }
 
 // until waits for something that the machines do by themselves.
@@ -257,7 +154,7 @@ func (w *realWorld) until(what string, done func() bool) {
 
 // ask asks a member by etcd's JSON gateway.
 func (s *seat) ask(path, body string, into any) error {
-	req, err := http.NewRequestWithContext(s.w.t.Context(), http.MethodPost, "http://"+s.address+":2379"+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(s.w.t.Context(), http.MethodPost, s.ClientURL()+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -304,7 +201,7 @@ func (s *seat) watch(revision int64) (compacted int64, err error) {
 	ctx, cancel := context.WithTimeout(s.w.t.Context(), 10*time.Second)
 	defer cancel()
 	body := fmt.Sprintf(`{"create_request":{"key":%q,"start_revision":"%d"}}`, b64("k"), revision)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+":2379/v3/watch", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.ClientURL()+"/v3/watch", strings.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
@@ -419,20 +316,19 @@ func TestRealRestore(t *testing.T) {
 // without data then joins them.
 func TestRealAdopt(t *testing.T) {
 	w := newRealWorld(t)
-	w.place = nil // such a cluster has no backups
 	var cluster []string
 	for _, p := range w.Peers {
 		cluster = append(cluster, p.Name+"="+p.URL)
 	}
 	for name, s := range w.seats {
-		if err := s.etcd("ETCD_DATA_DIR="+filepath.Join(w.dir, "old-"+name), "ETCD_INITIAL_CLUSTER="+strings.Join(cluster, ","), "ETCD_INITIAL_CLUSTER_TOKEN=demo"); err != nil {
+		if err := s.Launch("ETCD_DATA_DIR="+filepath.Join(w.dir, "old-"+name), "ETCD_INITIAL_CLUSTER="+strings.Join(cluster, ","), "ETCD_INITIAL_CLUSTER_TOKEN=demo"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 5 {
 		w.mustPut("a", fmt.Sprint("k", i))
 	}
-	list, err := gateway.New(gateway.Config{URL: "http://" + w.seats["a"].address + ":2379"}).Members(t.Context())
+	list, err := gateway.New(gateway.Config{URL: w.seats["a"].ClientURL()}).Members(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -452,7 +348,7 @@ func TestRealAdopt(t *testing.T) {
 	c.end()
 	c.launch()
 	w.until("c is a voter again", func() bool {
-		list, err := gateway.New(gateway.Config{URL: "http://" + c.address + ":2379"}).Members(t.Context())
+		list, err := gateway.New(gateway.Config{URL: c.ClientURL()}).Members(t.Context())
 		n := 0
 		for _, m := range list.Members {
 			if m.Started && !m.Learner {

@@ -10,37 +10,19 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/etcdtest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/gateway"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/member"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
-
-// pace is how much faster the agents' clock goes than etcd's.
-const pace = 20
-
-type fast struct{ began time.Time }
-
-func (c fast) Now() time.Time { return c.began.Add(pace * time.Since(c.began)) }
-
-func (c fast) Sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d / pace):
-		return nil
-	}
-}
 
 // memory is the cluster's store.
 type memory struct {
@@ -78,28 +60,22 @@ func (r *memory) Put(_ context.Context, object string, content []byte) error {
 type bench struct {
 	*testing.T
 	dir   string
+	bin   string
 	store *memory
 	seats map[string]*seat
 	extra []string // etcd's flags
 }
 
 // seat is a member's machine. It is etcd's service, too.
-type seat struct {
-	*bench
-	name, host string
-	mu         sync.Mutex
-	cmd        *exec.Cmd
-}
+type seat struct{ *etcdtest.Process }
 
 func newBench(t *testing.T, members []string, flags ...string) *bench {
 	t.Helper()
-	l := programs.DefaultLock(t)
-	programs.NeedBuilt(t, l, "etcd")
 	b := &bench{T: t, dir: t.TempDir(), store: &memory{objects: map[string][]byte{}}, seats: map[string]*seat{}, extra: flags}
-	programs.Install(t, b.dir, l, "etcd")
+	b.bin = etcdtest.Programs(t, b.dir)
 	begin := etcd.Begin{Token: etcd.NewToken()}
 	for _, m := range members {
-		begin.Members = append(begin.Members, etcd.Peer{Name: m, URL: b.seat(m).url(2380)})
+		begin.Members = append(begin.Members, etcd.Peer{Name: m, URL: b.seat(m).PeerURL()})
 	}
 	b.store.objects[etcd.BeginObject(1)] = etcd.Encode(begin)
 	for _, m := range members {
@@ -117,16 +93,16 @@ func newBench(t *testing.T, members []string, flags ...string) *bench {
 func (b *bench) seat(name string) *seat {
 	s, ok := b.seats[name]
 	if !ok {
-		s = &seat{bench: b, name: name, host: fmt.Sprintf("127.77.%d.%d", os.Getpid()%250+1, len(b.seats)+1)}
+		n := len(b.seats)
+		s = &seat{&etcdtest.Process{Bin: b.bin, Name: name, Address: etcdtest.Address(10 + n), Closed: etcdtest.Address(20 + n), Environment: filepath.Join(b.dir, name+".env"),
+			Flags: append([]string{"--heartbeat-interval=50", "--election-timeout=500"}, b.extra...)}}
 		b.seats[name] = s
 	}
 	return s
 }
 
-func (s *seat) url(port int) string { return fmt.Sprintf("http://%s:%d", s.host, port) }
-
 func (s *seat) client() *gateway.Client {
-	return gateway.New(gateway.Config{URL: s.url(2379)})
+	return gateway.New(gateway.Config{URL: s.ClientURL()})
 }
 
 // run starts the agent of a member's machine.
@@ -141,13 +117,13 @@ func (b *bench) run(name string) {
 	go func() {
 		defer close(ended)
 		_ = member.New(member.Config{
-			Cluster: "demo", Member: name, PeerURL: s.url(2380), Instance: "i-" + name, Storage: etcd.StorageMachine, Dir: dir, Environment: filepath.Join(b.dir, name+".env"),
-			Own: s.url(2379), Records: b.store, Service: s, Clock: fast{time.Now()}, Answer: 2 * time.Second,
+			Cluster: "demo", Member: name, PeerURL: s.PeerURL(), Instance: "i-" + name, Storage: etcd.StorageMachine, Dir: dir, Environment: s.Environment,
+			Own: s.ClientURL(), Records: b.store, Service: s, Clock: etcdtest.Clock{Began: time.Now()}, Answer: 2 * time.Second,
 			Peer: func(url string) member.Peer {
 				if url == etcd.ClosedURL() { // each address of the loopback is a machine here
-					url = s.url(2379)
+					url = s.ClosedURL()
 				}
-				return hasty{gateway.New(gateway.Config{URL: url})}
+				return etcdtest.Hasty{Peer: gateway.New(gateway.Config{URL: url})}
 			},
 			Say: func(r member.Report) {
 				b.Logf("%s: %s %s %s %v", name, r.Action.Row, r.Step, r.Why.Cause, r.Err)
@@ -159,54 +135,6 @@ func (b *bench) run(name string) {
 		<-ended
 		_ = s.Stop(context.Background())
 	})
-}
-
-// hasty gives locks that last as long by the agent's clock as they should.
-type hasty struct{ *gateway.Client }
-
-func (h hasty) Lock(ctx context.Context, holder string, ttl time.Duration) (member.Lease, error) {
-	return h.Client.Lock(ctx, holder, ttl/pace)
-}
-
-func (s *seat) State(context.Context) (member.State, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return member.State{Running: s.cmd != nil}, nil
-}
-
-func (s *seat) Start(context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text, err := os.ReadFile(filepath.Join(s.dir, s.name+".env"))
-	if err != nil || s.cmd != nil {
-		return err
-	}
-	cmd := exec.Command(filepath.Join(s.dir, programs.Bin, "etcd"), s.extra...)
-	cmd.Env = append(os.Environ(), "ETCD_LISTEN_PEER_URLS="+s.url(2380), "ETCD_INITIAL_ADVERTISE_PEER_URLS="+s.url(2380), "ETCD_ADVERTISE_CLIENT_URLS="+s.url(2379),
-		"ETCD_LOG_LEVEL=error", "ETCD_HEARTBEAT_INTERVAL=50", "ETCD_ELECTION_TIMEOUT=500")
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "ETCD_LISTEN_CLIENT_URLS=") {
-			cmd.Env = append(cmd.Env, strings.TrimSpace(line))
-		}
-	}
-	cmd.Env = append(cmd.Env, "ETCD_LISTEN_CLIENT_URLS="+s.url(2379))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	s.cmd = cmd
-	return nil
-}
-
-func (s *seat) Stop(context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cmd != nil {
-		_ = s.cmd.Process.Signal(syscall.SIGTERM)
-		_ = s.cmd.Wait()
-	}
-	s.cmd = nil
-	return nil
 }
 
 // voters fails unless the cluster has as many voters, all started, and no learner.
@@ -271,7 +199,7 @@ func (b *bench) call(at, path string, body any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.seat(at).url(2379)+path, strings.NewReader(string(text)))
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.seat(at).ClientURL()+path, strings.NewReader(string(text)))
 	if err != nil {
 		return err
 	}
