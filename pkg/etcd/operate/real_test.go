@@ -32,6 +32,8 @@ type realWorld struct {
 	clock etcdtest.Clock
 	store store.Store
 	place backup.Place
+	// every is how old the newest backup becomes.
+	every time.Duration
 	*operate.Cluster
 	seats map[string]*seat
 }
@@ -48,7 +50,7 @@ type seat struct {
 
 func newRealWorld(t *testing.T) *realWorld {
 	t.Helper()
-	w := &realWorld{t: t, dir: t.TempDir(), clock: etcdtest.Clock{Began: time.Now()}, seats: map[string]*seat{}}
+	w := &realWorld{t: t, dir: t.TempDir(), clock: etcdtest.Clock{Began: time.Now()}, seats: map[string]*seat{}, every: 1000 * time.Hour}
 	w.bin = etcdtest.Programs(t, w.dir)
 	for _, name := range []string{"store", "backups"} {
 		if err := os.Mkdir(filepath.Join(w.dir, name), 0o755); err != nil {
@@ -116,12 +118,12 @@ func (s *seat) run(instance string) {
 			}
 			return etcdtest.Hasty{Peer: gateway.New(gateway.Config{URL: url})}
 		},
-		BackupEvery: 1000 * time.Hour,
+		BackupEvery: w.every,
 		Say: func(r member.Report) {
 			fmt.Fprintf(&s.log, "%s %s %s: %s %v\n", instance, r.Action.Row, r.Step, r.Why.Cause, r.Err)
 		},
 	}
-	c.Backups = &backup.Keeper{Place: w.place, Cluster: "demo", Scratch: filepath.Join(home, "scratch"), Program: filepath.Join(w.bin, "etcdutl"), Clock: w.clock}
+	c.Backups = &backup.Keeper{Place: w.place, Cluster: "demo", Scratch: filepath.Join(home, "scratch"), Program: filepath.Join(s.Bin, "etcdutl"), Clock: w.clock}
 	m := member.New(c)
 	go func() {
 		defer close(s.done)
