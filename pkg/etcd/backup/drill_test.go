@@ -155,3 +155,45 @@ func TestTidy(t *testing.T) {
 	_, err = os.Stat(k.Scratch)
 	assert.NilError(t, err)
 }
+
+// TestCalls counts what a backup and a drill cost in S3: pkg/etcd/README.md says it.
+func TestCalls(t *testing.T) {
+	r := newRig(t)
+	account, who, url := fake(t)
+	k := &Keeper{Place: inBucket(t, url, "s3://"+bucketOfTests, who), Cluster: "demo", Scratch: r.scratch, Program: r.keeper.Program, Clock: clock.System{}}
+	done := map[string]int{}
+	calls := func(what string, want map[string]int) {
+		t.Helper()
+		got := map[string]int{}
+		for call, n := range account.Calls() {
+			if n -= done[call]; n > 0 && strings.HasPrefix(call, "s3:") {
+				got[call] = n
+				done[call] += n
+			}
+		}
+		assert.DeepEqual(t, got, want)
+		t.Logf("%s: %v", what, got)
+	}
+	assert.NilError(t, k.Take(t.Context(), 1, voter{client: r.Client}))
+	calls("a backup", map[string]int{"s3:PutObject": 2})
+	other := &Keeper{Place: k.Place, Cluster: "demo", Scratch: r.scratch, Program: r.keeper.Program, Clock: clock.System{}}
+	for range 2 { // the second within five minutes is not asked for
+		_, err := other.Newest(t.Context(), 1)
+		assert.NilError(t, err)
+	}
+	calls("looking for the newest", map[string]int{"s3:ListObjectsV2": 1, "s3:GetObject": 1})
+	_, err := k.Drill(t.Context(), 1)
+	assert.NilError(t, err)
+	calls("a drill", map[string]int{"s3:ListObjectsV2": 1, "s3:GetObject": 2})
+
+	status, err := r.Status(t.Context())
+	assert.NilError(t, err)
+	stored := map[string]int64{}
+	for name, data := range account.S3().Objects(bucketOfTests) {
+		stored[filepath.Ext(name)] += int64(len(data))
+	}
+	t.Logf("a database of %d bytes: %d bytes of snapshot, %d of description", status.Size, stored[".db"], stored[".json"])
+	if stored[".db"] < status.Size || stored[".db"] > status.Size+64<<10 || stored[".json"] == 0 || stored[".json"] > 500 {
+		t.Errorf("%v", stored)
+	}
+}

@@ -35,31 +35,43 @@ func Address(number int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()>>8&63, os.Getpid()&255, number)
 }
 
-// Pace is how much faster Clock goes than etcd's.
+// Pace is how much faster than etcd's a Clock goes that has to be no slower.
 const Pace = 20
 
-// Clock is a clock.Clock for agents whose waits are too long for a test. At Began it is what the system's is.
-type Clock struct{ Began time.Time }
+// Clock is a clock.Clock for agents whose waits are too long for a test. At Began it is what the system's is; from then on it
+// goes Pace times as fast.
+type Clock struct {
+	Began time.Time
+	Pace  time.Duration
+}
+
+// NewClock returns a clock that begins now.
+func NewClock(pace int) Clock { return Clock{time.Now(), time.Duration(pace)} }
 
 // Now returns the time.
-func (c Clock) Now() time.Time { return c.Began.Add(Pace * time.Since(c.Began)) }
+func (c Clock) Now() time.Time { return c.Began.Add(c.Pace * time.Since(c.Began)) }
 
 // Sleep waits, or until ctx ends.
 func (c Clock) Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(d / Pace):
+	case <-time.After(d / c.Pace):
 		return nil
 	}
 }
 
-// Hasty is a member whose locks last as long by Clock as they should by the system's.
-type Hasty struct{ member.Peer }
+// Hasty is a member whose locks last as long by the clock as they should by the system's.
+func (c Clock) Hasty(p member.Peer) member.Peer { return hasty{p, c.Pace} }
+
+type hasty struct {
+	member.Peer
+	pace time.Duration
+}
 
 // Lock implements member.Peer.
-func (h Hasty) Lock(ctx context.Context, holder string, ttl time.Duration) (member.Lease, error) {
-	return h.Peer.Lock(ctx, holder, max(ttl/Pace, 2*time.Second)) // etcd knows no shorter one
+func (h hasty) Lock(ctx context.Context, holder string, ttl time.Duration) (member.Lease, error) {
+	return h.Peer.Lock(ctx, holder, max(ttl/h.pace, 2*time.Second)) // etcd knows no shorter one
 }
 
 // Process is a member's etcd as a process of this machine, which speaks plain HTTP. It implements member.Service.

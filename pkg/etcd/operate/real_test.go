@@ -34,6 +34,7 @@ type realWorld struct {
 	place backup.Place
 	// every is how old the newest backup becomes.
 	every time.Duration
+	bare  bool // the machines know no place for backups
 	*operate.Cluster
 	seats map[string]*seat
 }
@@ -48,9 +49,10 @@ type seat struct {
 	log      etcdtest.Log
 }
 
-func newRealWorld(t *testing.T) *realWorld {
+// newRealWorld has machines whose clock goes so many times as fast as etcd's.
+func newRealWorld(t *testing.T, pace int) *realWorld {
 	t.Helper()
-	w := &realWorld{t: t, dir: t.TempDir(), clock: etcdtest.Clock{Began: time.Now()}, seats: map[string]*seat{}, every: 1000 * time.Hour}
+	w := &realWorld{t: t, dir: t.TempDir(), clock: etcdtest.NewClock(pace), seats: map[string]*seat{}, every: 1000 * time.Hour}
 	w.bin = etcdtest.Programs(t, w.dir)
 	for _, name := range []string{"store", "backups"} {
 		if err := os.Mkdir(filepath.Join(w.dir, name), 0o755); err != nil {
@@ -116,14 +118,16 @@ func (s *seat) run(instance string) {
 			if url == etcd.ClosedURL() {
 				url = s.ClosedURL()
 			}
-			return etcdtest.Hasty{Peer: gateway.New(gateway.Config{URL: url})}
+			return w.clock.Hasty(gateway.New(gateway.Config{URL: url}))
 		},
 		BackupEvery: w.every,
 		Say: func(r member.Report) {
 			fmt.Fprintf(&s.log, "%s %s %s: %s %v\n", instance, r.Action.Row, r.Step, r.Why.Cause, r.Err)
 		},
 	}
-	c.Backups = &backup.Keeper{Place: w.place, Cluster: "demo", Scratch: filepath.Join(home, "scratch"), Program: filepath.Join(s.Bin, "etcdutl"), Clock: w.clock}
+	if !w.bare {
+		c.Backups = &backup.Keeper{Place: w.place, Cluster: "demo", Scratch: filepath.Join(home, "scratch"), Program: filepath.Join(s.Bin, "etcdutl"), Clock: w.clock}
+	}
 	m := member.New(c)
 	go func() {
 		defer close(s.done)
@@ -238,7 +242,7 @@ func (w *realWorld) mustPut(name, key string) (revision int64) {
 // TestRealRestore: a majority of the data is lost; the epoch that starts from a backup has everything up to that, at
 // revisions that no watch of before continues at, and the survivor's later writes are gone.
 func TestRealRestore(t *testing.T) {
-	w := newRealWorld(t)
+	w := newRealWorld(t, etcdtest.Pace)
 	w.create(etcd.BeginObject(1), etcd.Encode(etcd.Begin{Token: etcd.NewToken(), Members: w.Peers}))
 	for _, s := range w.seats {
 		s.launch()
@@ -317,7 +321,7 @@ func TestRealRestore(t *testing.T) {
 // TestRealAdopt: members that were started as before there were records are the cluster that is computed, and a machine
 // without data then joins them.
 func TestRealAdopt(t *testing.T) {
-	w := newRealWorld(t)
+	w := newRealWorld(t, etcdtest.Pace)
 	var cluster []string
 	for _, p := range w.Peers {
 		cluster = append(cluster, p.Name+"="+p.URL)

@@ -112,18 +112,19 @@ func (b *bench) run(name string) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		b.Fatal(err)
 	}
+	clock := etcdtest.NewClock(etcdtest.Pace)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = member.New(member.Config{
 			Cluster: "demo", Member: name, PeerURL: s.PeerURL(), Instance: "i-" + name, Storage: etcd.StorageMachine, Dir: dir, Environment: s.Environment,
-			Own: s.ClientURL(), Records: b.store, Service: s, Clock: etcdtest.Clock{Began: time.Now()}, Answer: 2 * time.Second,
+			Own: s.ClientURL(), Records: b.store, Service: s, Clock: clock, Answer: 2 * time.Second,
 			Peer: func(url string) member.Peer {
 				if url == etcd.ClosedURL() { // each address of the loopback is a machine here
 					url = s.ClosedURL()
 				}
-				return etcdtest.Hasty{Peer: gateway.New(gateway.Config{URL: url})}
+				return clock.Hasty(gateway.New(gateway.Config{URL: url}))
 			},
 			Say: func(r member.Report) {
 				b.Logf("%s: %s %s %s %v", name, r.Action.Row, r.Step, r.Why.Cause, r.Err)
