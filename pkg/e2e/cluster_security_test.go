@@ -213,7 +213,7 @@ func (c *cluster) exposure(ctx context.Context, t *testing.T) {
 // memory lists the memory of each daemon.
 func (c *cluster) memory(ctx context.Context, t *testing.T) {
 	t.Helper()
-	out := c.shell(ctx, t, "systemctl show --property=Id,MemoryCurrent,MemoryPeak,CPUUsageNSec 'kube*.service' etcd.service containerd.service flanneld.service hardtack-controller.service kubepods.slice; grep -E 'MemTotal|MemAvailable' /proc/meminfo; df -m --output=used / | tail -1")
+	out := c.shell(ctx, t, "systemctl show --property=Id,MemoryCurrent,MemoryPeak,CPUUsageNSec 'kube*.service' etcd.service hardtack-member.service containerd.service flanneld.service hardtack-controller.service kubepods.slice; grep -E 'MemTotal|MemAvailable' /proc/meminfo; df -m --output=used / | tail -1")
 	t.Logf("memory:\n%s", out)
 	rows := map[string]map[string]string{}
 	for block := range strings.SplitSeq(out, "\n\n") {

@@ -73,7 +73,7 @@ var next = map[Reason]string{
 	Volume:        "journalctl -u UNIT names the volume and what is wrong with it",
 	Membership:    "journalctl -u UNIT says what the cluster's records and members say, and what follows",
 	File:          "journalctl -b -p warning shows why the unit that creates the file has not finished",
-	Etcd:          "journalctl -u etcd; where that says that a downgrade is invalid, go back to the newer image, or run etcdctl downgrade enable at a member first",
+	Etcd:          "journalctl -u etcd; where that says that a version is not supported, go back to the newer image: an older minor version of etcd needs etcdctl downgrade enable first",
 	Backup:        "hardtack etcd status shows how old the newest backup is; the machine tries again, and etcd serves meanwhile",
 	NoSpace:       "delete what is not needed, then hardtack etcd defrag compacts, defragments and ends the alarm; hardtack etcd status shows it",
 	Corrupt:       "hardtack etcd status names the member; end its machine, then hardtack etcd replace MEMBER",
