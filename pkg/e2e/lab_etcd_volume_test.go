@@ -186,6 +186,7 @@ func labRestores(t *testing.T, r *running, kept labKept) {
 	if now := r.etcd(t); now.Healthy || now.Epoch != was.Epoch {
 		t.Errorf("without a majority of its data etcd is %+v", now)
 	}
+	before := r.apiServers(t)
 	r.must(t, "etcd", "restore", "-f", r.file, "--from", "latest", "--lose-writes-since", was.Members[0].Status.At.Add(-time.Hour).UTC().Format(time.RFC3339), "--yes")
 	var now operate.Report
 	r.until(t, "every member is a voter of the next epoch", func(s lab.Status) bool {
@@ -195,6 +196,16 @@ func labRestores(t *testing.T, r *running, kept labKept) {
 	if now.Epoch != was.Epoch+1 || now.ClusterID == was.ClusterID {
 		t.Errorf("after the restore etcd is epoch %d, cluster %s; before it %d, %s", now.Epoch, now.ClusterID, was.Epoch, was.ClusterID)
 	}
+	// Masters start their daemons again, each when it has seen the next epoch.
+	r.until(t, "every master has another API server, which is ready", func(lab.Status) bool {
+		for master, process := range r.apiServers(t) {
+			if process == "0" || process == before[master] {
+				return false
+			}
+		}
+		_, err := r.kubectl(t.Context(), "get", "--raw", "/readyz")
+		return err == nil
+	})
 	kept.there(t, r)
 	if out, err := r.kubectl(t.Context(), "get", "configmap", "late", "-o", "name"); err == nil || !strings.Contains(out, "NotFound") {
 		t.Errorf("what was made after the backup: %v: %s", err, out)
@@ -203,4 +214,20 @@ func labRestores(t *testing.T, r *running, kept labKept) {
 	if n, parsed := strconv.Atoi(out); err != nil || parsed != nil || n < restoredRevision {
 		t.Errorf("the revision of a write after the restore is %q, want at least %d: %v", out, restoredRevision, err)
 	}
+}
+
+// apiServers are the processes of the masters' API servers, by machine; 0 while there is none.
+func (r *running) apiServers(t *testing.T) map[string]string {
+	t.Helper()
+	s, err := r.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, m := range s.Machines {
+		if m.Group == "masters" && m.Ended.IsZero() {
+			all[m.ID] = strings.TrimSpace(r.ask(t, m.ID, "systemctl show --property=MainPID --value kube-apiserver"))
+		}
+	}
+	return all
 }
