@@ -89,8 +89,8 @@ func (f *certsFlags) member(ctx context.Context) (member.Config, error) {
 		Cluster: told.Cluster, Member: told.Etcd.Member, PeerURL: machine.EtcdPeerURL(told.Cluster, told.Etcd.Member, told.Etcd.Members),
 		Instance: cmp.Or(boot.ReadFacts(f.root).Hardware, hostname), Storage: etcd.StorageMachine,
 		Dir: filepath.Join(f.root, etcd.Dir), Owner: owner, Environment: filepath.Join(f.root, memberEnvironment),
-		Own:     fmt.Sprintf("https://127.0.0.1:%d", role.EtcdClientPort),
-		Backups: backups, BackupEvery: told.Etcd.BackupsEvery(),
+		Own:   fmt.Sprintf("https://127.0.0.1:%d", role.EtcdClientPort),
+		Peers: told.Etcd.PeerURLs(told.Cluster), Backups: backups, BackupEvery: told.Etcd.BackupsEvery(),
 		Records: f.store, Service: etcdService{manager}, Peer: files.Peer, Clock: clock.System{}, Answer: memberAnswer,
 	}
 	return c, f.storage(ctx, &c, manager)

@@ -50,13 +50,15 @@ const (
 	Form
 	// Reopen: write the environment and restart etcd.
 	Reopen
+	// Advertise: tell the cluster at which address this member now is.
+	Advertise
 	// Join: take the step of DecideJoin.
 	Join
 	// Report: etcd runs as it should; write the status when it is due.
 	Report
 )
 
-var doNames = [...]string{"wait", "stop", "attach", "make", "format", "mount", "discard", "fetch", "claim", "first", "abandon", "next epoch", "run", "rewrite", "halt", "form", "reopen", "join", "report"}
+var doNames = [...]string{"wait", "stop", "attach", "make", "format", "mount", "discard", "fetch", "claim", "first", "abandon", "next epoch", "run", "rewrite", "halt", "form", "reopen", "advertise", "join", "report"}
 
 func (d Do) String() string { return doNames[d] }
 

@@ -182,11 +182,20 @@ func running(f *Facts) Row {
 		return D3Removed
 	case f.Etcd.Clients == Closed:
 		return N5Open
+	case f.moved():
+		return S3Address
 	}
 	if own := f.List.byID(m.MemberID); own != nil && own.Learner && f.current() {
 		return J2Learner
 	}
 	return SRuns
+}
+
+// moved reports whether the cluster has its only member at another address than the machine offers: it had no name that others
+// reach, and its cluster is now to have more members. With others the address would be one that they use, and is left.
+func (f *Facts) moved() bool {
+	own := f.List.byID(f.Disk.Marker.MemberID)
+	return own != nil && f.current() && len(f.List.Members) == 1 && own.PeerURL != f.PeerURL
 }
 
 // gone reports whether what etcd was started on is no longer there: as it is, it would fail for ever.

@@ -22,6 +22,8 @@ type Facts struct {
 	Member  string
 	// PeerURL is the URL at which the machine's configuration offers the member to the others.
 	PeerURL string
+	// Others: the machine's configuration names other members.
+	Others bool
 	// Instance is the ID of the machine, as volumes name their holder.
 	Instance string
 	Storage  Storage

@@ -251,11 +251,11 @@ func (j *JoinFacts) answered() Hindrance {
 	return NoHindrance
 }
 
-// only reports whether the cluster was formed by this member alone.
+// only reports whether the cluster was formed by this member alone, and is to have no other.
 func (f *Facts) only() bool {
 	members := f.Store.Outcome.Formed.Members
 	_, mine := members[f.Member]
-	return len(members) == 1 && mine
+	return len(members) == 1 && mine && !f.Others
 }
 
 // guard looks whether the other voters can bear the change: all of them answer, agree, and are a quorum without this one.

@@ -179,3 +179,18 @@ func brokenJoinRule(j *JoinFacts, a JoinAction) string {
 	}
 	return ""
 }
+
+// TestOnlyMember: the data of a member that formed the cluster alone are lost for good only if it is to have no others. One to
+// which others have come since waits for them, and not for a restore.
+func TestOnlyMember(t *testing.T) {
+	j := JoinFacts{Facts: base(StorageMachine)}
+	j.Facts.Disk.Mounted = true
+	j.Facts.Store = Store{Answers: true, Epoch: 2, Begin: &Begin{Token: theToken, Members: peers[1:2]}, Outcome: &Outcome{Formed: &Formed{ClusterID: cluster, Members: map[string]ID{"b": member}}}}
+	if a := DecideJoin(j); a.Do != JoinStop || a.Why != OnlyMember {
+		t.Errorf("alone: %s %s", a.Do, hindrances[a.Why].cause)
+	}
+	j.Facts.Others = true
+	if a := DecideJoin(j); a.Do != JoinWait || a.Why != NoQuorum {
+		t.Errorf("with others: %s %s", a.Do, hindrances[a.Why].cause)
+	}
+}

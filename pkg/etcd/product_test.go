@@ -117,10 +117,11 @@ func listFacts() []*List {
 	a := Member{ID: 1, Name: "a", PeerURL: "https://a:2380", Started: true}
 	b := Member{ID: member, Name: "b", PeerURL: url, Started: true}
 	c := Member{ID: 3, Name: "c", PeerURL: "https://c:2380", Started: true}
-	learner, late := b, c
-	learner.Learner, late.Started = true, false
+	learner, late, elsewhere := b, c, b
+	learner.Learner, late.Started, elsewhere.PeerURL = true, false, "https://127.0.0.1:2380"
 	return []*List{nil, {ClusterID: 9, Members: []Member{a, c}}, {ClusterID: cluster}, {ClusterID: cluster, Members: []Member{a, b, c}}, {ClusterID: cluster, Members: []Member{a, b, late}},
-		{ClusterID: cluster, Members: []Member{a, learner, c}}, {ClusterID: cluster, Members: []Member{a, c}}}
+		{ClusterID: cluster, Members: []Member{a, learner, c}}, {ClusterID: cluster, Members: []Member{a, c}},
+		{ClusterID: cluster, Members: []Member{elsewhere}}, {ClusterID: cluster, Members: []Member{elsewhere, c}}}
 }
 
 func processFacts() (all []Process) {
@@ -255,6 +256,7 @@ func brokenRule(f *Facts, a Action) string {
 		{"formed is said by a member that reads", a.Do != Form || f.Etcd.Running && f.Etcd.Reads && f.List != nil && f.List.ClusterID == cluster},
 		{"formed waits for a quorum to leave the epoch before", a.Do != Form || len(s.Begin.Previous) == 0},
 		{"an epoch begins after an abandoned one", a.Do != NextEpoch || s.Answers && s.Outcome != nil && !formed},
+		{"an address is changed by the only member, and only its own", a.Do != Advertise || f.Etcd.Running && formed && m != nil && len(f.List.Members) == 1 && f.List.ClusterID == cluster && f.List.Members[0].ID == m.MemberID},
 		{"a cluster is joined without data, or as a learner", a.Do != Join || s.Answers && formed && (!d.WAL && !f.Etcd.Running && ours && alone || f.Etcd.Running)},
 		{"who waits says why", explains(f, a)},
 	} {

@@ -41,6 +41,7 @@ const (
 	N4Wait
 	N3Form
 	N5Open
+	S3Address
 	J2Learner
 	SRuns
 )
@@ -104,6 +105,7 @@ var rows = [...]rowInfo{
 	N4Wait:     {name: "N4", when: "etcd runs; the epoch has no outcome, and too few members have started", do: Wait, reason: byMembership, next: "journalctl -u etcd on each member; " + status},
 	N3Form:     {name: "N3", when: fmt.Sprintf("etcd runs and reads; all members have started, or a quorum and %s have passed; and a quorum has left the epoch before", FormAfter), do: Form},
 	N5Open:     {name: "N5", when: "etcd runs for this machine alone, and the epoch is formed", do: Reopen, clients: Open},
+	S3Address:  {name: "S3", when: "etcd runs, is the cluster's only member, and the cluster has it at another address than its machine offers", do: Advertise, clients: Open},
 	J2Learner:  {name: "J2", when: "etcd runs as a learner", do: Join, reason: byMembership, clients: Open},
 	SRuns:      {name: "S", when: "etcd runs", do: Report},
 }

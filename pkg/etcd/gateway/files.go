@@ -94,6 +94,10 @@ func (p peer) Promote(ctx context.Context, id etcd.ID) error {
 	return p.ask(func(c *Client) error { return c.Promote(ctx, id) })
 }
 
+func (p peer) Update(ctx context.Context, id etcd.ID, peerURL string) error {
+	return p.ask(func(c *Client) error { return c.Update(ctx, id, peerURL) })
+}
+
 func (p peer) Lock(ctx context.Context, holder string, ttl time.Duration) (lease member.Lease, err error) {
 	err = p.ask(func(c *Client) (err error) { lease, err = c.Lock(ctx, holder, ttl); return err })
 	return lease, err

@@ -160,6 +160,11 @@ func (c *Client) Promote(ctx context.Context, id etcd.ID) error {
 	return c.call(ctx, "/v3/cluster/member/promote", map[string]any{"ID": number(id)}, nil)
 }
 
+// Update changes the peer URL of a member.
+func (c *Client) Update(ctx context.Context, id etcd.ID, peerURL string) error {
+	return c.call(ctx, "/v3/cluster/member/update", map[string]any{"ID": number(id), "peerURLs": []string{peerURL}}, nil)
+}
+
 // Status asks the member about itself. It needs no quorum.
 func (c *Client) Status(ctx context.Context) (member.Status, error) {
 	var a struct {

@@ -172,6 +172,15 @@ func EtcdPeerURL(cluster, member string, members []string) string {
 	return etcdURL(role.MemberHost(cluster, member), role.EtcdPeerPort)
 }
 
+// PeerURLs are the peer URLs of all members; empty for a cluster that names none.
+func (e Etcd) PeerURLs(cluster string) []string {
+	var urls []string
+	for _, m := range e.Members {
+		urls = append(urls, EtcdPeerURL(cluster, m, e.Members))
+	}
+	return urls
+}
+
 // EtcdSettings are those that make a machine a named member. member may stand for a name that is filled in later. With
 // whom it starts is not among them: the agent decides that from the records of the cluster's store.
 func EtcdSettings(cluster, member string, members []string) []Setting {

@@ -55,6 +55,10 @@ func (m *Member) act(ctx context.Context, a etcd.Action, f etcd.Facts) error {
 			return err
 		}
 		return m.start(ctx, a, f)
+	case etcd.Advertise:
+		ctx, cancel := m.answer(ctx)
+		defer cancel()
+		return m.mine().Update(ctx, f.Disk.Marker.MemberID, m.PeerURL)
 	case etcd.Wait, etcd.Stop, etcd.Join, etcd.Report:
 	}
 	return fmt.Errorf("the step %q is not one to take", a.Do)

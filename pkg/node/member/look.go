@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ type environment struct {
 // look gathers what is seen. What does not answer is left out: that is the careful reading.
 func (m *Member) look(ctx context.Context) etcd.Facts {
 	f := etcd.Facts{Cluster: m.Cluster, Member: m.Member, PeerURL: m.PeerURL, Instance: m.Instance, Storage: m.Storage, Attempt: m.attempt}
+	f.Others = slices.ContainsFunc(m.Peers, func(url string) bool { return url != m.PeerURL })
 	service, err := m.Service.State(ctx)
 	f.Etcd.Running = service.Running || err != nil // what cannot be asked is not started again
 	f.Etcd.Failing = service.Failing
@@ -213,6 +215,11 @@ func (m *Member) others(ctx context.Context, f *etcd.Facts) *etcd.List {
 	for _, peer := range f.Store.Begin.Members {
 		if peer.Name != m.Member {
 			m.known[peer.URL] = true
+		}
+	}
+	for _, url := range m.Peers {
+		if url != m.PeerURL {
+			m.known[url] = true
 		}
 	}
 	answers := make(chan *etcd.List, len(m.known))

@@ -65,6 +65,8 @@ type Peer interface {
 	AddLearner(ctx context.Context, peerURL string) (etcd.ID, error)
 	Remove(ctx context.Context, id etcd.ID) error
 	Promote(ctx context.Context, id etcd.ID) error
+	// Update changes the peer URL of a member.
+	Update(ctx context.Context, id etcd.ID, peerURL string) error
 	// Lock takes etcd.LockKey; its error matches ErrHeld if another one has it. Renew's matches it once the lease is over.
 	Lock(ctx context.Context, holder string, ttl time.Duration) (Lease, error)
 	Renew(ctx context.Context, lease Lease) error
@@ -103,7 +105,10 @@ type Owner struct{ UID, GID int }
 // Config is what a member's machine is, and with what it acts.
 type Config struct {
 	Cluster, Member, PeerURL, Instance string
-	Storage                            etcd.Storage
+	// Peers are the peer URLs of all members that the machine's configuration names; empty for one that is alone. Whoever of
+	// them answers tells of the others, also of members of which the records of the first start know nothing.
+	Peers   []string
+	Storage etcd.Storage
 	// Dir is where the member's files are: etcd.Dir but in tests.
 	Dir   string
 	Owner Owner
