@@ -79,6 +79,9 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 		err = c.keepsVoters(ctx, now, d.Changes)
 	}
 	if err == nil {
+		err = c.keepsData(ctx, now)
+	}
+	if err == nil {
 		err = cloudformation.Gate(d.Changes, o.AllowReplacement)
 	}
 	if err == nil {

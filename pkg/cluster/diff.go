@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
@@ -141,16 +142,20 @@ func (c *Cluster) checkAgreed(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading what the machines of cluster %s agree on: %w", c.name, err)
 	}
-	if want := c.config.Document.Info(); !onlyMembers(want, agreed) {
+	want := c.config.Document.Info()
+	if names := want.Etcd.Members; len(agreed.Etcd.Members) == 0 && len(names) > 0 && !slices.Contains(names, machine.LoneMember) {
+		return fmt.Errorf("the cluster's only member of etcd is %s, and the document names %s: one of them has to be %[1]s, which keeps the data", machine.LoneMember, strings.Join(names, ", "))
+	}
+	if !onlyMembers(want, agreed) {
 		return authority.Same(want, agreed, secrets)
 	}
 	return nil
 }
 
-// onlyMembers reports whether nothing but the names of etcd's members differs, and both have names: members can be added, and
-// removed by a person's order, while who has none is another kind of cluster.
+// onlyMembers reports whether nothing but the names of etcd's members differs: members can be added, also to the only one that
+// had no name for others, and removed by a person's order. There is no way back to a cluster that names none.
 func onlyMembers(want, agreed machine.ClusterInfo) bool {
-	if len(want.Etcd.Members) == 0 || len(agreed.Etcd.Members) == 0 {
+	if len(want.Etcd.Members) == 0 {
 		return false
 	}
 	agreed.Etcd.Members = want.Etcd.Members

@@ -71,6 +71,56 @@ func (s State) doubt(g Group) string {
 	return s.silence(r)
 }
 
+// Stays says why the machine of the group's member must not be ended now, so that one of another group goes on with the member's
+// data; empty if nothing stands against it.
+func (s State) Stays(g Group) string {
+	if text := s.doubt(g); text != "" {
+		return text
+	}
+	if in, text := s.unfit(g); text != "" {
+		return in.Name + ": " + text
+	}
+	return ""
+}
+
+// handover is the step that ends the machine which has the data of a member of another group: the document has moved the member,
+// and the group's own machine waits for them. false if there is no such machine, or it leaves already.
+func (s State) handover(chosen []Group) (Step, bool) {
+	for _, seat := range s.ordered() {
+		if seat.Member == "" || seat.Volume == nil || seat.Volume.Holder == "" || seat.has(seat.Volume.Holder) {
+			continue
+		}
+		for _, g := range s.Groups {
+			i := slices.IndexFunc(g.Stale(), func(m Machine) bool { return m.ID == seat.Volume.Holder })
+			if i < 0 || g.Member == seat.Member {
+				continue
+			}
+			m := g.Stale()[i]
+			if !g.chosenFrom(chosen) {
+				return Step{Action: Wait, Group: seat.Name, Reason: fmt.Sprintf("member %s waits for its volume %s, which %s of %s has", seat.Member, seat.Volume.ID, m.ID, g.Key)}, true
+			}
+			if text := s.held(seat, m); text != "" {
+				return Step{Action: Wait, Group: g.Name, Reason: fmt.Sprintf("%s has the data of member %s: %s", m.ID, seat.Member, text)}, true
+			}
+			return Step{Action: Replace, Group: g.Name, Machine: m.ID, From: m.From.Number, To: g.Wanted.Number,
+				Reason: fmt.Sprintf("member %s is %s's now, and waits for its volume %s: ", seat.Member, seat.Key, seat.Volume.ID) + strings.Join(m.From.Differs(g.Wanted), ", ")}, true
+		}
+	}
+	return Step{}, false
+}
+
+// held says why the machine that has a member's data must not be ended now, as if it were the seat's. Members that have never had
+// an ID wait for this one, and are left out.
+func (s State) held(seat Group, m Machine) string {
+	seat.Machines = []Machine{m}
+	s.Groups = slices.DeleteFunc(slices.Clone(s.Groups), func(g Group) bool {
+		r, _ := s.report(g)
+		return g.Name == seat.Name || g.starting() && r.MemberID == 0
+	})
+	s.Groups = append(s.Groups, seat)
+	return s.Stays(seat)
+}
+
 // silence says why a report is none of a member that runs now; empty if it is.
 func (s State) silence(r etcd.Status) string {
 	switch age := s.Etcd.At.Sub(r.At); {

@@ -60,6 +60,9 @@ func Next(s State, only, lose []string) Step {
 				Reason: fmt.Sprintf("it launches machines of version %d", g.Launches.Number)}
 		}
 	}
+	if step, ok := s.handover(control); ok {
+		return step
+	}
 	if step, ok := nextControl(s, control, lose); ok {
 		return step
 	}
