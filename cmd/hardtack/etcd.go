@@ -27,6 +27,7 @@ func etcdCommand() *cli.Command {
 			etcdRestoreCommand(),
 			etcdAdoptCommand(),
 			etcdRemoveCommand(),
+			etcdMoveCommand(),
 			etcdDefragCommand(),
 		},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/cloud"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
@@ -30,12 +31,18 @@ type alone struct {
 	machine string
 }
 
+func storeOf(conf aws.Config) *store.SSM {
+	return store.NewSSM("/hardtack/demo", func(context.Context) (aws.Config, error) { return conf, nil })
+}
+
+func (a *alone) cloud() *cloud.EC2 { return cloud.New(a.conf, "demo") }
+
 const growSubnets = "subnet-0000000000000000a,subnet-0000000000000000b,subnet-0000000000000000c"
 
 func newAlone(t *testing.T, document string) *alone {
 	t.Helper()
 	_, account, conf, _ := newCluster(t)
-	a := &alone{T: t, account: account, conf: conf, store: store.NewSSM("/hardtack/demo", func(context.Context) (aws.Config, error) { return conf, nil })}
+	a := &alone{T: t, account: account, conf: conf, store: storeOf(conf)}
 	createAuthorities(t, conf)
 	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true)
 	assert.NilError(t, err)

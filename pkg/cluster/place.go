@@ -126,10 +126,15 @@ func (p placing) zones(ctx context.Context) error {
 	if members := p.pinned(); len(zones) != len(members) {
 		return &VolumesError{Cluster: p.name, Problems: []string{fmt.Sprintf("there are %d subnets for %d members: each has one", len(zones), len(members))}}
 	}
-	if _, told := p.given[template.ParameterZones]; !told {
-		p.given[template.ParameterZones] = strings.Join(zones, ",")
+	said, told := p.given[template.ParameterZones]
+	if told {
+		zones = strings.Split(said, ",")
 	}
-	return p.compare(ctx, ids, strings.Split(p.given[template.ParameterZones], ","))
+	kept, err := p.compare(ctx, ids, zones)
+	if !told {
+		p.given[template.ParameterZones] = strings.Join(kept, ",")
+	}
+	return err
 }
 
 // pinned are the groups of members, in the order of their subnets.
@@ -153,34 +158,45 @@ func (p placing) subnetZones(ctx context.Context, ids []string) (map[string]stri
 
 // compare refuses what CloudFormation would fail at half way, and what would stop a member or end its machine: a volume does
 // not change its zone or its key and never shrinks, a member with two volumes takes neither, and AutoScaling ends machines in
-// a zone that their group loses.
-func (p placing) compare(ctx context.Context, subnets, zones []string) error {
+// a zone that their group loses. kept are the zones of the volumes that the stack makes: that of a member which has left for another
+// zone stays where it is.
+func (p placing) compare(ctx context.Context, subnets, zones []string) (kept []string, err error) {
+	kept = slices.Clone(zones)
 	volumes, err := account.EtcdVolumes(ctx, ec2.NewFromConfig(p.config.AWS), p.name)
 	if err != nil {
-		return awserr.Explain(err, "ec2:DescribeVolumes")
+		return nil, awserr.Explain(err, "ec2:DescribeVolumes")
 	}
 	var made map[string]cloudformation.Resource
 	if p.stack != nil {
 		if made, err = p.stacks.Resources(ctx, p.stack.ID); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	machines, err := p.running(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e := VolumesError{Cluster: p.name}
 	for i, g := range p.pinned() {
 		add := func(format string, args ...any) {
 			e.Problems = append(e.Problems, fmt.Sprintf("member %s: ", g.Member)+fmt.Sprintf(format, args...))
 		}
+		own, has := made[template.VolumeID(g.Member)]
+		has = has && own.Status != cloudformation.Deleted
+		left := has && moved(g.Member, own.ID, zones[i], volumes)
+		if left {
+			if kept[i], err = p.stays(ctx, own.ID, zones[i]); err != nil {
+				return nil, err
+			}
+		}
 		for _, m := range machines[p.config.Document.AutoScaling(g)] {
+			if left {
+				break // it ends in the zone that the member has left, with nothing that it needs
+			}
 			if at := m.Placement; at != nil && aws.ToString(at.AvailabilityZone) != zones[i] {
 				add("its machine %s is in %s, and its subnet %s in %s: AutoScaling would end it", aws.ToString(m.InstanceId), aws.ToString(at.AvailabilityZone), subnets[i], zones[i])
 			}
 		}
-		own, has := made[template.VolumeID(g.Member)]
-		has = has && own.Status != cloudformation.Deleted
 		for _, v := range volumes {
 			switch id := aws.ToString(v.VolumeId); {
 			case account.Tag(v.Tags, role.TagEtcdMember) != g.Member:
@@ -189,13 +205,65 @@ func (p placing) compare(ctx context.Context, subnets, zones []string) error {
 					id, volumeFacts(v, p.clock.Now()), role.TagEtcdMember)
 			case own.ID == id:
 				p.unchangeable(v, zones[i], add, subnets[i])
+			case aws.ToString(v.AvailabilityZone) != zones[i]:
+				add("its volume %s is in %s, and its subnet %s in %s: a volume stays in its zone", id, aws.ToString(v.AvailabilityZone), subnets[i], zones[i])
 			}
 		}
 	}
 	if len(e.Problems) == 0 {
-		return nil
+		return kept, nil
 	}
-	return &e
+	return nil, &e
+}
+
+// moved reports whether a member has another volume than the stack's, and it is where the member's machines are to be: a person has
+// taken the member out of the zone of the stack's (hardtack etcd move), which has lost its tag.
+func moved(member, stack, zone string, tagged []types.Volume) bool {
+	n := 0
+	for _, v := range tagged {
+		if account.Tag(v.Tags, role.TagEtcdMember) != member {
+			continue
+		}
+		if n++; aws.ToString(v.VolumeId) == stack || aws.ToString(v.AvailabilityZone) != zone {
+			return false
+		}
+	}
+	return stack != "" && n == 1
+}
+
+// stays returns the zone of a volume, or else another one: CloudFormation never changes the zone of a volume that it made.
+func (p placing) stays(ctx context.Context, volume, zone string) (string, error) {
+	out, err := ec2.NewFromConfig(p.config.AWS).DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
+	if awserr.Code(err) == "InvalidVolume.NotFound" {
+		return zone, nil
+	}
+	if err != nil {
+		return "", awserr.Explain(err, "ec2:DescribeVolumes")
+	}
+	for _, v := range out.Volumes {
+		zone = aws.ToString(v.AvailabilityZone)
+	}
+	return zone, nil
+}
+
+// MemberSubnets returns the subnets of etcd's members, as the stack has them, with that of one member changed; empty if there is
+// no stack.
+func (c *Cluster) MemberSubnets(ctx context.Context, member, subnet string) ([]string, error) {
+	now, err := c.describe(ctx)
+	if err != nil || !now.Made() {
+		return nil, err
+	}
+	subnets := strings.Split(now.Parameters[template.ParameterMembers], ",")
+	members := placing{Cluster: c}.pinned()
+	if len(subnets) != len(members) {
+		return nil, fmt.Errorf("stack %s has %d subnets for %d members of the document: apply the document first", c.stack, len(subnets), len(members))
+	}
+	for i, g := range members {
+		if g.Member == member {
+			subnets[i] = subnet
+		}
+	}
+	return subnets, nil
 }
 
 // keepsVolumes refuses to leave the volume of a member that stays: the volume would be kept, and the member's next machine

@@ -129,3 +129,24 @@ func (e *EC2) Make(ctx context.Context, v operate.NewVolume) (string, error) {
 	}
 	return aws.ToString(out.VolumeId), nil
 }
+
+// Release implements operate.Cloud.
+func (e *EC2) Release(ctx context.Context, volume string) error {
+	_, err := e.api.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{volume}, Tags: []types.Tag{{Key: aws.String(role.TagEtcdMember)}}})
+	if err != nil {
+		return fmt.Errorf("taking the tag %s off volume %s: %w", role.TagEtcdMember, volume, awserr.Explain(err, "ec2:DeleteTags"))
+	}
+	return nil
+}
+
+// Zone returns the availability zone of a subnet.
+func (e *EC2) Zone(ctx context.Context, subnet string) (string, error) {
+	out, err := e.api.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: []string{subnet}})
+	if err != nil {
+		return "", fmt.Errorf("reading the availability zone of %s: %w", subnet, awserr.Explain(err, "ec2:DescribeSubnets"))
+	}
+	for _, s := range out.Subnets {
+		return aws.ToString(s.AvailabilityZone), nil
+	}
+	return "", fmt.Errorf("reading the availability zone of %s: there is no such subnet", subnet)
+}

@@ -33,6 +33,8 @@ type Cloud interface {
 	Machines(ctx context.Context) ([]Machine, error)
 	// Make makes a volume and returns its id. EC2 goes on creating it after the answer.
 	Make(ctx context.Context, v NewVolume) (string, error)
+	// Release takes the tag of the member off a volume: no machine finds it any more. It stays attached to one that has it.
+	Release(ctx context.Context, volume string) error
 }
 
 // Volume is a volume with the tag of a member.
