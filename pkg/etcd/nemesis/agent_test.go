@@ -50,6 +50,7 @@ type records struct {
 	old     map[string][]byte // what a stale read sees; nil if reads are fresh
 	fault   storeFault
 	rng     *mrand.Rand
+	token   string // that every epoch gets; "" lets each have its own
 }
 
 // storeFault is what is wrong with the store.
@@ -184,10 +185,27 @@ func (r *records) put(object string, content []byte, once bool) error {
 		return pki.ErrExists
 	}
 	r.objects[object] = content
+	r.same(object)
 	if r.fault == storeLosesAnswers && r.rng.IntN(2) == 0 {
 		return errStore
 	}
 	return nil
+}
+
+// same gives an epoch the token that every epoch gets, if there is such a one.
+func (r *records) same(object string) {
+	if begin, err := etcd.Parse[etcd.Begin](r.objects[object]); r.token != "" && strings.HasSuffix(object, "/begin") && err == nil {
+		begin.Token = r.token
+		r.objects[object] = etcd.Encode(begin)
+	}
+}
+
+// oneToken lets every epoch have the cluster's name as its token.
+func (r *records) oneToken() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.token = clusterName
+	r.same(etcd.BeginObject(1))
 }
 
 // copy is all that is there now.
@@ -281,6 +299,11 @@ func (a agent) run(ctx context.Context, m *machine) error {
 		Say: func(r member.Report) {
 			if r.Err == nil && r.Why.Reason == "" {
 				m.w.steps.Add(1)
+			}
+			if r.Action.Row != etcd.V0Silent { // a backup has no row
+				m.mu.Lock()
+				m.row = r.Action.Row
+				m.mu.Unlock()
 			}
 			m.w.logf("%s (%s) %s %s: %s%s", m.seat, m.id, r.Action.Row, r.Step, r.Why.Cause, failed(r.Err))
 		},

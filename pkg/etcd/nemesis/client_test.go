@@ -131,6 +131,9 @@ func (w *world) do(ctx context.Context, c *http.Client, m *machine, o *operation
 		return o.write && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.EHOSTUNREACH)
 	}
 	w.steps.Add(1)
+	if o.write {
+		m.writes.Add(1)
+	}
 	o.known, o.cluster, o.by = true, answer.Header.Cluster, m.seat
 	o.revision, _ = strconv.ParseInt(answer.Header.Revision, 10, 64)
 	if !o.write && len(answer.KVs) == 1 {

@@ -122,7 +122,9 @@ func (d *daemon) end(s syscall.Signal) {
 	d.mu.Lock()
 	d.stop = true
 	d.mu.Unlock()
-	d.signal(syscall.SIGCONT)
+	if s != syscall.SIGKILL {
+		d.signal(syscall.SIGCONT)
+	}
 	d.signal(s)
 	<-d.done
 }

@@ -4,15 +4,11 @@ import (
 	"maps"
 	mrand "math/rand/v2"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 )
 
 // fault is something that happens to a cluster.
@@ -220,8 +216,7 @@ var rare = []fault{
 		s.lose(seat, m)
 		s.launch(seat)
 		s.replace(seat)
-		s.learns(seat)
-		s.sleep(0, 250)
+		s.learns(seat, s.rng.IntN(3) == 0)
 		s.lose(seat, s.at[seat])
 		s.launch(seat)
 		s.sleep(200, 1500)
@@ -443,22 +438,4 @@ func (s *schedule) namesAre(view map[string]netip.Addr) {
 	for _, m := range s.at {
 		m.sees(view)
 	}
-}
-
-// until waits for something that has to happen, for as long as a member may take to be replaced.
-func (s *schedule) until(happens func() bool) {
-	for range 4000 {
-		if happens() || sleep(s.ctx, 5*time.Millisecond) != nil {
-			return
-		}
-	}
-}
-
-// learns waits until the machine of a seat has a log.
-func (s *schedule) learns(seat string) {
-	m := s.at[seat]
-	s.until(func() bool {
-		logs, err := os.ReadDir(filepath.Join(m.mountpoint(), etcd.DataDir, "member", "wal"))
-		return err == nil && len(logs) > 0
-	})
 }

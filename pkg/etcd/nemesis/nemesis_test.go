@@ -20,7 +20,9 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "run this one schedule")
-	what  = flag.String("fault", "", "run schedules of the faults with this in their names alone, and the variants that are held against one of them")
+	what  = flag.String("fault", "", "run schedules of the faults with this in their names alone")
+	which = flag.String("variant", "", "run the wrong variants with this in their names alone")
+	tell  = flag.Bool("tell", false, "tell the story of every schedule")
 	atOne = flag.Int("worlds", 4, "schedules at once")
 )
 
@@ -147,7 +149,7 @@ func (b *bench) one(lane int, of uint64, run func(*world) procedure) []string {
 	w.logf("schedule %d: %s", of, names(list))
 	s := &schedule{world: w, t: b.t, rng: rng, conf: b.tls.client, run: run(w), early: first, ctx: b.t.Context(), at: map[string]*machine{}}
 	wrong := s.live(list)
-	if len(wrong) > 0 && !b.quiet {
+	if *tell || len(wrong) > 0 && !b.quiet {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		b.t.Logf("schedule %d:\n%s\nwrong:\n  %s", of, strings.Join(w.events, "\n"), strings.Join(wrong, "\n  "))

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 )
 
 var seats = []string{"a", "b", "c"}
@@ -219,17 +221,19 @@ func (s *schedule) older(seat string, m *machine) {
 		copied = twin
 	}
 	m.start(s.ctx, s.run)
-	s.sleep(600, 1200)
+	s.reports(m, etcd.SRuns, 5*time.Second)
+	s.acknowledges(5, 5*time.Second, m)
 	// What is acknowledged now, one of the two others may not have: they are the only ones to say so.
 	others := s.others(seat)
 	s.cut(others[0], true)
-	s.sleep(400, 900)
+	s.logf("acknowledged without %s: %t", others[0].seat, s.acknowledges(10, 5*time.Second, m, others[1]))
 	s.lose(seat, m)
 	others[1].crash()
 	s.join(others[0])
 	copied.setSeat(seat)
 	s.launch(seat)
-	s.sleep(1500, 2500)
+	// It says that the volume is not its own; or it serves with what it has.
+	s.within(5*time.Second, func() bool { return s.at[seat].writes.Load() > 3 || s.at[seat].isAt(etcd.F5Foreign) })
 	others[1].start(s.ctx, s.run)
 	// The operator sees the refusal, and gives a blank volume.
 	s.later = append(s.later, func() {

@@ -32,6 +32,8 @@ type ebs struct {
 	id    string
 	seat  string // its tag EtcdMember
 	image string
+	// origin is the id of what it is a copy of; "" of a new one.
+	origin string
 
 	mu     sync.Mutex
 	holder *machine
@@ -75,6 +77,7 @@ func (v *ebs) copyOf() (*ebs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("copying %s: %w: %s", v.id, err, out)
 	}
+	twin.origin = v.id
 	return twin, nil
 }
 

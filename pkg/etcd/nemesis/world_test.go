@@ -14,11 +14,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 )
 
 // The cluster that every schedule runs. The suffix is the cluster's part of its names.
@@ -175,7 +178,9 @@ type machine struct {
 	view   map[string]netip.Addr // names as this machine sees them; nil is as they are
 	held   *ebs
 	daemon *daemon
-	lost   bool // ended, for good
+	lost   bool         // ended, for good
+	row    etcd.Row     // what its agent reported last; etcd.V0Silent if nothing
+	writes atomic.Int64 // that its etcd has acknowledged
 	// skew is what the machine's clock is wrong by, and old what it still sees of the store; nil is what is there.
 	skew time.Duration
 	old  map[string][]byte
@@ -328,7 +333,7 @@ func (m *machine) crash() {
 		v.cut()
 	}
 	if d != nil {
-		d.kill()
+		m.cutOff(d)
 	}
 	if off != nil {
 		off(errors.New("power lost"))
@@ -339,12 +344,22 @@ func (m *machine) crash() {
 	m.daemon = nil
 	m.mu.Unlock()
 	if d != nil {
-		d.kill()
+		m.cutOff(d)
 	}
 	if v != nil {
 		v.unmount()
 	}
 	_ = os.Remove(m.environment()) // /run is empty after a boot
+}
+
+// cutOff ends etcd, and the machine's connections with what waits in them to be sent: the kernel would still deliver that
+// after the process has ended, and after a partition has.
+func (m *machine) cutOff(d *daemon) {
+	d.signal(syscall.SIGSTOP)
+	if out, err := exec.Command("ss", "--net", m.ns, "--tcp", "--kill").CombinedOutput(); err != nil {
+		m.w.breach("dropping the connections of %s: %v: %s", m.id, err, out)
+	}
+	d.kill()
 }
 
 // mountpoint is where the machine has its member's volume.
@@ -364,7 +379,7 @@ func (m *machine) start(ctx context.Context, run func(context.Context, *machine)
 	ctx, off := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	m.mu.Lock()
-	m.off, m.done = off, done
+	m.off, m.done, m.row = off, done, etcd.V0Silent
 	m.mu.Unlock()
 	go func() {
 		defer close(done)
