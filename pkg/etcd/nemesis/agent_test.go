@@ -74,13 +74,13 @@ var errStore = errors.New("the store does not answer")
 
 func newRecords(seed uint64) *records {
 	r := &records{objects: map[string][]byte{}, rng: mrand.New(mrand.NewPCG(seed, 7))}
-	r.objects[etcd.BeginObject(1)] = etcd.Encode(etcd.Begin{Token: etcd.NewToken(), Members: peers()})
+	r.objects[etcd.BeginObject(1)] = etcd.Encode(etcd.Begin{Token: etcd.NewToken(), Members: peers(seats)})
 	return r
 }
 
-// peers are the members of a first start.
-func peers() (list []etcd.Peer) {
-	for _, seat := range seats {
+// peers are members with where they offer themselves.
+func peers(members []string) (list []etcd.Peer) {
+	for _, seat := range members {
 		list = append(list, etcd.Peer{Name: seat, URL: peerURL(seat)})
 	}
 	return list

@@ -11,6 +11,7 @@ import (
 	"io"
 	mrand "math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,7 +32,7 @@ type tlsFiles struct {
 func newTLS(t *testing.T, dir string) tlsFiles {
 	t.Helper()
 	var names []string
-	for _, seat := range seats {
+	for _, seat := range slices.Concat(seats, spare) {
 		names = append(names, strings.TrimSuffix(memberName(seat), "."))
 	}
 	files, client := etcdtest.Certificate(t, dir, names)

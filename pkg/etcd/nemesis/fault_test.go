@@ -66,10 +66,10 @@ var faults = []fault{
 		s.launch(seat)
 	}},
 	{"all machines are replaced", func(s *schedule) {
-		for _, seat := range seats {
+		for _, seat := range s.seats {
 			s.at[seat].powerOff()
 		}
-		for _, seat := range seats {
+		for _, seat := range s.seats {
 			s.launch(seat)
 		}
 	}},
@@ -233,6 +233,16 @@ var rare = []fault{
 		seat, m := s.any()
 		s.older(seat, m)
 	}},
+	{"a volume gives errors, and the operator replaces it", func(s *schedule) {
+		seat, m := s.any()
+		if v := m.volume(); v != nil {
+			v.wear()
+		}
+		s.sleep(300, 3000)
+		s.lose(seat, m)
+		s.launch(seat)
+		s.replace(seat)
+	}},
 }
 
 // The names of faults that a variant is held against.
@@ -315,15 +325,16 @@ func choose(rng *mrand.Rand, only []string) (first *fault, list []fault) {
 	if len(only) > 0 {
 		return directed(rng, only)
 	}
+	common, seldom := slices.Concat(faults, worn), slices.Concat(rare, grows)
 	if rng.IntN(3) == 0 {
 		first = &early[rng.IntN(len(early))]
 	}
 	for range 2 + rng.IntN(3) {
-		list = append(list, faults[rng.IntN(len(faults))])
+		list = append(list, common[rng.IntN(len(common))])
 	}
 	switch rng.IntN(10) {
 	case 0, 1, 2, 3:
-		list[rng.IntN(len(list))] = rare[rng.IntN(len(rare))]
+		list[rng.IntN(len(list))] = seldom[rng.IntN(len(seldom))]
 	case 4:
 		list = append(list[:1], last[rng.IntN(len(last))])
 	case 5, 6:
@@ -349,12 +360,12 @@ func directed(rng *mrand.Rand, only []string) (first *fault, list []fault) {
 	if starts := of(early); len(starts) > 0 {
 		first = &starts[rng.IntN(len(starts))]
 	}
-	if common := of(faults); len(common) > 0 {
+	if common := of(slices.Concat(faults, worn)); len(common) > 0 {
 		for range 1 + rng.IntN(3) {
 			list = append(list, common[rng.IntN(len(common))])
 		}
 	}
-	if seldom := of(slices.Concat(rare, last, restores)); len(seldom) > 0 {
+	if seldom := of(slices.Concat(rare, grows, last, restores)); len(seldom) > 0 {
 		list = append(list, seldom[rng.IntN(len(seldom))])
 	}
 	return first, list
@@ -362,7 +373,7 @@ func directed(rng *mrand.Rand, only []string) (first *fault, list []fault) {
 
 // named are the names of all faults that have a text in them.
 func named(text string) (list []string) {
-	for _, f := range slices.Concat(early, faults, rare, last, restores) {
+	for _, f := range slices.Concat(early, faults, worn, rare, grows, last, restores) {
 		if strings.Contains(f.name, text) {
 			list = append(list, f.name)
 		}

@@ -3,7 +3,6 @@ package nemesis
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,22 +38,27 @@ func (r *records) lives() (all []*life) {
 	return all
 }
 
+// of is whose answer an operation got; nil if of a cluster that was never formed. Restored clusters begin with revisions
+// that are bump ahead, so that two can be told apart which wrongly have one ID.
+func of(o operation, lives []*life) (found *life) {
+	for _, l := range lives {
+		if o.known && o.cluster == l.cluster && (l.from == nil || o.revision >= l.revision+bump) {
+			found = l
+		}
+	}
+	return found
+}
+
 // clusters finds a cluster that answers and was never formed, and one that answers after its successor has: so two
 // clusters under one name.
 func clusters(ops []operation, lives []*life) (wrong []string) {
 	first := map[*life]time.Duration{}
-	of := func(o operation) *life {
-		if i := slices.IndexFunc(lives, func(l *life) bool { return l.cluster == o.cluster }); i >= 0 {
-			return lives[i]
-		}
-		return nil
-	}
 	for _, l := range lives {
 		first[l] = math.MaxInt64
 	}
 	unknown := map[string]bool{}
 	for _, o := range ops {
-		switch l := of(o); {
+		switch l := of(o, lives); {
 		case !o.known:
 		case l == nil && !unknown[o.cluster]:
 			unknown[o.cluster] = true
@@ -65,7 +69,7 @@ func clusters(ops []operation, lives []*life) (wrong []string) {
 	}
 	for _, o := range ops {
 		for _, l := range lives {
-			if mine := of(o); o.known && mine != nil && mine.epoch < l.epoch && o.call > first[l] {
+			if mine := of(o, lives); mine != nil && mine.epoch < l.epoch && o.call > first[l] {
 				return append(wrong, fmt.Sprintf("two clusters: %s answers for epoch %d at %.3f s, and epoch %d has answered at %.3f s", o.by, mine.epoch, o.call.Seconds(), l.epoch, first[l].Seconds()))
 			}
 		}
@@ -78,10 +82,10 @@ func clusters(ops []operation, lives []*life) (wrong []string) {
 func prefix(ops []operation, lives []*life) (wrong []string) {
 	for _, l := range lives {
 		for _, o := range ops {
-			if l.from == nil || o.write || !o.known || o.cluster != l.cluster || o.modified > l.revision+bump {
+			if l.from == nil || o.write || of(o, lives) != l || o.modified > l.revision+bump {
 				continue
 			}
-			if text := l.restored(o, ops); text != "" {
+			if text := l.restored(o, ops, lives); text != "" {
 				wrong = append(wrong, fmt.Sprintf("%s of epoch %d reads %s=%q: %s", o.by, l.epoch, o.key, o.value, text))
 			}
 		}
@@ -93,7 +97,7 @@ func prefix(ops []operation, lives []*life) (wrong []string) {
 const bump = 1_000_000_000
 
 // restored compares what was read, and was written in an earlier life, with what that one acknowledged.
-func (l *life) restored(o operation, ops []operation) string {
+func (l *life) restored(o operation, ops []operation, lives []*life) string {
 	from, limit := l.from, l.revision
 	for o.modified <= from.revision && from.from != nil { // the backup's own epoch was restored
 		from, limit = from.from, from.revision
@@ -102,7 +106,7 @@ func (l *life) restored(o operation, ops []operation) string {
 		return fmt.Sprintf("revision %d is later than the backup's, %d", o.modified, limit)
 	}
 	for _, before := range ops {
-		if !before.write || !before.known || before.cluster != from.cluster || before.key != o.key || before.revision > limit {
+		if !before.write || of(before, lives) != from || before.key != o.key || before.revision > limit {
 			continue
 		}
 		if before.revision > o.modified {

@@ -79,14 +79,13 @@ func TestNemesis(t *testing.T) {
 	if *seed != 0 {
 		n, first = 1, *seed
 	}
-	for of, wrong := range b.schedules(n, first, func(w *world) procedure { return agent{w: w}.run }, false) {
+	for of, wrong := range b.schedules(n, first, func(w *world) procedure { return agent{w: w}.run }) {
 		t.Errorf("schedule %d (-seed %d runs it again): %s", of, of, strings.Join(wrong, "; "))
 	}
 }
 
-// schedules runs schedules, a few at once, until n are done or one is wrong and stop is set. It returns the seeds of those
-// that were wrong, with what was.
-func (b *bench) schedules(n int, first uint64, run func(*world) procedure, stop bool) map[uint64][]string {
+// schedules runs schedules, a few at once. It returns the seeds of those that were wrong, with what was.
+func (b *bench) schedules(n int, first uint64, run func(*world) procedure) map[uint64][]string {
 	found := map[uint64][]string{}
 	var mu sync.Mutex
 	var next, done atomic.Int64
@@ -96,10 +95,7 @@ func (b *bench) schedules(n int, first uint64, run func(*world) procedure, stop 
 		group.Go(func() {
 			for {
 				i := next.Add(1) - 1
-				mu.Lock()
-				enough := stop && len(found) > 0
-				mu.Unlock()
-				if i >= int64(n) || enough || b.t.Context().Err() != nil {
+				if i >= int64(n) || b.t.Context().Err() != nil {
 					return
 				}
 				of := first + uint64(i)
@@ -147,7 +143,7 @@ func (b *bench) one(lane int, of uint64, run func(*world) procedure) []string {
 	first, list := choose(rng, b.only)
 	w.backups = withBackups(rng, list)
 	w.logf("schedule %d: %s", of, names(list))
-	s := &schedule{world: w, t: b.t, rng: rng, conf: b.tls.client, run: run(w), early: first, ctx: b.t.Context(), at: map[string]*machine{}}
+	s := &schedule{world: w, t: b.t, rng: rng, conf: b.tls.client, run: run(w), early: first, hunts: b.quiet, ctx: b.t.Context(), at: map[string]*machine{}}
 	wrong := s.live(list)
 	if *tell || len(wrong) > 0 && !b.quiet {
 		w.mu.Lock()

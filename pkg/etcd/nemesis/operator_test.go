@@ -17,7 +17,7 @@ type account struct{ *world }
 
 func (a account) Volumes(context.Context) ([]operate.Volume, error) {
 	var list []operate.Volume
-	for _, seat := range seats {
+	for _, seat := range a.seats {
 		for _, v := range a.volumesOf(seat) {
 			claim := v.seen(nil)
 			one := operate.Volume{ID: v.id, Member: seat, Zone: zone, State: "available", Holder: claim.Holder}
@@ -70,7 +70,7 @@ func (c rightly) Sleep(ctx context.Context, d time.Duration) error { return slee
 
 // operator has the commands of a person who knows the cluster.
 func (s *schedule) operator() *operate.Cluster {
-	c := &operate.Cluster{Name: clusterName, Members: seats, Storage: document.StorageVolume, Peers: peers(), Records: s.store, Cloud: account{s.world}, Clock: rightly{s.world}}
+	c := &operate.Cluster{Name: clusterName, Members: slices.Clone(s.seats), Storage: document.StorageVolume, Peers: peers(s.seats), Records: s.store, Cloud: account{s.world}, Clock: rightly{s.world}}
 	if place, err := s.place(); err == nil {
 		c.Backups = shelf{place}
 	}

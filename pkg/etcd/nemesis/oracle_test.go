@@ -3,6 +3,7 @@ package nemesis
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -19,9 +20,18 @@ func judge(ops []operation, lives []*life) []string {
 	wrong = append(wrong, clusters(ops, lives)...)
 	wrong = append(wrong, prefix(ops, lives)...)
 	for _, l := range lives {
-		wrong = append(wrong, linearizable(ops, l)...)
+		wrong = append(wrong, linearizable(ops, lives, l)...)
 	}
 	return wrong
+}
+
+// enough reports whether something is wrong already, while clients go on: only what a call that has no answer yet cannot
+// explain.
+func (h *history) enough(r *records) bool {
+	h.mu.Lock()
+	ops := slices.Clone(h.ops)
+	h.mu.Unlock()
+	return len(revisions(ops)) > 0 || len(clusters(ops, r.lives())) > 0
 }
 
 // revisions finds writes that were acknowledged with one revision, and revisions that go against real time: a write that
@@ -88,13 +98,13 @@ func register(restored bool) porcupine.Model {
 // linearizable asks porcupine whether each key of a cluster behaved as one register. What is not known of a write stays open until
 // the end: it may take effect at any time, or never. The last reads of each key are part of the history, so that a write
 // that was acknowledged and lost is found.
-func linearizable(ops []operation, l *life) []string {
+func linearizable(ops []operation, lives []*life, l *life) []string {
 	var wrong []string
 	for n := range keys {
 		key := fmt.Sprint("k", n)
 		var calls []porcupine.Operation
 		for _, o := range ops {
-			if o.key != key || o.known && o.cluster != l.cluster {
+			if o.key != key || o.known && of(o, lives) != l {
 				continue
 			}
 			answer := int64(o.answer)
@@ -139,6 +149,9 @@ type listed struct {
 	Learner bool   `json:"isLearner"`
 }
 
+// errEnough is whole's answer where what is looked for was found.
+var errEnough = errors.New("what is wrong was found already")
+
 // whole waits until every seat has exactly one machine whose etcd is a voter, answers linearizable reads, and has the
 // same data as the others. It returns what is missing when something is broken, when for a minute no agent has taken a step
 // and no client got an answer, or when the time is over: on a machine with other work to do, all that is slow goes on.
@@ -152,6 +165,9 @@ func (w *world) whole(ctx context.Context, seats []string, conf *tls.Config) err
 	for time.Since(began) < all && time.Since(last) < idle && !w.isBroken() {
 		if err = w.looksWhole(ctx, c, seats); err == nil || sleep(ctx, 100*time.Millisecond) != nil {
 			return err
+		}
+		if w.enough != nil && w.enough() {
+			return errEnough
 		}
 		if now := w.steps.Load(); now != taken {
 			taken, last = now, time.Now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
@@ -175,7 +176,7 @@ const oneOnly = "an epoch begins for one member alone, while the two others do n
 
 // beginFor begins an epoch from a backup for one seat alone.
 func (s *schedule) beginFor(seat string, from operate.Object) {
-	begin := etcd.Begin{Token: etcd.NewToken(), Members: []etcd.Peer{{Name: seat, URL: peerURL(seat)}}, Previous: seats,
+	begin := etcd.Begin{Token: etcd.NewToken(), Members: []etcd.Peer{{Name: seat, URL: peerURL(seat)}}, Previous: slices.Clone(s.seats),
 		Restore: &etcd.Restore{Object: from.Name, SHA256: from.SHA256, Revision: from.Revision}}
 	object := etcd.BeginObject(s.store.epoch() + 1)
 	err := s.store.Create(s.ctx, object, etcd.Encode(begin))

@@ -3,6 +3,7 @@ package nemesis
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	mrand "math/rand/v2"
 	"net/http"
@@ -14,7 +15,11 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 )
 
-var seats = []string{"a", "b", "c"}
+// seats are the members of a first start, and spare those by which a cluster may grow.
+var (
+	seats = []string{"a", "b", "c"}
+	spare = []string{"d", "e"}
+)
 
 // procedure brings up etcd on a machine, and looks after it until ctx ends. It returns an error only where it gives up.
 type procedure func(ctx context.Context, m *machine) error
@@ -29,6 +34,7 @@ type schedule struct {
 	ctx   context.Context     //nolint:containedctx // a schedule is one call, with faults as its closures
 	at    map[string]*machine // the machine of each seat
 	early *fault
+	hunts bool // what is wrong is looked for: the schedule ends when it is found
 	// wiped: a majority has lost its volumes, so that nobody may serve any more until an operator restores.
 	wiped bool
 	// healed: what a fault leaves for its end.
@@ -42,11 +48,14 @@ func (s *schedule) live(faults []fault) (wrong []string) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	s.ctx = ctx
-	for _, seat := range seats {
+	for _, seat := range s.seats {
 		s.blank(seat)
 		s.launch(seat)
 	}
 	var h history
+	if s.hunts {
+		s.enough = func() bool { return h.enough(s.store) }
+	}
 	var group sync.WaitGroup
 	working, stop := context.WithCancel(ctx)
 	defer group.Wait()
@@ -62,7 +71,7 @@ func (s *schedule) live(faults []fault) (wrong []string) {
 	}
 	if s.wiped {
 		faults = nil
-	} else if err := s.whole(ctx, seats, s.conf); err != nil {
+	} else if err := s.whole(ctx, s.seats, s.conf); err != nil {
 		stop()
 		group.Wait()
 		return append(append(s.broken, "the cluster does not form: "+err.Error()), judge(h.ops, s.store.lives())...)
@@ -77,7 +86,7 @@ func (s *schedule) live(faults []fault) (wrong []string) {
 	err := s.settle(ctx)
 	stop()
 	group.Wait()
-	if err != nil {
+	if err != nil && !errors.Is(err, errEnough) {
 		wrong = append(wrong, "after all faults: "+err.Error())
 	}
 	s.lastReads(ctx, &h)
@@ -93,7 +102,7 @@ func (s *schedule) settle(ctx context.Context) error {
 		s.sleep(2000, 2001)
 		return nil
 	}
-	err := s.whole(ctx, seats, s.conf)
+	err := s.whole(ctx, s.seats, s.conf)
 	s.sleep(50, 100)
 	return err
 }
@@ -104,7 +113,7 @@ func (s *schedule) lastReads(ctx context.Context, h *history) {
 	defer transport.CloseIdleConnections()
 	c := &http.Client{Transport: transport, Timeout: 2 * time.Second}
 	for n := range keys {
-		for _, seat := range seats {
+		for _, seat := range s.seats {
 			o := operation{client: clients, key: fmt.Sprint("k", n)}
 			if m := s.serving(seat); m != nil && s.do(ctx, c, m, &o) {
 				h.add(o)
@@ -137,7 +146,7 @@ func (s *schedule) sleep(from, to int) {
 }
 
 func (s *schedule) any() (string, *machine) {
-	seat := seats[s.rng.IntN(len(seats))]
+	seat := s.seats[s.rng.IntN(len(s.seats))]
 	return seat, s.at[seat]
 }
 
@@ -244,13 +253,11 @@ func (s *schedule) older(seat string, m *machine) {
 }
 
 func (s *schedule) others(seat string) (list []*machine) {
-	for _, other := range seats {
+	for _, other := range s.seats {
 		if other != seat {
 			list = append(list, s.at[other])
 		}
 	}
-	if s.rng.IntN(2) == 0 {
-		list[0], list[1] = list[1], list[0]
-	}
+	s.rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list
 }

@@ -3,7 +3,7 @@ package nemesis
 import (
 	"context"
 	"errors"
-	"os"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -155,35 +155,85 @@ func (r forgetful) Create(ctx context.Context, object string, content []byte) er
 	return err
 }
 
-var errNone = errors.New("the nemesis did not notice")
+// most is how many schedules a variant may survive.
+const most = 50
+
+// hunt is the search for what is wrong with one variant.
+type hunt struct {
+	variant
+	tried, under int // schedules that were begun, and of them those that run
+	found        uint64
+	wrong        []string
+	after        time.Duration
+}
 
 // TestVariants holds the nemesis against variants of the agent that are wrong: it must find each in at most fifty
 // schedules.
 func TestVariants(t *testing.T) {
-	if os.Getenv("HARDTACK_E2E_LONG") == "" {
-		t.Skip("takes minutes: make e2e-long runs it (HARDTACK_E2E_LONG=1)")
-	}
 	b, ok := newBench(t)
 	if !ok {
 		return
 	}
+	var hunts []*hunt
 	for _, v := range variants {
-		if !strings.Contains(v.name, *which) {
-			continue
+		if strings.Contains(v.name, *which) {
+			hunts = append(hunts, &hunt{variant: v})
 		}
-		t.Run(v.name, func(t *testing.T) {
-			b := b.of(t, v.faults)
-			n, first := 50, uint64(1)
-			if *seed != 0 {
-				n, first = 1, *seed
+	}
+	began, before := time.Now(), usage()
+	b.hunt(t, hunts)
+	tried := 0
+	for _, h := range hunts {
+		tried += h.tried
+		t.Run(h.name, func(t *testing.T) {
+			if h.found == 0 {
+				t.Fatalf("the nemesis did not notice in %d schedules", h.tried)
 			}
-			found := b.schedules(n, first, func(w *world) procedure { return v.make(w).run }, true)
-			if len(found) == 0 {
-				t.Error(errNone)
+			t.Logf("schedule %d, after %.0f s: %s", h.found, h.after.Seconds(), strings.Join(h.wrong, "; "))
+		})
+	}
+	t.Logf("%d schedules for %d variants in %.0f s, and %.0f s of CPU", tried, len(hunts), time.Since(began).Seconds(), (usage() - before).Seconds())
+}
+
+// hunt runs schedules of all variants, a few at once, until each was found or has survived enough of them.
+func (b *bench) hunt(t *testing.T, hunts []*hunt) {
+	t.Helper()
+	var mu sync.Mutex
+	began := time.Now()
+	// next is the variant with the fewest schedules, of those that are not found.
+	next := func() (h *hunt, of uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, other := range hunts {
+			if other.found == 0 && other.tried < most && (h == nil || other.under < h.under || other.under == h.under && other.tried < h.tried) {
+				h = other
 			}
-			for of, wrong := range found {
-				t.Logf("schedule %d: %s", of, strings.Join(wrong, "; "))
+		}
+		if h == nil || h.tried > 0 && *seed != 0 {
+			return nil, 0
+		}
+		h.tried++
+		h.under++
+		return h, max(*seed, uint64(h.tried))
+	}
+	var group sync.WaitGroup
+	for lane := range *atOne {
+		group.Go(func() {
+			for t.Context().Err() == nil {
+				h, of := next()
+				if h == nil {
+					return
+				}
+				wrong := b.of(t, h.faults).one(lane+1, of, func(w *world) procedure { return h.make(w).run })
+				mu.Lock()
+				h.under--
+				if len(wrong) > 0 && (h.found == 0 || of < h.found) {
+					h.found, h.wrong, h.after = of, wrong, time.Since(began)
+					fmt.Printf("%3.0f s: %s: found by schedule %d\n", h.after.Seconds(), h.name, of)
+				}
+				mu.Unlock()
 			}
 		})
 	}
+	group.Wait()
 }

@@ -52,6 +52,8 @@ type world struct {
 	firsts   map[string]int        // how often each seat began a cluster
 	made     map[string]string     // the volumes that the operator asked for, by the token of the request
 	operator sync.Mutex            // one request for a volume after another
+	seats    []string              // the members, as the cluster's document has them; the schedule's own
+	enough   func() bool           // whether enough is wrong already; nil waits for the end
 	broken   []string              // what must never happen and did, outside of the clients' view
 }
 
@@ -132,7 +134,7 @@ func shell(ctx context.Context, t *testing.T, script string) {
 // newWorld makes the bridge of world number, which is at most 200.
 func newWorld(t *testing.T, number int, dir, etcd string, tls tlsFiles) *world {
 	t.Helper()
-	w := &world{number: number, etcd: etcd, tls: tls, began: time.Now(), names: map[string]netip.Addr{}, firsts: map[string]int{}, made: map[string]string{},
+	w := &world{number: number, etcd: etcd, tls: tls, began: time.Now(), names: map[string]netip.Addr{}, firsts: map[string]int{}, made: map[string]string{}, seats: slices.Clone(seats),
 		dir: filepath.Join(dir, fmt.Sprint("world-", number))}
 	if err := os.MkdirAll(w.dir, 0o755); err != nil {
 		t.Fatal(err)
