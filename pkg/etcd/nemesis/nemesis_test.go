@@ -72,7 +72,7 @@ func TestNemesis(t *testing.T) {
 	if !ok {
 		return
 	}
-	n, first := count(t, 40), uint64(1)
+	n, first := count(t, 30), uint64(1)
 	if *what != "" {
 		b.only = named(*what)
 	}
