@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// worn are faults of a volume that is there.
+// worn are faults of a volume that is there. Like grows, -fault alone chooses them: neither has run yet.
 var worn = []fault{
 	{"a volume is full for a while", func(s *schedule) {
 		_, m := s.any()
@@ -20,6 +20,16 @@ var worn = []fault{
 			s.reboot(m)
 			s.sleep(500, 3000)
 		})
+	}},
+	{"a volume gives errors, and the operator replaces it", func(s *schedule) {
+		seat, m := s.any()
+		if v := m.volume(); v != nil {
+			v.wear()
+		}
+		s.sleep(300, 3000)
+		s.lose(seat, m)
+		s.launch(seat)
+		s.replace(seat)
 	}},
 }
 

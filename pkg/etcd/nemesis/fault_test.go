@@ -233,16 +233,6 @@ var rare = []fault{
 		seat, m := s.any()
 		s.older(seat, m)
 	}},
-	{"a volume gives errors, and the operator replaces it", func(s *schedule) {
-		seat, m := s.any()
-		if v := m.volume(); v != nil {
-			v.wear()
-		}
-		s.sleep(300, 3000)
-		s.lose(seat, m)
-		s.launch(seat)
-		s.replace(seat)
-	}},
 }
 
 // The names of faults that a variant is held against.
@@ -325,16 +315,15 @@ func choose(rng *mrand.Rand, only []string) (first *fault, list []fault) {
 	if len(only) > 0 {
 		return directed(rng, only)
 	}
-	common, seldom := slices.Concat(faults, worn), slices.Concat(rare, grows)
 	if rng.IntN(3) == 0 {
 		first = &early[rng.IntN(len(early))]
 	}
 	for range 2 + rng.IntN(3) {
-		list = append(list, common[rng.IntN(len(common))])
+		list = append(list, faults[rng.IntN(len(faults))])
 	}
 	switch rng.IntN(10) {
 	case 0, 1, 2, 3:
-		list[rng.IntN(len(list))] = seldom[rng.IntN(len(seldom))]
+		list[rng.IntN(len(list))] = rare[rng.IntN(len(rare))]
 	case 4:
 		list = append(list[:1], last[rng.IntN(len(last))])
 	case 5, 6:
