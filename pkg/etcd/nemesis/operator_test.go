@@ -2,6 +2,7 @@ package nemesis
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -59,6 +60,11 @@ func (a account) Make(_ context.Context, v operate.NewVolume) (string, error) {
 	}
 	a.made[v.Token] = made.id
 	return made.id, nil
+}
+
+// Release is what only a move to another zone asks for, and all seats of a schedule are in one.
+func (a account) Release(context.Context, string) error {
+	return errors.New("no operator of a schedule moves a member")
 }
 
 // rightly is the right time.

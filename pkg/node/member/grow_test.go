@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/etcdtest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/gateway"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/member"
 )
@@ -32,21 +32,22 @@ func (b *bench) boot(name, instance string, peers []string) (end func()) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		b.Fatal(err)
 	}
+	clock := etcdtest.NewClock(etcdtest.Pace)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = member.New(member.Config{
-			Cluster: "demo", Member: name, PeerURL: s.url(2380), Peers: peers, Instance: instance, Storage: etcd.StorageMachine, Dir: dir, Environment: filepath.Join(b.dir, name+".env"),
-			Own: s.url(2379), Records: b.store, Service: s, Clock: fast{time.Now()}, Answer: 2 * time.Second,
+			Cluster: "demo", Member: name, PeerURL: s.PeerURL(), Peers: peers, Instance: instance, Storage: etcd.StorageMachine, Dir: dir, Environment: s.Environment,
+			Own: s.ClientURL(), Records: b.store, Service: s, Clock: clock, Answer: 2 * time.Second,
 			Peer: func(url string) member.Peer {
 				if url == etcd.ClosedURL() {
-					url = s.url(2379)
+					url = s.ClosedURL()
 				}
 				if u, err := neturl.Parse(url); err != nil || u.Hostname() == aloneAt && name != "a" {
 					url = "http://192.0.2.1" // is at the machine's own loopback only
 				}
-				return hasty{gateway.New(gateway.Config{URL: url})}
+				return clock.Hasty(gateway.New(gateway.Config{URL: url}))
 			},
 			Say: func(r member.Report) { b.Logf("%s: %s %s %s %v", instance, r.Action.Row, r.Step, r.Why.Cause, r.Err) },
 		}).Run(ctx)
@@ -98,7 +99,7 @@ func (w *writer) end() []string {
 func (b *bench) has(at string, keys []string) error {
 	var out struct{ Kvs []struct{ Key []byte } }
 	body := map[string]any{"key": coded("key-"), "range_end": coded("key."), "keys_only": true}
-	if err := b.callAt(b.seat(at).url(2379), "/v3/kv/range", body, &out); err != nil {
+	if err := b.callAt(b.seat(at).ClientURL(), "/v3/kv/range", body, &out); err != nil {
 		return err
 	}
 	found := map[string]bool{}
@@ -143,14 +144,12 @@ func (b *bench) callAt(at, path string, body, into any) error {
 // its data, and offers it at its name; the others join one after another. What was acknowledged is there in the end, in the same
 // cluster, which bears the loss of any one: also of the first, with its data.
 func TestGrow(t *testing.T) {
-	l := programs.DefaultLock(t)
-	programs.NeedBuilt(t, l, "etcd")
 	b := &bench{T: t, dir: t.TempDir(), store: &memory{objects: map[string][]byte{}}, seats: map[string]*seat{}}
-	programs.Install(t, b.dir, l, "etcd")
+	b.bin = etcdtest.Programs(t, b.dir)
 	a := b.seat("a")
-	named := a.host
-	a.host = aloneAt
-	b.store.objects[etcd.BeginObject(1)] = etcd.Encode(etcd.Begin{Token: etcd.NewToken(), Members: []etcd.Peer{{Name: "a", URL: a.url(2380)}}})
+	named := a.Address
+	a.Address = aloneAt
+	b.store.objects[etcd.BeginObject(1)] = etcd.Encode(etcd.Begin{Token: etcd.NewToken(), Members: []etcd.Peer{{Name: "a", URL: a.PeerURL()}}})
 	end := b.boot("a", "i-1", nil)
 	within(t, func() error { return b.voters("a", 1) })
 	before, err := a.client().Members(t.Context())
@@ -160,7 +159,7 @@ func TestGrow(t *testing.T) {
 	client := b.write(aloneAt, named)
 	time.Sleep(time.Second)
 
-	peers := []string{"http://" + named + ":2380", b.seat("b").url(2380), b.seat("c").url(2380)}
+	peers := []string{"http://" + named + ":2380", b.seat("b").PeerURL(), b.seat("c").PeerURL()}
 	b.boot("b", "i-b", peers)
 	b.boot("c", "i-c", peers)
 	time.Sleep(time.Second) // they wait for a member that answers at its name
@@ -168,7 +167,7 @@ func TestGrow(t *testing.T) {
 		t.Errorf("before its machine is replaced: %v", err)
 	}
 	end()
-	a.host = named
+	a.Address = named
 	end = b.boot("a", "i-2", peers)
 	within(t, func() error { return b.voters("a", 3) })
 
@@ -177,7 +176,7 @@ func TestGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(after.Members, func(m etcd.Member) bool { return m.Name == "a" })
-	if after.ClusterID != before.ClusterID || after.Members[i].ID != before.Members[0].ID || after.Members[i].PeerURL != a.url(2380) {
+	if after.ClusterID != before.ClusterID || after.Members[i].ID != before.Members[0].ID || after.Members[i].PeerURL != a.PeerURL() {
 		t.Errorf("%+v, and before %+v", after, before)
 	}
 	end()
