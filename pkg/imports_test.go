@@ -28,7 +28,7 @@ var layers = []struct {
 	}},
 	{"assets", "plain files, embedded", []string{"images", "units", "lambda"}},
 	{"region", "what Lambda, the lab and the stack commands wire up from all below", []string{"pkg/image", "pkg/dns/function", "pkg/cluster", "pkg/cluster/template", "pkg/lab"}},
-	{"top", "translation only", []string{"cmd", "lambda/function", "lambda/pack", "pkg/e2e"}},
+	{"top", "translation only", []string{"cmd", "lambda/function", "lambda/pack", "pkg/e2e", "pkg/etcd/etcdtest"}},
 }
 
 // sideways lists the imports inside one layer that are meant.

@@ -54,5 +54,5 @@ func TestMoveToAnotherZone(t *testing.T) {
 	assert.NilError(t, move())
 	// Its new volume stays in its zone as any other.
 	_, err = a.apply(three, nil, template.ParameterMembers, first+","+first+","+first)
-	typed[*cluster.VolumesError](t, err)
+	_ = typed[*cluster.VolumesError](t, err)
 }

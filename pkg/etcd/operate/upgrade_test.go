@@ -66,7 +66,7 @@ func TestRealUpgrade(t *testing.T) {
 	w.until("etcd refuses the way back", func() bool {
 		return strings.Contains(back.log.String(), fmt.Sprintf(`version \"%s\" is not supported`, minor(version)+".0"))
 	})
-	<-back.Process.Ended()
+	<-back.Ended()
 	backwards := map[string]bool{"b": true}
 	w.until("the rollout stops at the first seat", func() bool {
 		step := w.next(backwards)

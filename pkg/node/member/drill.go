@@ -13,7 +13,7 @@ import (
 // trial, or could not. What the member does and waits for is in other reports.
 const StepDrill = "drill"
 
-// ErrDamaged: what the place of backups has is not what was stored there.
+// ErrDamaged is that the place of backups has something else than what was stored there.
 var ErrDamaged = errors.New("the stored backup is damaged")
 
 // The times of drills.
