@@ -217,6 +217,8 @@ type leftover struct {
 	Command string `json:"command"`
 }
 
+const emptyBucket = "until aws s3api delete-bucket --bucket %[1]s; do aws s3api delete-objects --bucket %[1]s --delete \"$(aws s3api list-object-versions --bucket %[1]s --max-keys 500 --no-paginate --output json --query '{Quiet: `true`, Objects: [Versions, DeleteMarkers][][].{Key: Key, VersionId: VersionId}}')\" >/dev/null || break; done    # destroys every backup of etcd"
+
 func leftoverOf(l cluster.Left) leftover {
 	out := leftover{Left: l, What: string(l.Kind) + " " + l.Name}
 	switch l.Kind {
@@ -232,6 +234,10 @@ func leftoverOf(l cluster.Left) leftover {
 		// The command says again what it destroys: lists of commands are copied without their explanations.
 		out.What = fmt.Sprintf("volume %s of etcd's member %s, %s: every object of the cluster is on it", l.Name, l.Member, l.Facts)
 		out.Command = fmt.Sprintf("aws ec2 delete-volume --volume-id %s    # destroys etcd's member %s, %s", l.Name, l.Member, l.Facts)
+	case cluster.LeftBackups:
+		// A bucket with versions is deleted only when it is empty of every version; 500 are within the length of an argument.
+		out.What = fmt.Sprintf("bucket %s of etcd's backups: %s; the cluster's next stack has to be told of it, by etcd.backup.to: s3://%[1]s", l.Name, l.Facts)
+		out.Command = fmt.Sprintf(emptyBucket, l.Name)
 	case cluster.LeftVolume:
 		out.Command = "aws ec2 delete-volume --volume-id " + l.Name
 	case cluster.LeftSnapshot:

@@ -73,6 +73,9 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 		err = c.changesVolumes(ctx, d.Changes)
 	}
 	if err == nil {
+		err = c.keepsBucket(ctx, d.Changes)
+	}
+	if err == nil {
 		now, err = c.machines().Read(ctx)
 	}
 	if err == nil {

@@ -192,7 +192,14 @@ func TestVolumes(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("%+v", deleted.Stays[i]), "{Kind:member Name:"+v.ID+" Count:1 Member:a Facts:30 GiB in us-west-2b, made 0 minutes ago}")
 	refused("volume "+v.ID+" has its tags (30 GiB in us-west-2b, made 0 minutes ago) and is not the stack's", template.ParameterVPC, "vpc-00000000000000001", template.ParameterSubnets, b)
 	assert.NilError(t, account.EC2().DeleteVolume(v.ID))
-	// The bucket of the backups stays too: the next stack is told to use it.
+	// The bucket of the backups stays too: the next stack has to be told to use it.
+	const bucket = "hardtack-123456789012-us-west-2-demo"
+	i = slices.IndexFunc(deleted.Stays, func(l cluster.Left) bool { return l.Kind == cluster.LeftBackups })
+	assert.Assert(t, i >= 0, "%v", deleted.Stays)
+	assert.DeepEqual(t, deleted.Stays[i], cluster.Left{Kind: cluster.LeftBackups, Name: bucket, Count: 1, Facts: "it has no backup of the cluster"})
+	var there *cluster.BucketError
+	assert.Assert(t, errors.As(apply(template.ParameterVPC, "vpc-00000000000000001", template.ParameterSubnets, b), &there))
+	assert.DeepEqual(t, there, &cluster.BucketError{Cluster: "demo", Bucket: bucket, Facts: "it has no backup of the cluster"})
 	next := cluster.New(cluster.Config{Document: complete(t, "etcd: {backup: {to: s3://hardtack-123456789012-us-west-2-demo/}}\n"), AWS: conf, Poll: time.Millisecond})
 	_, err = next.Apply(t.Context(), cluster.ApplyOptions{Deployment: cluster.Deployment{Parameters: map[string]string{
 		template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: b}}})

@@ -128,6 +128,18 @@ func (e *VolumesError) Error() string {
 	return "placing etcd's members of " + e.Cluster + ":\n  " + strings.Join(e.Problems, "\n  ")
 }
 
+// BucketError refuses to make the bucket of etcd's backups, since an earlier stack of the cluster has left it. Nothing was changed.
+type BucketError struct {
+	Cluster string
+	Bucket  string
+	// Facts say what is in it.
+	Facts string
+}
+
+func (e *BucketError) Error() string {
+	return fmt.Sprintf("making the bucket of etcd's backups of %s: %s is there, of an earlier stack, and %s: name it in the document (etcd.backup.to: s3://%[2]s), or empty and delete it", e.Cluster, e.Bucket, e.Facts)
+}
+
 // VotersError refuses to end the groups of members of etcd that are still its voters. Nothing was changed.
 type VotersError struct {
 	Cluster string

@@ -31,6 +31,8 @@ const (
 	LeftKey LeftKind = "key"
 	// LeftMember is the volume of an etcd member, attached or not: its data are the cluster.
 	LeftMember LeftKind = "member"
+	// LeftBackups is the bucket of etcd's backups that the stack has made.
+	LeftBackups LeftKind = "backups"
 	// LeftVolume is another volume that is not attached, LeftSnapshot a snapshot of a volume.
 	LeftVolume   LeftKind = "volume"
 	LeftSnapshot LeftKind = "snapshot"
@@ -39,10 +41,11 @@ const (
 // Left is a resource that remains after a cluster was deleted.
 type Left struct {
 	Kind LeftKind `json:"kind"`
-	// Name is the name of a stack, a path in Parameter Store, or an id. Count is the number of parameters below the path.
+	// Name is the name of a stack or a bucket, a path in Parameter Store, or an id. Count is the number of parameters below the path.
 	Name  string `json:"name"`
 	Count int    `json:"count"`
-	// Member is the etcd member of a volume, and Facts are its size, zone and age; both are empty for everything else.
+	// Member is the etcd member of a volume. Facts are its size, zone and age, and of a bucket what is in it. Both are empty for
+	// everything else.
 	Member string `json:"member,omitempty"`
 	Facts  string `json:"facts,omitempty"`
 }
@@ -50,7 +53,7 @@ type Left struct {
 // Left finds the resources of the cluster that belong to no stack. It omits the image: that belongs to its channel, and
 // other clusters may use it.
 func (c *Cluster) Left(ctx context.Context) ([]Left, error) {
-	finders := []func(context.Context) ([]Left, error){c.leftFunction, c.leftSecrets, c.leftKey, c.leftVolumes, c.leftSnapshots}
+	finders := []func(context.Context) ([]Left, error){c.leftFunction, c.leftSecrets, c.leftKey, c.leftVolumes, c.leftBackups, c.leftSnapshots}
 	found := make([][]Left, len(finders))
 	all, ctx := errgroup.WithContext(ctx)
 	for i, find := range finders {

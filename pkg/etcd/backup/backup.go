@@ -27,6 +27,8 @@ var (
 	ErrExists = errors.New("there is an object of that name already")
 	// ErrForbidden: the place does not let this caller do that.
 	ErrForbidden = errors.New("access denied")
+	// ErrNoBucket: the place is a bucket that does not exist.
+	ErrNoBucket = errors.New("there is no such bucket")
 )
 
 // Object is a backup: the content of the description beside a snapshot.

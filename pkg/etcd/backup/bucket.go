@@ -109,7 +109,7 @@ func explain(err error, needs string) error {
 	case a.Code == "PreconditionFailed":
 		return fmt.Errorf("%w (%w)", ErrExists, err)
 	case a.Code == "NoSuchBucket":
-		return fmt.Errorf("%w: hardtack stack apply makes the cluster's own bucket", err)
+		return fmt.Errorf("%w (%w): hardtack stack apply makes the cluster's own bucket", ErrNoBucket, err)
 	case awserr.KindOf(err) == awserr.Denied:
 		return fmt.Errorf("%w (%w)", ErrForbidden, awserr.Explain(err, needs))
 	}
