@@ -19,14 +19,16 @@ import (
 const bucketType = "AWS::S3::Bucket"
 
 // madeBucket finds the bucket of etcd's backups that a stack of this cluster has made, whatever the document names now. Its name
-// is empty if there is none. facts say what is in it.
+// is empty if there is none. facts say what is in it. The error matches backup.ErrForbidden if that may not be read.
 func (c *Cluster) madeBucket(ctx context.Context) (name, facts string, err error) {
 	who, err := sts.NewFromConfig(c.config.AWS).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
 		return "", "", fmt.Errorf("asking for the number of the account: %w", awserr.Explain(err, "sts:GetCallerIdentity"))
 	}
 	at := machine.StackBackups(c.name).In(aws.ToString(who.Account), c.config.AWS.Region)
-	place, err := backup.Open(at.String(), backup.Options{Cluster: c.name, Load: func(context.Context) (aws.Config, error) { return c.config.AWS, nil }})
+	place, err := backup.Open(at.String(), backup.Options{
+		Cluster: c.name, Load: func(context.Context) (aws.Config, error) { return c.config.AWS, nil }, HTTP: c.config.AWS.HTTPClient,
+	})
 	if err != nil {
 		return "", "", err
 	}
@@ -34,10 +36,8 @@ func (c *Cluster) madeBucket(ctx context.Context) (name, facts string, err error
 	switch {
 	case errors.Is(err, backup.ErrNoBucket):
 		return "", "", nil
-	case errors.Is(err, backup.ErrForbidden):
-		return at.Bucket, "what is in it may not be read with these credentials", nil
 	case err != nil:
-		return "", "", err
+		return at.Bucket, "", err
 	case newest == nil:
 		return at.Bucket, "it has no backup of the cluster", nil
 	}
@@ -46,6 +46,9 @@ func (c *Cluster) madeBucket(ctx context.Context) (name, facts string, err error
 
 func (c *Cluster) leftBackups(ctx context.Context) ([]Left, error) {
 	name, facts, err := c.madeBucket(ctx)
+	if errors.Is(err, backup.ErrForbidden) {
+		facts, err = "these credentials may not see whether it is there, and what is in it", nil
+	}
 	if name == "" || err != nil {
 		return nil, err
 	}
@@ -61,6 +64,9 @@ func (c *Cluster) keepsBucket(ctx context.Context, changes []cloudformation.Chan
 		return nil
 	}
 	name, facts, err := c.madeBucket(ctx)
+	if errors.Is(err, backup.ErrForbidden) {
+		return nil // whether there is one only CloudFormation will know
+	}
 	if name == "" || err != nil {
 		return err
 	}

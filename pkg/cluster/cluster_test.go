@@ -200,6 +200,14 @@ func TestVolumes(t *testing.T) {
 	var there *cluster.BucketError
 	assert.Assert(t, errors.As(apply(template.ParameterVPC, "vpc-00000000000000001", template.ParameterSubnets, b), &there))
 	assert.DeepEqual(t, there, &cluster.BucketError{Cluster: "demo", Bucket: bucket, Facts: "it has no backup of the cluster"})
+	script := &awsfake.Script{}
+	script.Add("ListObjectsV2", awsfake.Fault{Refuse: &awsfake.Error{Status: 403, Code: "AccessDenied", Message: "no"}})
+	account.SetFaults(script)
+	left, err := c.Left(t.Context())
+	assert.NilError(t, err)
+	assert.Assert(t, slices.ContainsFunc(left, func(l cluster.Left) bool {
+		return l.Kind == cluster.LeftBackups && l.Name == bucket && strings.Contains(l.Facts, "may not see")
+	}), "%v", left)
 	next := cluster.New(cluster.Config{Document: complete(t, "etcd: {backup: {to: s3://hardtack-123456789012-us-west-2-demo/}}\n"), AWS: conf, Poll: time.Millisecond})
 	_, err = next.Apply(t.Context(), cluster.ApplyOptions{Deployment: cluster.Deployment{Parameters: map[string]string{
 		template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: b}}})

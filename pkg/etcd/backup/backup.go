@@ -83,6 +83,8 @@ type Options struct {
 	Load func(ctx context.Context) (aws.Config, error)
 	// Account returns the number of the AWS account, for a location that has machine.BackupAccount in it.
 	Account func(ctx context.Context) (string, error)
+	// HTTP sends the requests to a bucket; nil is a client whose time is enough for snapshots of any size.
+	HTTP aws.HTTPClient
 }
 
 // Open returns the place at a location, machine.ParseBackups's. It makes no request.

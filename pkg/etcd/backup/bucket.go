@@ -78,7 +78,7 @@ func (b *bucket) connect(ctx context.Context) (*client, error) {
 			return nil, fmt.Errorf("asking for the number of the account: %w", err)
 		}
 	}
-	b.client, err = newClient(b.at.In(account, conf.Region), conf)
+	b.client, err = newClient(b.at.In(account, conf.Region), conf, b.options.HTTP)
 	return b.client, err
 }
 

@@ -25,7 +25,7 @@ type client struct {
 	url    string // of the bucket, without a slash at its end
 	region string
 	keys   aws.CredentialsProvider
-	http   *http.Client
+	http   aws.HTTPClient
 
 	mu   sync.Mutex
 	skew time.Duration // how far S3's clock is ahead
@@ -40,8 +40,8 @@ const (
 	attempts   = 5
 )
 
-func newClient(at machine.Backups, conf aws.Config) (*client, error) {
-	c := &client{region: cmp.Or(at.Region, conf.Region), keys: conf.Credentials}
+func newClient(at machine.Backups, conf aws.Config, through aws.HTTPClient) (*client, error) {
+	c := &client{region: cmp.Or(at.Region, conf.Region), keys: conf.Credentials, http: through}
 	if c.region == "" || c.keys == nil {
 		return nil, errors.New("nothing says in which region, or with which credentials")
 	}
@@ -52,6 +52,9 @@ func newClient(at machine.Backups, conf aws.Config) (*client, error) {
 		c.url = "https://" + at.Bucket + ".s3." + c.region + ".amazonaws.com.cn"
 	default:
 		c.url = "https://" + at.Bucket + ".s3." + c.region + ".amazonaws.com"
+	}
+	if through != nil {
+		return c, nil
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = answerTime
