@@ -169,10 +169,11 @@ type hunt struct {
 }
 
 // TestVariants holds the nemesis against variants of the agent that are wrong: it must find each in at most fifty
-// schedules.
+// schedules. It fails as long as it does not: one token for every epoch, promote by list and learner taken again are not
+// found yet.
 func TestVariants(t *testing.T) {
 	if os.Getenv("HARDTACK_E2E_LONG") == "" {
-		t.Skip("not all variants have been found on a machine without other work: make e2e-long runs it (HARDTACK_E2E_LONG=1)")
+		t.Skip("up to fifty schedules of each of eleven variants: make e2e-long runs it (HARDTACK_E2E_LONG=1)")
 	}
 	b, ok := newBench(t)
 	if !ok {

@@ -2,8 +2,6 @@ package operate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -55,8 +53,7 @@ func (c *Cluster) Move(ctx context.Context, v NewVolume, dryRun bool, told func(
 		}
 		out.Released = true
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{c.Name, v.Member, v.Zone, out.Volume}, "\n")))
-	v.Token = "hardtack-" + hex.EncodeToString(sum[:16])
+	v.Token = c.token(v.Member, v.Zone, out.Volume)
 	var err error
 	out.Made, err = c.Cloud.Make(ctx, v)
 	return out, err

@@ -75,13 +75,18 @@ func (c *Cluster) Replace(ctx context.Context, v NewVolume, dryRun bool) (*Repla
 		return out, nil
 	}
 	// Two people at once make one volume: both know of the same last one.
-	sum := sha256.Sum256([]byte(strings.Join([]string{c.Name, v.Member, out.Zone, lastVolume(r, v.Member)}, "\n")))
-	out.Token = "hardtack-" + hex.EncodeToString(sum[:16])
+	out.Token = c.token(v.Member, out.Zone, lastVolume(r, v.Member))
 	if out.Volume, err = c.Cloud.Make(ctx, out.NewVolume); err != nil {
 		return nil, err
 	}
 	out.Made = true
 	return out, nil
+}
+
+// token is the token by which EC2 makes one volume for a member in a zone after its last one, however often it is asked for.
+func (c *Cluster) token(member, zone, last string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{c.Name, member, zone, last}, "\n")))
+	return "hardtack-" + hex.EncodeToString(sum[:16])
 }
 
 // replaceable refuses a member whose data are on no volume that could be made.
