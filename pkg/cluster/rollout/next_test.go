@@ -127,20 +127,23 @@ func TestNext(t *testing.T) {
 			"wait demo-masters, several machines of etcd"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var only []string
-			if tt.only != "" {
-				only = []string{tt.only}
-			}
-			step := rollout.Next(tt.state, only, nil)
-			about, reason, _ := strings.Cut(tt.want, ", ")
-			subject := step.Machine
-			if subject == "" {
-				subject = step.Group
-			}
-			if got := string(step.Action) + " " + subject; got != about || !strings.Contains(step.Reason, reason) {
-				t.Errorf("%s, %s\nwant %s", got, step.Reason, tt.want)
-			}
+			next(t, tt.state, tt.only, tt.want)
 		})
+	}
+}
+
+// next asserts which step comes next, in words: its action, its machine or group, and after a comma a part of its reason. only is
+// the group that is refreshed alone; empty is none.
+func next(t *testing.T, state rollout.State, only, want string) {
+	t.Helper()
+	var groups []string
+	if only != "" {
+		groups = []string{only}
+	}
+	step := rollout.Next(state, groups, nil)
+	about, reason, _ := strings.Cut(want, ", ")
+	if got := string(step.Action) + " " + stdcmp.Or(step.Machine, step.Group); got != about || !strings.Contains(step.Reason, reason) {
+		t.Errorf("%s, %s\nwant %s", got, step.Reason, want)
 	}
 }
 

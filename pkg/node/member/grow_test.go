@@ -1,65 +1,21 @@
 package member_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	neturl "net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/etcdtest"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/gateway"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/node/member"
 )
 
 // aloneAt is where the member is that has no name for others.
 var aloneAt = fmt.Sprintf("127.77.%d.250", os.Getpid()%250+1)
-
-// boot starts the agent of a machine of a member, on what earlier ones left of the member's data. peers are the members that
-// the machine's configuration names. end ends the machine.
-func (b *bench) boot(name, instance string, peers []string) (end func()) {
-	s := b.seat(name)
-	dir := filepath.Join(b.dir, "of-"+name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		b.Fatal(err)
-	}
-	clock := etcdtest.NewClock(etcdtest.Pace)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = member.New(member.Config{
-			Cluster: "demo", Member: name, PeerURL: s.PeerURL(), Peers: peers, Instance: instance, Storage: etcd.StorageMachine, Dir: dir, Environment: s.Environment,
-			Own: s.ClientURL(), Records: b.store, Service: s, Clock: clock, Answer: 2 * time.Second,
-			Peer: func(url string) member.Peer {
-				if url == etcd.ClosedURL() {
-					url = s.ClosedURL()
-				}
-				if u, err := neturl.Parse(url); err != nil || u.Hostname() == aloneAt && name != "a" {
-					url = "http://192.0.2.1" // is at the machine's own loopback only
-				}
-				return clock.Hasty(gateway.New(gateway.Config{URL: url}))
-			},
-			Say: func(r member.Report) { b.Logf("%s: %s %s %s %v", instance, r.Action.Row, r.Step, r.Why.Cause, r.Err) },
-		}).Run(ctx)
-	}()
-	end = sync.OnceFunc(func() {
-		stop()
-		<-ended
-		_ = s.Stop(context.Background())
-	})
-	b.Cleanup(end)
-	return end
-}
 
 // writer writes one key after another, and knows which were acknowledged.
 type writer struct {
@@ -80,9 +36,11 @@ func (b *bench) write(hosts ...string) *writer {
 			}
 			key, host := fmt.Sprintf("key-%06d", i), hosts[i%len(hosts)]
 			body := map[string]string{"key": coded(key), "value": coded("v")}
-			if err := b.callAt(fmt.Sprintf("http://%s:2379", host), "/v3/kv/put", body, nil); err == nil {
+			ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
+			if post(ctx, fmt.Sprintf("http://%s:2379/v3/kv/put", host), body, nil) == nil {
 				w.keys = append(w.keys, key)
 			}
+			cancel()
 		}
 	}()
 	return w
@@ -99,7 +57,9 @@ func (w *writer) end() []string {
 func (b *bench) has(at string, keys []string) error {
 	var out struct{ Kvs []struct{ Key []byte } }
 	body := map[string]any{"key": coded("key-"), "range_end": coded("key."), "keys_only": true}
-	if err := b.callAt(b.seat(at).ClientURL(), "/v3/kv/range", body, &out); err != nil {
+	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
+	defer cancel()
+	if err := post(ctx, b.seat(at).ClientURL()+"/v3/kv/range", body, &out); err != nil {
 		return err
 	}
 	found := map[string]bool{}
@@ -114,38 +74,18 @@ func (b *bench) has(at string, keys []string) error {
 	return nil
 }
 
-// callAt asks the member at a URL, which no seat needs to have.
-func (b *bench) callAt(at, path string, body, into any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at+path, bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(resp.Status)
-	}
-	if into == nil {
-		return nil
-	}
-	return json.NewDecoder(resp.Body).Decode(into)
-}
-
 // TestGrow makes three members of one that had no name for others to reach it by, while a client writes. Its next machine has
 // its data, and offers it at its name; the others join one after another. What was acknowledged is there in the end, in the same
 // cluster, which bears the loss of any one: also of the first, with its data.
 func TestGrow(t *testing.T) {
 	b := &bench{T: t, dir: t.TempDir(), store: &memory{objects: map[string][]byte{}}, seats: map[string]*seat{}}
 	b.bin = etcdtest.Programs(t, b.dir)
+	b.reached = func(from, url string) string {
+		if u, err := neturl.Parse(url); err != nil || u.Hostname() == aloneAt && from != "a" {
+			return "http://192.0.2.1" // is at the machine's own loopback only
+		}
+		return url
+	}
 	a := b.seat("a")
 	named := a.Address
 	a.Address = aloneAt

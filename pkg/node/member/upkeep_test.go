@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -64,6 +65,8 @@ type bench struct {
 	store *memory
 	seats map[string]*seat
 	extra []string // etcd's flags
+	// reached is the URL at which a machine reaches another one's; nil is the same.
+	reached func(from, url string) string
 }
 
 // seat is a member's machine. It is etcd's service, too.
@@ -79,7 +82,7 @@ func newBench(t *testing.T, members []string, flags ...string) *bench {
 	}
 	b.store.objects[etcd.BeginObject(1)] = etcd.Encode(begin)
 	for _, m := range members {
-		b.run(m)
+		b.boot(m, "i-"+m, nil)
 	}
 	within(t, func() error {
 		if _, err := b.store.Get(t.Context(), etcd.OutcomeObject(1)); err != nil {
@@ -105,8 +108,9 @@ func (s *seat) client() *gateway.Client {
 	return gateway.New(gateway.Config{URL: s.ClientURL()})
 }
 
-// run starts the agent of a member's machine.
-func (b *bench) run(name string) {
+// boot starts the agent of a machine of a member, on what earlier ones left of the member's data. peers are the members that
+// the machine's configuration names. end ends the machine.
+func (b *bench) boot(name, instance string, peers []string) (end func()) {
 	s := b.seat(name)
 	dir := filepath.Join(b.dir, "of-"+name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -118,24 +122,27 @@ func (b *bench) run(name string) {
 	go func() {
 		defer close(ended)
 		_ = member.New(member.Config{
-			Cluster: "demo", Member: name, PeerURL: s.PeerURL(), Instance: "i-" + name, Storage: etcd.StorageMachine, Dir: dir, Environment: s.Environment,
+			Cluster: "demo", Member: name, PeerURL: s.PeerURL(), Peers: peers, Instance: instance, Storage: etcd.StorageMachine, Dir: dir, Environment: s.Environment,
 			Own: s.ClientURL(), Records: b.store, Service: s, Clock: clock, Answer: 2 * time.Second,
 			Peer: func(url string) member.Peer {
 				if url == etcd.ClosedURL() { // each address of the loopback is a machine here
 					url = s.ClosedURL()
 				}
+				if b.reached != nil {
+					url = b.reached(name, url)
+				}
 				return clock.Hasty(gateway.New(gateway.Config{URL: url}))
 			},
-			Say: func(r member.Report) {
-				b.Logf("%s: %s %s %s %v", name, r.Action.Row, r.Step, r.Why.Cause, r.Err)
-			},
+			Say: func(r member.Report) { b.Logf("%s: %s %s %s %v", instance, r.Action.Row, r.Step, r.Why.Cause, r.Err) },
 		}).Run(ctx)
 	}()
-	b.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		stop()
 		<-ended
 		_ = s.Stop(context.Background())
 	})
+	b.Cleanup(end)
+	return end
 }
 
 // voters fails unless the cluster has as many voters, all started, and no learner.
@@ -196,11 +203,16 @@ func (b *bench) put(at, key string, size int) error {
 func coded(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
 func (b *bench) call(at, path string, body any) error {
+	return post(b.Context(), b.seat(at).ClientURL()+path, body, nil)
+}
+
+// post asks a member, and reads what it answers into something unless that is nil.
+func post(ctx context.Context, url string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.seat(at).ClientURL()+path, strings.NewReader(string(text)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
@@ -213,7 +225,10 @@ func (b *bench) call(at, path string, body any) error {
 		why, _ := io.ReadAll(resp.Body) // what came is enough
 		return fmt.Errorf("%s: %s", resp.Status, why)
 	}
-	return nil
+	if into == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
 }
 
 func within(t *testing.T, f func() error) {
@@ -280,7 +295,7 @@ func TestNoSpace(t *testing.T) {
 func TestScale(t *testing.T) {
 	b := newBench(t, []string{"a", "b", "c"})
 	for i, m := range []string{"d", "e"} {
-		b.run(m)
+		b.boot(m, "i-"+m, nil)
 		within(t, func() error { return b.voters("a", 4+i) })
 	}
 	list, err := b.seat("a").client().Members(t.Context())
