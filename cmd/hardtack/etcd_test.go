@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +156,66 @@ func TestEtcdOrders(t *testing.T) {
 	if _, code, err := r.hardtack(t, "remove"); code != 2 {
 		t.Errorf("exit %d, %v", code, err)
 	}
+}
+
+// TestEtcdMove: a member of three is removed by an order, its volume is kept without its tag, and it gets one in the other zone.
+func TestEtcdMove(t *testing.T) {
+	r := newEtcdRegion(t)
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\ngroups:\n- {name: masters, roles: [masters, etcd], members: [a, b, c]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000c", VPC: "vpc-00000000000000001", Zone: "us-west-2c"})
+	now, volumes := time.Now(), map[string]string{"a": r.volume}
+	report := func(member string, at time.Time, id etcd.ID) {
+		r.record(t, etcd.StatusObject(member), etcd.Encode(etcd.Status{At: at, Instance: r.machine, Volume: volumes[member], Epoch: 1, MemberID: id, ClusterID: 255, Row: etcd.SRuns, Leader: 7,
+			Store:  etcd.Content{Version: "3.6.14", RaftIndex: 1200, Revision: 1000},
+			Backup: &etcd.Backup{Restore: etcd.Restore{Object: "1/b.db", SHA256: strings.Repeat("0", 64), Revision: 900}, At: now, Verified: now}}))
+	}
+	for member, id := range map[string]etcd.ID{"b": 8, "c": 9} {
+		tags := map[string]string{role.TagCluster: "demo", role.TagEtcdMember: member}
+		m, err := r.EC2().Run(awsfake.Machine{Zone: "us-west-2a", Tags: tags})
+		if err != nil {
+			t.Fatal(err)
+		}
+		volumes[member] = r.EC2().CreateVolume("us-west-2a", 20, tags).ID
+		if _, err := r.EC2().AttachVolume(volumes[member], m.ID, "/dev/sdf"); err != nil {
+			t.Fatal(err)
+		}
+		r.machine = m.ID
+		report(member, now, id)
+	}
+	r.record(t, etcd.OutcomeObject(1), etcd.Encode(etcd.Outcome{Formed: &etcd.Formed{ClusterID: 255, Members: map[string]etcd.ID{"a": 7, "b": 8, "c": 9}}}))
+	move := []string{"move", "-f", file, "--subnet", "subnet-0000000000000000c"}
+	refused := func(want string, code int, args ...string) {
+		t.Helper()
+		if out, got, err := r.hardtack(t, append(slices.Clone(move), args...)...); got != code || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("exit %d, %v, want %d, %s\n%s", got, err, code, want, out)
+		}
+	}
+	refused("name one member", 2)
+	refused(`"d" is no member of etcd: they are a, b, c`, 1, "d")
+	report("b", now.Add(-time.Hour), 8)
+	refused("the members b are not healthy voters", 1, "c")
+	report("b", now, 8)
+	says := func(want string, args ...string) {
+		t.Helper()
+		if out, code, err := r.hardtack(t, append(slices.Clone(move), args...)...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit %d, %v, want %s\n%s", code, err, want, out)
+		}
+	}
+	says("would remove member c from etcd\nwould take the tag EtcdMember off volume "+volumes["c"]+", keep it, and make another in us-west-2c\nthen: ", "--dry-run", "c")
+	if n := r.Calls()["ec2:CreateVolume"]; n != 0 {
+		t.Errorf("a dry run has made %d volumes", n)
+	}
+	r.record(t, etcd.AnswerObject(1, 1), etcd.Encode(etcd.Answer{At: now, Instance: r.machine, Member: "a", Done: []string{"removed member c"}}))
+	says("member c is removed, and volume "+volumes["c"]+" is kept without its tag EtcdMember\nmade volume vol-", "c")
+	kept, ok := r.EC2().Volume(volumes["c"])
+	if !ok || kept.Tags[role.TagEtcdMember] != "" || kept.Tags[role.TagCluster] != "demo" {
+		t.Errorf("the volume that it has had: %+v", kept)
+	}
+	says("us-west-2c; if its group is not there yet: ", "c")
+	says(`"there": true`, "--json", "c")
 }
 
 // TestEtcdMembers: a row has the member's report, whatever its health.
