@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
 )
 
@@ -29,7 +31,7 @@ func TestKilledBake(t *testing.T) {
 			b := newBakery(t)
 			// The number of seconds identifies this sleep: no other process on this computer has the same.
 			mark := "9" + strconv.FormatInt(time.Now().UnixNano()%1e9, 10)
-			var out output
+			var out run.Log
 			cmd := b.packerBuild("inside=sleep " + mark)
 			cmd.Stdout, cmd.Stderr = &out, &out
 			if err := cmd.Start(); err != nil {
@@ -81,7 +83,7 @@ func without(files []string, output string) []string {
 }
 
 // awaitText waits until the command has printed text.
-func awaitText(t *testing.T, cmd *exec.Cmd, out *output, text string) {
+func awaitText(t *testing.T, cmd *exec.Cmd, out *run.Log, text string) {
 	t.Helper()
 	waiting := func() []string {
 		if strings.Contains(out.String(), text) {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
@@ -27,12 +29,12 @@ type seats struct {
 	dir     string
 	mu      sync.Mutex
 	running map[string]*exec.Cmd
-	logs    map[string]*output
+	logs    map[string]*run.Log
 }
 
 func newSeats(t *testing.T, dir string) *seats {
 	t.Helper()
-	s := &seats{dir: dir, running: map[string]*exec.Cmd{}, logs: map[string]*output{}}
+	s := &seats{dir: dir, running: map[string]*exec.Cmd{}, logs: map[string]*run.Log{}}
 	hosts := "127.0.0.1 localhost\n"
 	var a pki.EtcdAuthorities
 	for name, to := range map[string]*pki.Authority{pki.EtcdClientCA: &a.Client, pki.EtcdPeerCA: &a.Peer} {
@@ -153,7 +155,7 @@ func (s *seats) spawn(member string, env map[string]string) error {
 	defer s.mu.Unlock()
 	log := s.logs[member]
 	if log == nil {
-		log = &output{}
+		log = &run.Log{}
 	}
 	cmd := exec.CommandContext(interrupted, filepath.Join(s.dir, programs.Bin, "etcd"))
 	for key, value := range env {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+
 	"github.com/miekg/dns"
 
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
@@ -71,7 +73,7 @@ func TestEtcdDiscovery(t *testing.T) {
 	}
 	members.set(3)
 	publish(t, syncer)
-	logs := make([]*output, len(etcdMembers))
+	logs := make([]*run.Log, len(etcdMembers))
 	for i := range etcdMembers {
 		logs[i] = startEtcd(t, etcdCommand(t, dir, program, i))
 	}
@@ -215,9 +217,9 @@ func etcdCommand(t *testing.T, dir, program string, i int) *exec.Cmd {
 	return cmd
 }
 
-func startEtcd(t *testing.T, cmd *exec.Cmd) *output {
+func startEtcd(t *testing.T, cmd *exec.Cmd) *run.Log {
 	t.Helper()
-	log := &output{}
+	log := &run.Log{}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -230,7 +232,7 @@ func startEtcd(t *testing.T, cmd *exec.Cmd) *output {
 }
 
 // awaitEtcd waits until every member is started, in the same cluster, and returns the written value.
-func awaitEtcd(t *testing.T, dir, program string, logs []*output) {
+func awaitEtcd(t *testing.T, dir, program string, logs []*run.Log) {
 	t.Helper()
 	ctl := func(i int, args ...string) (string, error) {
 		base := []string{"--endpoints", fmt.Sprintf("https://%s:2379", etcdAddress(i)), "--cacert", filepath.Join(dir, "tls.crt"),

@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
@@ -40,7 +42,7 @@ type master struct {
 	store   store.Store
 	told    config.Effective
 	daemons map[string]*exec.Cmd
-	logs    map[string]*output
+	logs    map[string]*run.Log
 }
 
 // The addresses of the master: the second is not loopback's.
@@ -101,7 +103,7 @@ ln -s /run/hardtack/pki/node /var/lib/kubelet/pki`, masterAddress, dir, etc)
 // five days ago: they are valid for two more days, and due for renewal.
 func newMaster(t *testing.T, dir string) *master {
 	t.Helper()
-	m := &master{dir: dir, store: store.NewDir("/etc/hardtack/store"), daemons: map[string]*exec.Cmd{}, logs: map[string]*output{}}
+	m := &master{dir: dir, store: store.NewDir("/etc/hardtack/store"), daemons: map[string]*exec.Cmd{}, logs: map[string]*run.Log{}}
 	if _, err := authority.Create(t.Context(), m.store, completed(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n").Info(), time.Now().Add(-6*24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +227,7 @@ func (m *master) instance(t *testing.T, name, as string, own map[string]string) 
 		}
 		words = append(words, os.Expand(word, func(key string) string { return settings[key] }))
 	}
-	log := &output{}
+	log := &run.Log{}
 	cmd := exec.CommandContext(interrupted, filepath.Join(m.dir, words[0]), words[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest"
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
@@ -283,7 +285,7 @@ func (m *master) text(t *testing.T, name string) string {
 func (m *master) controller(t *testing.T, env []string, args ...string) (end func()) {
 	t.Helper()
 	m.mustKubectl(t, "apply", "-f", filepath.Join(root, "images/rootfs/usr/lib/hardtack/addons/11-controller.yaml"))
-	log := &output{}
+	log := &run.Log{}
 	cmd := exec.CommandContext(interrupted, filepath.Join(m.dir, programs.Bin, "hardtack-agent"),
 		append([]string{"controller", "--kubeconfig=/run/hardtack/pki/hardtack-controller/kubeconfig"}, args...)...) // not below --root
 	cmd.Env = append(os.Environ(), env...)

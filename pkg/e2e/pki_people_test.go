@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -136,7 +138,7 @@ func (m *master) noMasters(t *testing.T) {
 // asking is a running hardtack pki kubeconfig.
 type asking struct {
 	cmd *exec.Cmd
-	out *output
+	out *run.Log
 }
 
 func (m *master) person(t *testing.T, args ...string) asking {
@@ -145,7 +147,7 @@ func (m *master) person(t *testing.T, args ...string) asking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := asking{exec.CommandContext(t.Context(), file, append([]string{"pki", "kubeconfig", "--timeout", "1m"}, args...)...), &output{}}
+	a := asking{exec.CommandContext(t.Context(), file, append([]string{"pki", "kubeconfig", "--timeout", "1m"}, args...)...), &run.Log{}}
 	a.cmd.Stdout, a.cmd.Stderr = a.out, a.out
 	if err := a.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -176,23 +176,3 @@ func (p *Process) Stop(context.Context) error {
 	p.end(syscall.SIGTERM)
 	return nil
 }
-
-// Log is a log that several may write at once. The zero value is an empty one.
-type Log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write appends.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String returns all that was written.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/backup"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/etcdtest"
@@ -46,7 +48,7 @@ type seat struct {
 	machines int
 	stop     context.CancelFunc
 	done     chan struct{}
-	log      etcdtest.Log
+	log      run.Log
 }
 
 // newRealWorld has machines whose clock goes so many times as fast as etcd's.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -125,7 +124,7 @@ func startNamed(t testing.TB, named, conf string, b BIND) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	log := &buffer{}
+	log := &run.Log{}
 	go func() {
 		// The end of the context ends exactly this process, by its id.
 		ended <- run.Run(ctx, run.Command{Name: named, Args: []string{"-g", "-n", "1", "-c", conf}, Stderr: log})
@@ -185,22 +184,4 @@ func freePort(t testing.TB) int {
 	}
 	t.Fatal("no port is free for both UDP and TCP")
 	return 0
-}
-
-// buffer is a log for concurrent writing and reading.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
