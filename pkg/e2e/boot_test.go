@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -39,10 +41,12 @@ type Booted struct {
 	Firmware time.Duration
 }
 
-// Asked is the input of one boot: the machine, and its user data as a credential (none if it is empty).
+// Asked is the input of one boot: the machine, its user data as a credential (none if it is empty), and the units that
+// have run before the machine is asked (if none, every unit of the image was decided about).
 type Asked struct {
 	Machine  qemu.Config
 	UserData string
+	Until    []string
 }
 
 // boot boots the baked image and returns the report of its systemd. If the machine sends no report, the test fails and
@@ -54,7 +58,7 @@ func boot(t *testing.T, a Asked) *Booted {
 	c.Firmware = cmp.Or(c.Firmware, qemu.UEFI)
 	c.Disks = append([]qemu.Disk{{Path: image(t), Format: "qcow2"}}, c.Disks...)
 	asked := append(slices.Sorted(maps.Keys(loadUnits(t))), remountUnit, repartUnit)
-	c.Credentials = Probe{Units: asked, Limit: decideWithin}.Credentials()
+	c.Credentials = Probe{Units: asked, Until: a.Until, Limit: decideWithin}.Credentials()
 	if a.UserData != "" {
 		c.Credentials["hardtack.userdata"] = []byte(a.UserData)
 	}
@@ -68,7 +72,7 @@ func boot(t *testing.T, a Asked) *Booted {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the machine's journal:\n%s", b.Journal)
+			b.keepJournal(t)
 		}
 	})
 	b.writable(t)
@@ -79,6 +83,18 @@ const (
 	remountUnit = "systemd-remount-fs.service"
 	repartUnit  = "systemd-repart.service"
 )
+
+// keepJournal writes the whole journal into a file and logs its end: the test's own words stay in sight.
+func (b *Booted) keepJournal(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(root, "build", strings.ReplaceAll(t.Name(), "/", "-")+".journal")
+	if err := os.WriteFile(file, []byte(b.Journal), 0o600); err != nil {
+		t.Error(err)
+		return
+	}
+	lines := strings.Split(strings.TrimSpace(b.Journal), "\n")
+	t.Logf("the machine's journal is %s; its end:\n%s", file, strings.Join(lines[max(0, len(lines)-10):], "\n"))
+}
 
 // writable asserts that the root file system was mounted for writing before the partition table was written. While the
 // table is being written, mount may not find the partition.

@@ -21,7 +21,7 @@ Description=Report to the host what systemd did
 [Service]
 Type=simple
 LoadCredential=hardtack.probe
-ExecStart=/bin/sh %%d/hardtack.probe %d %s
+ExecStart=/bin/sh %%d/hardtack.probe %d "%s" %s
 StandardOutput=null
 `
 
@@ -29,6 +29,9 @@ StandardOutput=null
 type Probe struct {
 	// Units are the names of the units to report.
 	Units []string
+	// Until are units that have run before the probe reports. It waits until every unit's condition was looked at if
+	// there are none.
+	Until []string
 	// Limit is the time after the kernel's start at which the probe reports even if not everything is decided.
 	Limit time.Duration
 }
@@ -36,7 +39,7 @@ type Probe struct {
 // Credentials returns the system credentials that make a machine with systemd 256 or newer answer the probe on its
 // second serial line: a unit, a drop-in by which the boot starts it, and the script.
 func (p Probe) Credentials() map[string][]byte {
-	unit := fmt.Sprintf(probeUnit, int(p.Limit.Seconds()), strings.Join(p.Units, " "))
+	unit := fmt.Sprintf(probeUnit, int(p.Limit.Seconds()), strings.Join(p.Until, " "), strings.Join(p.Units, " "))
 	return map[string][]byte{
 		"systemd.extra-unit.hardtack-probe.service": []byte(unit),
 		"systemd.unit-dropin.multi-user.target":     []byte("[Unit]\nWants=hardtack-probe.service\n"),

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Waits until systemd has decided about every unit named, then prints what it decided on the second serial line.
-# Usage: probe.sh SECONDS UNIT...
+# Waits until systemd has decided about every unit named, or until the units in UNTIL have run if it is not empty, then
+# prints what systemd decided on the second serial line.
+# Usage: probe.sh SECONDS UNTIL UNIT...
 # What is printed is in frames, "@begin NAME" to "@end NAME", so that nothing else on the line is taken for it.
 limit=$1
-shift
+until=$2
+shift 2
 exec >/dev/ttyS1 2>&1
 export LC_ALL=C SYSTEMD_COLORS=0 SYSTEMD_PAGER=
 
@@ -28,9 +30,27 @@ decided() {
 		awk -v RS= '/(^|\n)Job=[1-9]/ && /ConditionTimestampMonotonic=0(\n|$)/ { waits = 1 } END { exit waits }'
 }
 
+# have_run: every unit's start is over, well or not. The journal knows it longer than systemd, which forgets a unit that
+# nothing refers to.
+have_run() {
+	for unit in "$@"; do
+		journalctl --boot --quiet --lines=1 --output=cat _PID=1 "UNIT=$unit" JOB_TYPE=start | grep . >/dev/null || return 1
+	done
+}
+
+# enough: what the report waits for.
+enough() {
+	if [ -n "$until" ]; then
+		# shellcheck disable=SC2086 # several units
+		have_run $until
+	else
+		decided "$@"
+	fi
+}
+
 wait_until_decided() {
 	while [ "$(cut -d. -f1 /proc/uptime)" -lt "$limit" ]; do
-		if decided "$@"; then
+		if enough "$@"; then
 			echo yes
 			return
 		fi
@@ -68,5 +88,5 @@ frame failed systemctl list-units --failed --no-legend --plain
 frame files files
 frame network ls /sys/class/net
 frame analyze systemd-analyze time
-frame journal journalctl --boot --output=short-monotonic --no-hostname --lines=1500
+frame journal journalctl --boot --output=short-monotonic --no-hostname
 frame report echo complete

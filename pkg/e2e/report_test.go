@@ -82,7 +82,7 @@ func TestProbeCredentials(t *testing.T) {
 	t.Parallel()
 	c := Probe{Units: []string{"a.service", "b.service"}, Limit: time.Minute}.Credentials()
 	unit := string(c["systemd.extra-unit.hardtack-probe.service"])
-	if want := "ExecStart=/bin/sh %d/hardtack.probe 60 a.service b.service\n"; !strings.Contains(unit, want) {
+	if want := `ExecStart=/bin/sh %d/hardtack.probe 60 "" a.service b.service`; !strings.Contains(unit, want) {
 		t.Errorf("unit without %q:\n%s", want, unit)
 	}
 	if len(c["hardtack.probe"]) == 0 || len(c["systemd.unit-dropin.multi-user.target"]) == 0 {

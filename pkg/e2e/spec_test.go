@@ -52,7 +52,10 @@ hooks:
 func TestUnitsOfUserData(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
-	b := boot(t, Asked{UserData: string(userDataOfAll(t, []byte(hooked), nil))})
+	b := boot(t, Asked{
+		UserData: string(userDataOfAll(t, []byte(hooked), nil)),
+		Until:    []string{"told-before.service", "told-after.service", "told-words.service"},
+	})
 	b.noCycle(t)
 	for _, want := range []string{
 		"told: before, containerd is inactive",
