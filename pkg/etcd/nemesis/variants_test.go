@@ -169,8 +169,7 @@ type hunt struct {
 }
 
 // TestVariants holds the nemesis against variants of the agent that are wrong: it must find each in at most fifty
-// schedules. It fails as long as it does not: one token for every epoch, promote by list and learner taken again are not
-// found yet.
+// schedules.
 func TestVariants(t *testing.T) {
 	if os.Getenv("HARDTACK_E2E_LONG") == "" {
 		t.Skip("up to fifty schedules of each of eleven variants: make e2e-long runs it (HARDTACK_E2E_LONG=1)")
