@@ -120,8 +120,11 @@ func (c *Cluster) machines() *scaling.Cluster {
 // with an empty id it does not.
 func (c *Cluster) machinesInDNS(zoneID string) (*scaling.Cluster, error) {
 	out := c.machines()
-	var err error
-	if out.Members, err = c.members(); err != nil || zoneID == "" {
+	m, err := c.members()
+	if m != nil { // no reader is nil, and not a nil of its type
+		out.Members = m
+	}
+	if err != nil || zoneID == "" {
 		return out, err
 	}
 	out.Records, err = c.zone(zoneID)

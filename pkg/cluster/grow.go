@@ -85,11 +85,11 @@ func (c *Cluster) stays(ctx context.Context, now rollout.State, m move) (string,
 
 // formed reports whether an epoch's first start has succeeded.
 func (c *Cluster) formed(ctx context.Context, epoch int) (bool, error) {
-	reader, err := c.members()
-	if err != nil || reader == nil || epoch == 0 {
+	m, err := c.members()
+	if err != nil || m == nil || epoch == 0 {
 		return false, err
 	}
-	text, err := reader.(*members).store.Get(ctx, etcd.OutcomeObject(epoch))
+	text, err := m.store.Get(ctx, etcd.OutcomeObject(epoch))
 	if errors.Is(err, pki.ErrNotFound) {
 		return false, nil
 	}

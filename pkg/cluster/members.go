@@ -27,7 +27,7 @@ type members struct {
 var _ autoscaling.Members = (*members)(nil)
 
 // members makes no request. It returns nil if the cluster's store is not in AWS.
-func (c *Cluster) members() (autoscaling.Members, error) {
+func (c *Cluster) members() (*members, error) {
 	at, err := store.ParseLocation(c.config.Document.Cluster.Store)
 	if err != nil || at.Kind != store.KindSSM {
 		return nil, err

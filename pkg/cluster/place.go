@@ -299,11 +299,10 @@ func (c *Cluster) keepsVoters(ctx context.Context, now rollout.State, changes []
 	if len(ended) == 0 {
 		return nil
 	}
-	reader, err := c.members()
-	if err != nil || reader == nil {
+	m, err := c.members()
+	if err != nil || m == nil {
 		return err
 	}
-	m := reader.(*members)
 	said, err := m.Reports(ctx, ended)
 	if err != nil {
 		return err

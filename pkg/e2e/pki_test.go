@@ -26,6 +26,7 @@ import (
 // TestCertificates starts a control plane with certificates that the agent mints, and tests it from outside: who can
 // authenticate, how etcd stores Secrets, and how certificates are renewed.
 func TestCertificates(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	needMachines(t)
 	if os.Geteuid() != 0 {
 		t.Skip("makes network and mount namespaces: run as root")

@@ -8,36 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// worn are faults of a volume that is there. Like grows, -fault alone chooses them: neither has run yet.
-var worn = []fault{
+// full are faults of a volume without space.
+var full = []fault{
 	{"a volume is full for a while", func(s *schedule) {
 		_, m := s.any()
-		s.full(m, func() { s.sleep(500, 3000) })
+		s.fills(m, func() { s.sleep(500, 3000) })
 	}},
 	{"a volume is full while its machine boots", func(s *schedule) {
 		_, m := s.any()
-		s.full(m, func() {
+		s.fills(m, func() {
 			s.reboot(m)
 			s.sleep(500, 3000)
 		})
-	}},
-	{"a volume gives errors, and the operator replaces it", func(s *schedule) {
-		seat, m := s.any()
-		if v := m.volume(); v != nil {
-			v.wear()
-		}
-		s.sleep(300, 3000)
-		s.lose(seat, m)
-		s.launch(seat)
-		s.replace(seat)
 	}},
 }
 
 // filler is the file that fills a volume.
 const filler = "filler"
 
-// full lets something happen while the volume of a machine has no space. If it is not mounted, it just happens.
-func (s *schedule) full(m *machine, happens func()) {
+// fills lets something happen while the volume of a machine has no space. If it is not mounted, it just happens.
+func (s *schedule) fills(m *machine, happens func()) {
 	v := m.volume()
 	if v == nil {
 		happens()

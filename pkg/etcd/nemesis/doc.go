@@ -26,8 +26,6 @@
 //	operator               etcd replace and etcd restore come up to three times, from two consoles, and where nothing is lost
 //	members                three become five, and three again by etcd remove, while machines fail
 //
-// The last one, and volumes that are full or broken, are chosen by -fault alone.
-//
 // What is found: a revision that was acknowledged twice or against real time; a key that is no register (porcupine); a
 // restored cluster with other data than its backup's; an answer of a cluster that was never formed, or whose successor has
 // answered; a first start without a record of its own; a volume that is mounted twice; a voter whose data are gone; etcd's

@@ -229,6 +229,16 @@ var rare = []fault{
 		s.replace(seat)
 		s.storeFault(storeLosesAnswers, func() { s.sleep(3000, 8000) })
 	}},
+	{"a volume gives errors, and the operator replaces it", func(s *schedule) {
+		seat, m := s.any()
+		if v := m.volume(); v != nil {
+			v.wear()
+		}
+		s.sleep(300, 3000)
+		s.lose(seat, m)
+		s.launch(seat)
+		s.replace(seat)
+	}},
 	{olderCopy, func(s *schedule) {
 		seat, m := s.any()
 		s.older(seat, m)
@@ -318,8 +328,9 @@ func choose(rng *mrand.Rand, only []string) (first *fault, list []fault) {
 	if rng.IntN(3) == 0 {
 		first = &early[rng.IntN(len(early))]
 	}
+	common := slices.Concat(faults, full)
 	for range 2 + rng.IntN(3) {
-		list = append(list, faults[rng.IntN(len(faults))])
+		list = append(list, common[rng.IntN(len(common))])
 	}
 	switch rng.IntN(10) {
 	case 0, 1, 2, 3:
@@ -328,6 +339,8 @@ func choose(rng *mrand.Rand, only []string) (first *fault, list []fault) {
 		list = append(list[:1], last[rng.IntN(len(last))])
 	case 5, 6:
 		list[rng.IntN(len(list))] = restores[rng.IntN(len(restores))]
+	case 7:
+		list = append(list[:1], grows[rng.IntN(len(grows))])
 	}
 	return first, list
 }
@@ -349,7 +362,7 @@ func directed(rng *mrand.Rand, only []string) (first *fault, list []fault) {
 	if starts := of(early); len(starts) > 0 {
 		first = &starts[rng.IntN(len(starts))]
 	}
-	if common := of(slices.Concat(faults, worn)); len(common) > 0 {
+	if common := of(slices.Concat(faults, full)); len(common) > 0 {
 		for range 1 + rng.IntN(3) {
 			list = append(list, common[rng.IntN(len(common))])
 		}
@@ -362,7 +375,7 @@ func directed(rng *mrand.Rand, only []string) (first *fault, list []fault) {
 
 // named are the names of all faults that have a text in them.
 func named(text string) (list []string) {
-	for _, f := range slices.Concat(early, faults, worn, rare, grows, last, restores) {
+	for _, f := range slices.Concat(early, faults, full, rare, grows, last, restores) {
 		if strings.Contains(f.name, text) {
 			list = append(list, f.name)
 		}

@@ -7,7 +7,6 @@ import (
 )
 
 // grows are faults of a schedule in which the document gets two members more, and loses them again.
-// -fault alone chooses them.
 var grows = []fault{
 	{"three members become five, and three again", func(s *schedule) {
 		s.grow()
