@@ -133,6 +133,9 @@ func (e *EC2) createVolumeCall(p params) (any, error) {
 		return nil, refuse("IdempotentParameterMismatch", "The client token %s was used with other parameters.", token)
 	case ok:
 		v, _ := e.volumes.shelf.get(made.id)
+		if v.State == VolumeDeleting || v.State == VolumeDeleted {
+			v.State = VolumeCreating // the harder reading: the first answer again ("Ensuring idempotency in Amazon EC2 API requests")
+		}
 		return volumeXML(v), nil
 	}
 	v, exists, err := e.newVolume(p)

@@ -120,10 +120,6 @@ func (e *EC2) Make(ctx context.Context, v operate.NewVolume) (string, error) {
 		in.KmsKeyId = &v.Key
 	}
 	out, err := e.api.CreateVolume(ctx, in)
-	if err == nil && (out.State == types.VolumeStateDeleting || out.State == types.VolumeStateDeleted) {
-		in.ClientToken = nil // the one that the token stands for was deleted before it had data
-		out, err = e.api.CreateVolume(ctx, in)
-	}
 	if err != nil {
 		return "", fmt.Errorf("making a volume for etcd's member %s in %s: %w", v.Member, v.Zone, awserr.Explain(err, "ec2:CreateVolume and ec2:CreateTags"))
 	}

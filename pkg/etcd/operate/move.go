@@ -53,9 +53,8 @@ func (c *Cluster) Move(ctx context.Context, v NewVolume, dryRun bool, told func(
 		}
 		out.Released = true
 	}
-	v.Token = c.token(v.Member, v.Zone, out.Volume)
 	var err error
-	out.Made, err = c.Cloud.Make(ctx, v)
+	out.Made, err = c.makeAfter(ctx, v, out.Volume)
 	return out, err
 }
 

@@ -83,6 +83,7 @@ func TestMove(t *testing.T) {
 		t.Errorf("again: %q, %v", text, err)
 	}
 	// It was interrupted before it had made the volume.
+	w.Cluster.Clock = &leaping{time.Now()}
 	if err := w.EC2().DeleteVolume(list[2].ID); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
@@ -75,12 +76,57 @@ func (c *Cluster) Replace(ctx context.Context, v NewVolume, dryRun bool) (*Repla
 		return out, nil
 	}
 	// Two people at once make one volume: both know of the same last one.
-	out.Token = c.token(v.Member, out.Zone, lastVolume(r, v.Member))
-	if out.Volume, err = c.Cloud.Make(ctx, out.NewVolume); err != nil {
+	if out.Volume, err = c.makeAfter(ctx, out.NewVolume, lastVolume(r, v.Member)); err != nil {
 		return nil, err
 	}
 	out.Made = true
 	return out, nil
+}
+
+const (
+	// seenWithin is how long EC2 may take to show a volume that it has made, and seenEvery how often it is asked.
+	seenWithin, seenEvery = time.Minute, 2 * time.Second
+	// unseen is how many volumes may be made of which EC2 shows none: more are an account that does not show any.
+	unseen = 5
+)
+
+// makeAfter makes the volume that follows a member's last one: the same, however often and by whomever it is asked for. If
+// that one is gone again, before any member said that it has it, the next follows it. What EC2 answers to a token whose
+// volume is deleted is not documented; it may be what it answered first.
+func (c *Cluster) makeAfter(ctx context.Context, v NewVolume, last string) (string, error) {
+	var all []string
+	for range unseen {
+		v.Token = c.token(v.Member, v.Zone, last)
+		made, err := c.Cloud.Make(ctx, v)
+		if err != nil {
+			return "", err
+		}
+		if seen, err := c.sees(ctx, made); seen || err != nil {
+			return made, err
+		}
+		all, last = append(all, made), made
+	}
+	return "", fmt.Errorf("volumes %s were made for member %s, now or before, and EC2 shows none of them with the tags of the cluster and the member: see what became of them with"+
+		" aws ec2 describe-volumes --volume-ids %s", strings.Join(all, ", "), v.Member, strings.Join(all, " "))
+}
+
+// sees reports whether a volume is there, as soon as EC2 shows it.
+func (c *Cluster) sees(ctx context.Context, id string) (bool, error) {
+	for end := c.Clock.Now().Add(seenWithin); ; {
+		volumes, err := c.Cloud.Volumes(ctx)
+		if err != nil {
+			return false, fmt.Errorf("volume %s is made; looking for it: %w", id, err)
+		}
+		if slices.ContainsFunc(volumes, func(v Volume) bool { return v.ID == id }) {
+			return true, nil
+		}
+		if !c.Clock.Now().Before(end) {
+			return false, nil
+		}
+		if err := c.Clock.Sleep(ctx, seenEvery); err != nil {
+			return false, err
+		}
+	}
 }
 
 // token is the token by which EC2 makes one volume for a member in a zone after its last one, however often it is asked for.

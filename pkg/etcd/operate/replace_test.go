@@ -3,6 +3,7 @@ package operate_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/operate"
@@ -26,6 +27,7 @@ func (w *world) lose(t *testing.T, member string) {
 // TestReplace: a lost volume is followed by exactly one, however often the command is repeated.
 func TestReplace(t *testing.T) {
 	w := newWorld(t)
+	w.Cluster.Clock = &leaping{time.Now()}
 	w.lose(t, "c")
 	before := len(w.EC2().Volumes())
 	dry, err := w.Replace(t.Context(), wanted("c"), true)
@@ -48,9 +50,20 @@ func TestReplace(t *testing.T) {
 	if err := w.EC2().DeleteVolume(first.Volume); err != nil {
 		t.Fatal(err)
 	}
-	lost := first.Volume
-	if first, err = w.Replace(t.Context(), wanted("c"), false); err != nil || !first.Made || first.Volume == lost {
-		t.Fatalf("lost before it had data: %v, %+v", err, first)
+	for range 2 { // also the one that follows it, whose token is that of no volume either
+		lost := first.Volume
+		if first, err = w.Replace(t.Context(), wanted("c"), false); err != nil || !first.Made || first.Volume == lost {
+			t.Fatalf("lost before it had data: %v, %+v", err, first)
+		}
+		if again, err := w.Replace(t.Context(), wanted("c"), false); err != nil || again.Volume != first.Volume {
+			t.Fatalf("after that: %v, %+v, not %s", err, again, first.Volume)
+		}
+		if err := w.EC2().DeleteVolume(first.Volume); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first, err = w.Replace(t.Context(), wanted("c"), false); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := w.EC2().AttachVolume(first.Volume, w.machines["c"], "/dev/sdf"); err != nil {
 		t.Fatal(err)
@@ -65,11 +78,12 @@ func TestReplaceAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.lose(t, "c")
 	cloud := w.Cloud
-	w.Cloud = blind{cloud}
+	w.Cloud = &blind{Cloud: cloud}
 	one, err := w.Replace(t.Context(), wanted("c"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Cloud = &blind{Cloud: cloud}
 	other, err := w.Replace(t.Context(), wanted("c"), false)
 	if err != nil || other.Volume != one.Volume {
 		t.Errorf("%v: %+v and %+v", err, one, other)
@@ -77,6 +91,18 @@ func TestReplaceAtOnce(t *testing.T) {
 	w.Cloud = cloud
 	if r := w.status(t); matches(findings(r), "2 volumes") {
 		t.Error(findings(r))
+	}
+}
+
+// TestReplaceUnseen: an account that shows no volume gets few.
+func TestReplaceUnseen(t *testing.T) {
+	w := newWorld(t)
+	w.lose(t, "c")
+	w.Cluster.Clock, w.Cloud = &leaping{time.Now()}, &blind{w.Cloud, 1000}
+	before := len(w.EC2().Volumes())
+	_, err := w.Replace(t.Context(), wanted("c"), false)
+	if made := len(w.EC2().Volumes()) - before; err == nil || !matches(err.Error(), "volumes vol-.* were made for member c, .* shows none .* describe-volumes --volume-ids vol-") || made != 5 {
+		t.Errorf("%v, %d volumes", err, made)
 	}
 }
 

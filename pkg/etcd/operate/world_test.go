@@ -160,7 +160,25 @@ func (silent) Machines(context.Context) ([]operate.Machine, error) {
 	return nil, errors.New("EC2 is silent")
 }
 
-// blind is a cloud that does not show the volumes that were just made.
-type blind struct{ operate.Cloud }
+// leaping is a clock that does not wait.
+type leaping struct{ now time.Time }
 
-func (blind) Volumes(context.Context) ([]operate.Volume, error) { return nil, nil }
+func (c *leaping) Now() time.Time { return c.now }
+
+func (c *leaping) Sleep(ctx context.Context, d time.Duration) error {
+	c.now = c.now.Add(d)
+	return ctx.Err()
+}
+
+// blind is a cloud that shows no volumes when it is first asked.
+type blind struct {
+	operate.Cloud
+	times int // more than the first
+}
+
+func (b *blind) Volumes(ctx context.Context) ([]operate.Volume, error) {
+	if b.times--; b.times < -1 {
+		return b.Cloud.Volumes(ctx)
+	}
+	return nil, nil
+}
