@@ -50,8 +50,8 @@ type RestoreOptions struct {
 	LoseSince time.Time
 	// Off are members that the operator declares switched off.
 	Off []string
-	// Again begins an epoch also where the newest one is being restored from another backup, and is then abandoned, or was
-	// formed from this one.
+	// Again begins an epoch also where the newest one is being restored from another backup or for other members, and is
+	// then abandoned, or was formed from this one.
 	Again bool
 	// DryRun changes nothing, and accepts no loss either.
 	DryRun bool
@@ -223,10 +223,14 @@ func clusterOf(all []epoch, b Object) error {
 func (c *Cluster) underWay(last epoch, o RestoreOptions, out *Restored) (done bool, err error) {
 	out.Epoch, out.Formed = last.number, last.formed() != nil
 	from := last.begin.Restore
-	if from == nil || o.Again && (out.Formed || !same(from, out.Backup)) {
+	others := last.outcome == nil && !samePeers(last.begin.Members, c.Peers)
+	if from == nil || o.Again && (out.Formed || others || !same(from, out.Backup)) {
 		return false, nil
 	}
 	switch {
+	case others: // too few of the voters before may be among them for the epoch ever to form
+		return false, fmt.Errorf("epoch %d is being restored from %s for the members %s, and those of the document are %s: hardtack etcd status shows how far it is; --again abandons it, and begins another epoch from %s",
+			last.number, from.Object, strings.Join(peerNames(last.begin.Members), ", "), strings.Join(c.Members, ", "), out.Backup.Name)
 	case same(from, out.Backup):
 		// After an abandoned start the machines begin the next epoch from the same backup, and so may we.
 		return last.outcome == nil || out.Formed, nil
@@ -234,6 +238,19 @@ func (c *Cluster) underWay(last epoch, o RestoreOptions, out *Restored) (done bo
 		return false, nil
 	}
 	return false, fmt.Errorf("epoch %d is being restored from %s: hardtack etcd status shows how far it is; --again abandons it, and begins another epoch from %s", last.number, from.Object, out.Backup.Name)
+}
+
+// samePeers compares members with their URLs, whatever their order.
+func samePeers(a, b []etcd.Peer) bool {
+	byName := func(x, y etcd.Peer) int { return strings.Compare(x.Name, y.Name) }
+	return slices.Equal(slices.SortedFunc(slices.Values(a), byName), slices.SortedFunc(slices.Values(b), byName))
+}
+
+func peerNames(list []etcd.Peer) (names []string) {
+	for _, p := range list {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 func same(r *etcd.Restore, b Object) bool { return r.Object == b.Name && r.SHA256 == b.SHA256 }

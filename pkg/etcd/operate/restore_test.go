@@ -369,6 +369,36 @@ func (r *racer) Create(ctx context.Context, object string, content []byte) error
 	return r.Records.Create(ctx, object, content)
 }
 
+// TestRestoreForOthers: an epoch that began for other members than the document's may never form, and is abandoned for one
+// from the same backup.
+func TestRestoreForOthers(t *testing.T) {
+	w := newWorld(t).lost(t)
+	o := w.accept(time.Hour)
+	o.From = "1/old.db"
+	if _, err := w.Restore(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	begin, err := etcd.Parse[etcd.Begin]([]byte(w.get(t, etcd.BeginObject(2))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin.Members = begin.Members[2:]
+	if err := w.store.Put(t.Context(), etcd.BeginObject(2), etcd.Encode(begin)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := w.Restore(t.Context(), o); err == nil || !matches(err.Error(), "epoch 2 is being restored from 1/old.db for the members c, and those of the document are a, b, c: .* --again abandons it") {
+		t.Errorf("without --again: %v, %+v", err, r)
+	}
+	o.Again = true
+	r, err := w.Restore(t.Context(), o)
+	if err != nil || !r.Begun || r.Epoch != 3 {
+		t.Fatalf("%v, %+v", err, r)
+	}
+	if r, err = w.Restore(t.Context(), o); err != nil || r.Begun || r.Epoch != 3 {
+		t.Errorf("and once more: %v, %+v", err, r)
+	}
+}
+
 // TestRestoreFormsMeanwhile: what forms while it is to be abandoned is left as a formed epoch, and loses nothing silently.
 func TestRestoreFormsMeanwhile(t *testing.T) {
 	w := newWorld(t).lost(t)
