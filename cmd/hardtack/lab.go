@@ -24,6 +24,7 @@ func labCommand() *cli.Command {
 			labKubectlCommand(),
 			labAWSCommand(),
 			labShellCommand(),
+			labExecCommand(),
 			labLogsCommand(),
 			labKillCommand(),
 			labScaleCommand(),

@@ -26,7 +26,7 @@ func labAWSCommand() *cli.Command {
 }
 
 func labAWS(c *cli.Context) error {
-	name, args := kubectlArgs(c.Args().Slice(), os.Getenv("HARDTACK_LAB"))
+	name, args := leadingName(c.Args().Slice(), os.Getenv("HARDTACK_LAB"))
 	h, err := labNamed(name)
 	if err != nil {
 		return err

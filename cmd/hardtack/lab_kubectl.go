@@ -35,7 +35,7 @@ func labKubectlCommand() *cli.Command {
 }
 
 func labKubectl(c *cli.Context) error {
-	name, args := kubectlArgs(c.Args().Slice(), os.Getenv("HARDTACK_LAB"))
+	name, args := leadingName(c.Args().Slice(), os.Getenv("HARDTACK_LAB"))
 	h, err := labNamed(name)
 	if err != nil {
 		return err
@@ -52,8 +52,8 @@ func labKubectl(c *cli.Context) error {
 	return fmt.Errorf("running %s: %w", program, unix.Exec(program, append([]string{"kubectl"}, args...), env))
 }
 
-// kubectlArgs separates a leading --name from kubectl's arguments.
-func kubectlArgs(args []string, name string) (string, []string) {
+// leadingName separates a leading --name from another program's arguments.
+func leadingName(args []string, name string) (string, []string) {
 	switch {
 	case len(args) > 1 && args[0] == "--name":
 		return args[1], args[2:]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -110,6 +111,64 @@ func labShellCommand() *cli.Command {
 			return attachTerminal(os.Stdin, c.App.Writer, line)
 		}),
 	}
+}
+
+func labExecCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "exec",
+		Usage: "run a command as root on a machine, by its second serial port, and exit with its status; it has no input, and one output",
+		// What follows the machine is the command's own.
+		SkipFlagParsing: true,
+		ArgsUsage:       "[--name NAME] MACHINE [--] COMMAND [ARGUMENTS]",
+		BashComplete:    completeMachines,
+		Action:          labExec,
+	}
+}
+
+func labExec(c *cli.Context) error {
+	name, args := leadingName(c.Args().Slice(), os.Getenv("HARDTACK_LAB"))
+	if len(args) > 1 && args[1] == "--" {
+		args = append(args[:1:1], args[2:]...)
+	}
+	switch {
+	case len(args) > 0 && (args[0] == "--help" || args[0] == "-h"):
+		return cli.ShowSubcommandHelp(c)
+	case len(args) < 2 || strings.HasPrefix(args[0], "-"):
+		return usagef("a machine and a command are expected: hardtack lab exec MACHINE -- COMMAND [ARGUMENTS] (hardtack lab status lists the machines)")
+	}
+	h, err := labNamed(name)
+	if err != nil {
+		return err
+	}
+	client := lab.NewClient(h)
+	s, err := client.Status(c.Context)
+	if err != nil {
+		return err
+	}
+	m, err := s.Find(args[0])
+	if err != nil {
+		return err
+	}
+	status, err := client.Exec(c.Context, m.ID, shellWords(args[1:]), c.App.Writer)
+	if errors.Is(err, lab.ErrShellSilent) {
+		return fmt.Errorf("%w (hardtack lab shell %s shows it)", err, args[0])
+	}
+	if err == nil && status != 0 {
+		return cli.Exit("", status)
+	}
+	return err
+}
+
+// shellWords is a line of the shell: one word is a script, as with ssh; several are a command and its arguments as they are.
+func shellWords(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
 }
 
 // attachTerminal connects a terminal (or a pipe) and a serial line until one of them ends.

@@ -52,3 +52,18 @@ func endLabs(t *testing.T, root string) {
 		}
 	}
 }
+
+// TestShellWords: a real shell gets the words that the user's own had.
+func TestShellWords(t *testing.T) {
+	t.Parallel()
+	for _, words := range [][]string{{"printf", "<%s>", "a b", "it's", `"$HOME"`, "", `\n`, "--json"}, {"printf '<%s>' one two | tr o 0"}} {
+		out, err := exec.CommandContext(t.Context(), "bash", "-c", shellWords(words)).CombinedOutput()
+		want := `<a b><it's><"$HOME"><><\n><--json>`
+		if len(words) == 1 {
+			want = "<0ne><tw0>"
+		}
+		if err != nil || string(out) != want {
+			t.Errorf("%q: %v, %s, want %s", words, err, out, want)
+		}
+	}
+}

@@ -57,8 +57,15 @@ func labKeeps(t *testing.T, r *running) labKept {
 // there asserts that the object is as it was made.
 func (k labKept) there(t *testing.T, r *running) {
 	t.Helper()
-	if out, err := r.kubectl(t.Context(), "get", "configmap", "kept", "-o", keptFields); err != nil || out != string(k) {
-		t.Errorf("the object of before is %q, want %q: %v", out, k, err)
+	var out string
+	// An emulated API server may take longer than kubectl waits; what it says then is a sign of life and no answer.
+	r.until(t, "the API answers for the object of before", func(lab.Status) bool {
+		var err error
+		out, err = r.kubectl(t.Context(), "get", "configmap", "kept", "-o", keptFields)
+		return err == nil || strings.Contains(out, "Error from server (NotFound)")
+	})
+	if out != string(k) {
+		t.Errorf("the object of before is %q, want %q", out, k)
 	}
 }
 

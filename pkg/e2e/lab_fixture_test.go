@@ -178,54 +178,18 @@ func progress(s lab.Status) string {
 // ask runs a command in a machine by its second serial line.
 func (r *running) ask(t *testing.T, id, command string) string {
 	t.Helper()
-	line, err := r.Shell(t.Context(), id)
-	// The previous client has closed its connection, but the daemon may not have noticed yet.
-	for err != nil && strings.Contains(err.Error(), "is in use") && t.Context().Err() == nil {
-		time.Sleep(100 * time.Millisecond)
-		line, err = r.Shell(t.Context(), id)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = line.Close() }()
 	// A hanging machine ends only this test and not the whole package; so does Ctrl-C.
 	ctx, cancel := context.WithTimeout(interrupted, labStill)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = line.Close() })()
-	// The terminal echoes the input. The markers are computed by the shell, so that they are not in the echo.
-	var got []byte
-	buf := make([]byte, 4096)
-	read := func(marker string) {
-		for !bytes.Contains(got, []byte(marker)) {
-			n, err := line.Read(buf)
-			if err != nil {
-				t.Fatalf("asking %s: %v (%v) after %q", id, err, ctx.Err(), got)
-			}
-			got = append(got, buf[:n]...)
-		}
+	var out bytes.Buffer
+	_, err := r.Exec(ctx, id, command, &out)
+	for errors.Is(err, lab.ErrShellSilent) && ctx.Err() == nil { // it boots still
+		_, err = r.Exec(ctx, id, command, &out)
 	}
-	// What is written before the shell has started is lost.
-	greeting, greeted := context.WithCancel(ctx)
-	var greeter sync.WaitGroup
-	greeter.Go(func() {
-		for greeting.Err() == nil {
-			_, _ = fmt.Fprint(line, "\necho @@$((6*7))here\n") // the reader sees what is wrong with the line
-			select {
-			case <-greeting.Done():
-			case <-time.After(2 * time.Second):
-			}
-		}
-	})
-	read("@@42here")
-	greeted()
-	greeter.Wait()
-	if _, err := fmt.Fprintf(line, "\necho @@$((6*7))begin; %s; echo @@$((6*7))end\n", command); err != nil {
-		t.Fatal(err)
+	if err != nil {
+		t.Fatalf("asking %s: %v after %q", id, err, out.String())
 	}
-	read("@@42end")
-	_, text, _ := bytes.Cut(got, []byte("@@42begin"))
-	text, _, _ = bytes.Cut(text, []byte("@@42end"))
-	return strings.ReplaceAll(string(text), "\r", "")
+	return out.String()
 }
 
 // resolves asks for a name through the machine's own resolver.
