@@ -74,8 +74,15 @@ func (v *ebs) empty() bool {
 	if v.mount == "" {
 		return false
 	}
-	err := os.Remove(filepath.Join(v.mount, filler))
-	return err == nil || errors.Is(err, os.ErrNotExist)
+	if err := os.Remove(filepath.Join(v.mount, filler)); err != nil {
+		return errors.Is(err, os.ErrNotExist)
+	}
+	// A loss of power that comes next does not bring it back.
+	dir, err := os.Open(v.mount)
+	if err != nil {
+		return false
+	}
+	return errors.Join(dir.Sync(), dir.Close()) == nil
 }
 
 // loopSetCapacity is LOOP_SET_CAPACITY of linux/loop.h: the device gets the size of its file.

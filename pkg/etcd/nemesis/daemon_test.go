@@ -81,7 +81,7 @@ func (d *daemon) run(flags []string) {
 			err = d.cmd.Wait()
 			d.m.w.cpu.Add(int64(d.cmd.ProcessState.UserTime() + d.cmd.ProcessState.SystemTime()))
 		}
-		last := lastLines(d.log.String(), 2)
+		last := lastWords(d.log.String())
 		d.judge()
 		d.mu.Lock()
 		stopped := d.stop
@@ -164,9 +164,14 @@ func (m *machine) running() *daemon {
 	return m.daemon
 }
 
-func lastLines(text string, n int) string {
+// lastWords are the end of a log, and what a program that panics says before its stack.
+func lastWords(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], " | ")
+	last := lines[max(0, len(lines)-2):]
+	if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "panic: ") || strings.Contains(l, `"level":"panic"`) }); i >= 0 {
+		last = append([]string{lines[i]}, last...)
+	}
+	return strings.Join(last, " | ")
 }
 
 // environment is the last value of each setting.
