@@ -54,6 +54,7 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 		f.components()
 		f.quota()
 		f.nodes()
+		f.possible()
 	}
 	f.extras()
 	problems.Sort()
@@ -123,6 +124,8 @@ func (f *completer) network() {
 	if err1 != nil || err2 != nil || err3 != nil {
 		return // the document's own check has said so
 	}
+	f.free("network.serviceCIDR", services)
+	f.free("network.podCIDR", pods)
 	if services.Overlaps(pods) {
 		f.errorf("network.podCIDR", "%s overlaps the Services' range %s", pods, services)
 	}

@@ -66,6 +66,10 @@ const machines = "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\ngroups
 // flag that cannot be beside the others.
 var sensible = map[string]any{
 	"kubeControllerManager.node-cidr-mask-size": 25, "kubeControllerManager.node-cidr-mask-size-ipv4": nil, "kubelet.maxPods": 200,
+	"kubelet.cloud-provider": "external", "kubeControllerManager.cloud-provider": "external",
+	// They follow from fields of the cluster.
+	"kubeAPIServer.secure-port": nil, "kubeAPIServer.service-cluster-ip-range": nil, "kubeControllerManager.service-cluster-ip-range": nil,
+	"kubeControllerManager.cluster-cidr": nil, "kubeProxy.clusterCIDR": nil, "kubelet.clusterDomain": nil,
 }
 
 // Every flag of every component, of every minor version, can be overridden, all of them at once: each is on
@@ -173,8 +177,11 @@ func TestEveryFieldCanBeOverridden(t *testing.T) {
 					if !ok || strings.ContainsAny(name, "[*") {
 						continue
 					}
-					if good := sensible[field+"."+name]; good != nil {
+					if good, special := sensible[field+"."+name]; special {
 						value = good
+					}
+					if value == nil {
+						continue
 					}
 					want[name] = value
 					put(config, name, value)
