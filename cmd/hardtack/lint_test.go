@@ -57,7 +57,7 @@ func TestContainerdConfigurationIsTheLocks(t *testing.T) {
 
 // Ranges are in several files, since every daemon has its own; they must say the same.
 func TestAddressRangesAgree(t *testing.T) {
-	const pods, services, dns = "10.244.0.0/16", "10.96.0.0/16", "10.96.0.10"
+	const pods, services, dns = "10.244.0.0/14", "10.96.0.0/16", "10.96.0.10"
 	for file, want := range map[string]string{
 		"etc/kubernetes/config":          "CLUSTER_CIDR=--cluster-cidr=" + pods + "\n",
 		"etc/kubernetes/kube-proxy.yaml": "clusterCIDR: " + pods + "\n",

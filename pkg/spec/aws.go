@@ -109,6 +109,9 @@ func (v checker) groupAWS(field string, g GroupSpec) {
 	if v.source.given[field+".volume"] && (g.AWS.Volume < leastVolume || g.AWS.Volume > 1<<14) {
 		v.errorf(field+".volume", "%d GiB is not between %d GiB and 16 TiB", g.AWS.Volume, leastVolume)
 	}
+	if v.source.given[field+".max"] && (g.AWS.Max < 0 || g.AWS.Max > maxGroupSize) {
+		v.errorf(field+".max", "%d is not between 0 and %d", g.AWS.Max, maxGroupSize)
+	}
 	if v.source.given[field+".max"] && len(g.Members) > 0 && g.AWS.Max != len(g.Members) {
 		v.errorf(field+".max", "is not for members of etcd: each is a group of one machine")
 	}

@@ -14,7 +14,7 @@ import (
 // compares them.
 const (
 	defaultServiceCIDR = "10.96.0.0/16"
-	defaultPodCIDR     = "10.244.0.0/16"
+	defaultPodCIDR     = "10.244.0.0/14"
 	defaultDNSDomain   = machine.ImageDNSDomain
 	defaultPort        = role.DefaultAPIPort
 )
@@ -53,6 +53,8 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 		f.out.upstream = f.upstream
 		f.components()
 		f.quota()
+		f.nodes()
+		f.possible()
 	}
 	f.extras()
 	problems.Sort()
@@ -122,6 +124,8 @@ func (f *completer) network() {
 	if err1 != nil || err2 != nil || err3 != nil {
 		return // the document's own check has said so
 	}
+	f.free("network.serviceCIDR", services)
+	f.free("network.podCIDR", pods)
 	if services.Overlaps(pods) {
 		f.errorf("network.podCIDR", "%s overlaps the Services' range %s", pods, services)
 	}
@@ -215,7 +219,12 @@ const controlPlaneTaint = "node-role.kubernetes.io/control-plane=:NoSchedule"
 
 func (f *completer) node(field string, n Node, roles role.Set, all []GroupSpec) Node {
 	out := Node{Naming: orDefault(f, field+".naming", n.Naming, "auto", byHardtack)}
-	out.MaxPods = orDefault(f, field+".maxPods", n.MaxPods, 0, byHardtack)
+	// A machine's agent knows the pods' range, and not how long each node's share of it is.
+	most, from := 0, byHardtack
+	if mask, flag := f.in.nodeMask(); mask > machine.NodeMask && mask <= longestMask && machine.PodRoom(mask) < machine.UsualPods {
+		most, from = machine.PodRoom(mask), Origin{Derived, flag}
+	}
+	out.MaxPods = orDefault(f, field+".maxPods", n.MaxPods, most, from)
 	out.PodsReachMetadata = orDefault(f, field+".podsReachMetadata", n.PodsReachMetadata, false, byHardtack)
 	out.Labels = map[string]string{}
 	for key, value := range n.Labels {
@@ -227,7 +236,7 @@ func (f *completer) node(field string, n Node, roles role.Set, all []GroupSpec) 
 	}
 	plain := slices.ContainsFunc(all, func(g GroupSpec) bool { return g.set().Has(role.Minions) && !g.set().Has(role.Masters) })
 	var taints []string
-	from := byHardtack
+	from = byHardtack
 	if roles.Has(role.Masters) && roles.Has(role.Minions) && plain {
 		taints, from = []string{controlPlaneTaint}, Origin{Derived, "groups"}
 	}

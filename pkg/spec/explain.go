@@ -162,6 +162,9 @@ func (c *Complete) describeFlag(e *Explanation, p resolved, name string) {
 		e.Becomes = []string{"nothing: the configuration document decides (" + c.document(p.name) + ")"}
 		return
 	}
+	if fl.origin.Kind == Derived && p.name == apiServer {
+		e.Why = scaleReasons[name]
+	}
 	words := fl.words(name, memberParameter)
 	line := strings.Join(words, " ")
 	switch p.carrier(fl, words, name) {

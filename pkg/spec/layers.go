@@ -60,6 +60,7 @@ func (f *completer) derivedFlags() []derivation {
 		{"kubeControllerManager", "cluster-cidr", c.Network.PodCIDR, "network.podCIDR", false},
 		{"kubeAPIServer", "secure-port", fmt.Sprint(c.API.Port), "api.port", false},
 	}
+	derived = append(derived, f.bySize()...)
 	members := f.members()
 	if len(members) == 0 {
 		return derived

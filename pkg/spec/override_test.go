@@ -62,6 +62,16 @@ func other(f spec.UpstreamFlag) any {
 const machines = "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\ngroups:\n" +
 	"- {name: masters, roles: [masters]}\n- {name: minions, roles: [minions]}\n- {name: etcd, roles: [etcd], members: [a]}\n"
 
+// sensible are the values of flags and fields with which a cluster works, where not any other value will do; nil is for a
+// flag that cannot be beside the others.
+var sensible = map[string]any{
+	"kubeControllerManager.node-cidr-mask-size": 25, "kubeControllerManager.node-cidr-mask-size-ipv4": nil, "kubelet.maxPods": 200,
+	"kubelet.cloud-provider": "external", "kubeControllerManager.cloud-provider": "external",
+	// They follow from fields of the cluster.
+	"kubeAPIServer.secure-port": nil, "kubeAPIServer.service-cluster-ip-range": nil, "kubeControllerManager.service-cluster-ip-range": nil,
+	"kubeControllerManager.cluster-cidr": nil, "kubeProxy.clusterCIDR": nil, "kubelet.clusterDomain": nil,
+}
+
 // Every flag of every component, of every minor version, can be overridden, all of them at once: each is on
 // the command line that systemd makes, once or last, with the value that is written.
 func TestEveryFlagCanBeOverridden(t *testing.T) {
@@ -72,8 +82,12 @@ func TestEveryFlagCanBeOverridden(t *testing.T) {
 			for field, flags := range k.Flags {
 				values := map[string]any{}
 				for name, f := range flags {
-					if f.Note != "ignored" && !spec.Decided(field, name) {
-						values[name] = other(f)
+					value, special := sensible[field+"."+name]
+					if !special {
+						value = other(f)
+					}
+					if f.Note != "ignored" && !spec.Decided(field, name) && value != nil {
+						values[name] = value
 					}
 				}
 				overrides[field] = map[string]any{"flags": values}
@@ -161,6 +175,12 @@ func TestEveryFieldCanBeOverridden(t *testing.T) {
 				for name, kind := range k.Documents[field].Fields {
 					value, ok := otherValue(kind, at(k.Documents[field].Defaults, name))
 					if !ok || strings.ContainsAny(name, "[*") {
+						continue
+					}
+					if good, special := sensible[field+"."+name]; special {
+						value = good
+					}
+					if value == nil {
 						continue
 					}
 					want[name] = value

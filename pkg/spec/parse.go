@@ -58,6 +58,7 @@ func Parse(file string, data []byte) (*Cluster, problem.List) {
 		problems.Add(problem.Problem{File: file, Rule: "spec-documents",
 			Text: "there is a second YAML document", Hint: "a cluster is one document: remove the line ---"})
 	}
+	problems = wholeFirst(whole(file, "", &root, reflect.TypeFor[Cluster]()), problems)
 	if slices.ContainsFunc(problems, func(p problem.Problem) bool { return strings.Contains(p.Text, "already defined") }) {
 		return nil, problems
 	}

@@ -74,7 +74,8 @@ type API struct {
 type Network struct {
 	// ServiceCIDR is the address range of Services; its first address is that of the API's Service.
 	ServiceCIDR string `yaml:"serviceCIDR"`
-	// PodCIDR is the address range of all pods; every node has a /24 of it.
+	// PodCIDR is the address range of all pods. Every node has a /24 of it, or what kubeControllerManager.flags.node-cidr-mask-size
+	// says, so that the default is for 1024 nodes. The range of a cluster that has machines cannot be changed.
 	PodCIDR string `yaml:"podCIDR"`
 	// DNSAddress is the address of the Service kube-dns.
 	DNSAddress string `yaml:"dnsAddress"`

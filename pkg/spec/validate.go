@@ -100,7 +100,9 @@ func (v checker) prefix(field, text string, least, most int) {
 	}
 	p, err := netip.ParsePrefix(text)
 	switch {
-	case err != nil || !p.Addr().Is4():
+	case err == nil && !p.Addr().Is4():
+		v.hint(field, "write one of IPv4 addresses, such as 10.96.0.0/16", "%q is a range of IPv6 addresses: neither IPv6 nor dual stack is supported", text)
+	case err != nil:
 		v.errorf(field, "%q is not a range of IPv4 addresses such as 10.96.0.0/16", text)
 	case p.Masked() != p:
 		v.hint(field, "write "+p.Masked().String(), "%s has bits set behind its mask", text)

@@ -52,7 +52,7 @@ func TestRoleFileAlone(t *testing.T) {
 		"launchHook=hardtack-ready by image the agent",
 		"api.port=443 by image /etc/kubernetes/kube-apiserver",
 		"network.serviceCIDR=10.96.0.0/16 by image /etc/kubernetes/config",
-		"network.podCIDR=10.244.0.0/16 by image /etc/kubernetes/config",
+		"network.podCIDR=10.244.0.0/14 by image /etc/kubernetes/config",
 		"network.dnsAddress=10.96.0.10 by image /etc/kubernetes/kubelet.yaml",
 		"network.dnsDomain=cluster.local by image /etc/kubernetes/kubelet.yaml",
 	}
@@ -90,7 +90,7 @@ func TestWhatDiffers(t *testing.T) {
 			"launchHook: mine\ngroup: g\napi: {port: 6443, names: [x.example]}\nnetwork: {serviceCIDR: 10.0.0.0/16, mtu: 1400}\nnode: {maxPods: 40}\n"}, []string{
 			"launchHook=mine by document " + machine.Path, "group=g by document " + machine.Path, "api.port=6443 by document " + machine.Path, "api.names=x.example by document " + machine.Path,
 			"network.serviceCIDR=10.0.0.0/16 by document " + machine.Path, "network.dnsAddress=10.0.0.10 by document " + machine.Path,
-			"network.podCIDR=10.244.0.0/16 by image /etc/kubernetes/config", "network.mtu=1400 by document " + machine.Path, "node.maxPods=40 by document " + machine.Path}},
+			"network.podCIDR=10.244.0.0/14 by image /etc/kubernetes/config", "network.mtu=1400 by document " + machine.Path, "node.maxPods=40 by document " + machine.Path}},
 		"no hook":        {cloud, map[string]string{minions: "CLUSTER_NAME=a\n", machine.Path: header + "launchHook: none\n"}, []string{"launchHook=none by document " + machine.Path}},
 		"another image":  {cloud, map[string]string{minions: "CLUSTER_NAME=a\n", "/etc/kubernetes/kubelet.yaml": "clusterDNS: [10.9.0.10]\nclusterDomain: k.example\n"}, []string{"network.dnsAddress=10.9.0.10 by image /etc/kubernetes/kubelet.yaml", "network.dnsDomain=k.example by image /etc/kubernetes/kubelet.yaml"}},
 		"a drop-in":      {cloud, map[string]string{minions: "CLUSTER_NAME=a\n", "/etc/kubernetes/kubelet.conf.d/60-x.conf": "clusterDomain: k.example\n", "/etc/kubernetes/kubelet.conf.d/50-machine.conf": "clusterDomain: of.the.last.boot\n"}, []string{"network.dnsDomain=k.example by image /etc/kubernetes/kubelet.conf.d/60-x.conf"}},
@@ -196,7 +196,7 @@ func TestAgree(t *testing.T) {
 		"the same":     {map[string]string{masters: "CLUSTER_NAME=a\n"}, nil},
 		"another name": {map[string]string{masters: "CLUSTER_NAME=b\n"}, []string{"cluster is b in " + masters + ", and the cluster's is a"}},
 		"an image with other ranges": {map[string]string{minions: "CLUSTER_NAME=a\n", "/etc/kubernetes/config": "SERVICE_CIDR=--service-cluster-ip-range=10.0.0.0/16\nCLUSTER_CIDR=--cluster-cidr=10.1.0.0/16\n"}, []string{
-			"network.serviceCIDR is 10.0.0.0/16 in /etc/kubernetes/config, and the cluster's is 10.96.0.0/16", "network.podCIDR is 10.1.0.0/16 in /etc/kubernetes/config, and the cluster's is 10.244.0.0/16"}},
+			"network.serviceCIDR is 10.0.0.0/16 in /etc/kubernetes/config, and the cluster's is 10.96.0.0/16", "network.podCIDR is 10.1.0.0/16 in /etc/kubernetes/config, and the cluster's is 10.244.0.0/14"}},
 		"a document": {map[string]string{minions: "CLUSTER_NAME=a\n", machine.Path: header + "network: {podCIDR: 10.1.0.0/16}\n"}, []string{"network.podCIDR is 10.1.0.0/16 in " + machine.Path}},
 		"a flag beside the document": {map[string]string{masters: "CLUSTER_NAME=a\nSERVICE_CIDR=--service-cluster-ip-range=10.0.0.0/16\n", machine.Path: header + "network: {serviceCIDR: 10.96.0.0/16}\n"},
 			[]string{"network.serviceCIDR is 10.0.0.0/16 in " + masters}},

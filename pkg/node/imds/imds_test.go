@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -184,17 +186,33 @@ func TestAppearsLate(t *testing.T) {
 	}
 }
 
-// TestNoProxy names a proxy in the environment that would answer for an address that nobody has.
+// TestNoProxy names a proxy in the environment that would answer for an address that nobody has. Go reads these variables
+// once a process, so that the client is in one of its own.
 func TestNoProxy(t *testing.T) {
-	proxy := &imdstest.Service{UserData: []byte("x")}
-	t.Setenv("http_proxy", serve(t, proxy))
-	t.Setenv("HTTP_PROXY", "")
+	const child = "HARDTACK_TEST_PROXY"
 	// The environment would send it there: loopback addresses it never does, and this one it would.
 	const endpoint = "http://192.0.2.1"
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if got, err := client(t, endpoint).UserData(ctx); err == nil {
-		t.Errorf("an answer from nowhere: %q", got)
+	if os.Getenv(child) != "" {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if got, err := client(t, endpoint).UserData(ctx); err == nil {
+			t.Errorf("an answer from nowhere: %q", got)
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if by, err := http.ProxyFromEnvironment(request); by == nil {
+			t.Errorf("the environment names no proxy, so that this test shows nothing: %v", err)
+		}
+		return
+	}
+	proxy := &imdstest.Service{UserData: []byte("x")}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNoProxy$", "-test.v")
+	cmd.Env = append(os.Environ(), child+"=1", "http_proxy="+serve(t, proxy), "HTTP_PROXY=", "no_proxy=", "NO_PROXY=")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestNoProxy")) {
+		t.Errorf("%v\n%s", err, out)
 	}
 	if served := proxy.Served(); len(served) > 0 {
 		t.Errorf("the proxy was asked: %q", served)

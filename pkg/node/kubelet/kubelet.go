@@ -90,23 +90,17 @@ func leaveOut(k *kubelet, base map[string]any) {
 	}
 }
 
-// usualPods is the kubelet's default, and the number of pods with which upstream tests a node.
-const usualPods = 110
-
-// nodeMask is the controller manager's --node-cidr-mask-size of IPv4: each node has a /24.
-const nodeMask = 24
-
-// maxPods is the configured number, or the usual one, or fewer if the node's range of addresses is smaller: all
-// addresses but those of the network, the bridge and the broadcast.
+// maxPods is the configured number, or the usual one, or fewer if the node's range of addresses is smaller. Where nodes have
+// smaller ranges than by default, the machine file has the number.
 func maxPods(c machine.Config) int {
 	if c.Node.MaxPods != 0 {
 		return c.Node.MaxPods
 	}
 	p, err := netip.ParsePrefix(c.Network.PodCIDR)
 	if err != nil || !p.Addr().Is4() {
-		return usualPods
+		return machine.UsualPods
 	}
-	return min(usualPods, max(1, 1<<(32-max(p.Bits(), nodeMask))-3))
+	return min(machine.UsualPods, max(1, machine.PodRoom(max(p.Bits(), machine.NodeMask))))
 }
 
 // taints are the taints of the machine file, and that of the control plane if the machine is also a master.

@@ -144,6 +144,16 @@ func DNSOf(serviceCIDR string) string {
 	return a.String()
 }
 
+// UsualPods is how many pods a node takes by the kubelet's default, and the number with which upstream tests a node.
+const UsualPods = 110
+
+// NodeMask is the prefix length of each node's range of pods: the controller manager's default of --node-cidr-mask-size.
+const NodeMask = 24
+
+// PodRoom returns how many pods have an address on a node whose range has that prefix length: all addresses but those of the
+// network, the bridge and the broadcast.
+func PodRoom(mask int) int { return 1<<(32-mask) - 3 }
+
 // EtcdURL is the URL of a member for its clients.
 func EtcdURL(cluster, member string) string {
 	return etcdURL(role.MemberHost(cluster, member), role.EtcdClientPort)

@@ -156,3 +156,19 @@ echo "loaded twice: $(nft list table inet hardtack-pods | grep -c drop)"
 		"loaded twice": "4",
 	})
 }
+
+// TestDaemonsBeforePods compares the weights of the slices that are neighbours: what the kernel divides a processor by is the
+// weight of the slice at the top, and not those of the slices below it.
+func TestDaemonsBeforePods(t *testing.T) {
+	_, out := minion(t).boot(t, `
+weights() { systemctl show --property=CPUWeight --property=IOWeight --value "$(systemctl show --property=ControlGroup --value "$1" | cut --delimiter=/ --fields=2)" | xargs; }
+for slice in hardtack-control hardtack-node; do
+	systemctl start "$slice.slice"
+	echo "$slice: $(weights "$slice.slice")"
+done
+echo "resolver: $(weights systemd-resolved.service)"
+echo "journal: $(weights systemd-journald.service)"
+`)
+	const asMuch = "1000 1000"
+	answers(t, out, map[string]string{"hardtack-control": asMuch, "hardtack-node": asMuch, "resolver": asMuch, "journal": asMuch})
+}

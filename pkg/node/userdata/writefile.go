@@ -121,7 +121,7 @@ func (p *parser) permissions(t part, keys []pair, field string) fs.FileMode {
 	}
 	text := n.Value
 	if tag := n.ShortTag(); tag != "!!str" && !strings.HasPrefix(text, "0") {
-		p.errorf(t, n, field, "%s would be read as decimal: write the mode in quotes, \"0%s\"", firstLine([]byte(text)), firstLine([]byte(text)))
+		p.errorf(t, n, field, "%s would be read as decimal: write the mode in quotes%s", firstLine([]byte(text)), meant(text))
 		return 0
 	}
 	digits := strings.TrimPrefix(strings.TrimPrefix(text, "0o"), "0O")
@@ -131,6 +131,22 @@ func (p *parser) permissions(t part, keys []pair, field string) fs.FileMode {
 		return 0
 	}
 	return fs.FileMode(mode)
+}
+
+// meant is what to write for a mode that is a bare number: its digits, if they are octal, or the mode that it is as a decimal,
+// which is what programs write that know no octal numbers, as JSON and Terraform do (420 is 0644).
+func meant(text string) string {
+	var modes []string
+	if _, err := strconv.ParseUint(text, 8, 12); err == nil {
+		modes = append(modes, fmt.Sprintf("%q", "0"+text))
+	}
+	if n, err := strconv.ParseUint(text, 10, 12); err == nil {
+		modes = append(modes, fmt.Sprintf("%q if it was converted to a decimal", fmt.Sprintf("%04o", n)))
+	}
+	if len(modes) == 0 {
+		return ""
+	}
+	return ", " + strings.Join(modes, ", or ")
 }
 
 // owner splits "user:group"; a user alone keeps root's group, as with cloud-init.

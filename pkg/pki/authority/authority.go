@@ -146,9 +146,20 @@ func Same(want, agreed machine.ClusterInfo, store fmt.Stringer) error {
 	if len(differ) == 0 {
 		return nil
 	}
+	var say []string
+	theirs := agreed.Facts()
+	for i, f := range want.Facts() {
+		if f.Value != theirs[i].Value && strings.HasPrefix(f.Field, "network.") {
+			say = append(say, f.Field+": "+theirs[i].Value)
+		}
+	}
+	same := ""
+	if len(say) > 0 {
+		same = " (" + strings.Join(say, ", ") + ")"
+	}
 	return fmt.Errorf("%s of %s was written once, for all machines, and says otherwise: %s; "+
-		"next: make the cluster's document say the same, or, while no machine of the cluster has ever run, delete that object and run hardtack pki create -f CLUSTER.yaml",
-		pki.PublicInfo, store, strings.Join(differ, "; "))
+		"next: make the cluster's document say the same%s, or, while no machine of the cluster has ever run, delete that object and run hardtack pki create -f CLUSTER.yaml",
+		pki.PublicInfo, store, strings.Join(differ, "; "), same)
 }
 
 // Agreed reads the cluster's own facts, on which its members agreed.
