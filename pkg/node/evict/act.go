@@ -50,13 +50,14 @@ type stuck struct {
 
 func (s stuck) String() string { return s.pod.String() + ": " + s.why }
 
-// evict evicts the pods that have not left, and lets the machine end if there are none, or if its time is over.
+// evict evicts the pods that have not left, and lets the machine end if there are none, or if its time is over. A machine
+// that is lost keeps nothing alive: its pods are evicted once, so that others are made, and it is not held for them.
 func (e *Evictor) evict(ctx context.Context, t task) error {
 	if !t.node.Unschedulable { // somebody has uncordoned it, and pods may have come
 		t.node.Unschedulable = true
 		return e.Cluster.Change(ctx, t.node)
 	}
-	over := !e.Now().Before(t.mark.Until)
+	over := t.node.Lost || !e.Now().Before(t.mark.Until)
 	left, err := e.round(ctx, t.node)
 	if err != nil && !over {
 		return err
@@ -126,7 +127,11 @@ func (e *Evictor) end(ctx context.Context, t task, left []stuck, unknown error) 
 	case unknown != nil:
 		event = Event{Reason: "EvictionIncomplete", Warning: true, Message: fmt.Sprintf("machine %s ends, and which pods are left is unknown: %v", t.machine.ID, unknown)}
 	case len(left) > 0:
-		event = Event{Reason: "EvictionIncomplete", Warning: true, Message: fmt.Sprintf("machine %s ends with %d pods that have not left in its time: %s", t.machine.ID, len(left), list(left))}
+		why := "in its time"
+		if t.node.Lost {
+			why = "since nothing is heard of it"
+		}
+		event = Event{Reason: "EvictionIncomplete", Warning: true, Message: fmt.Sprintf("machine %s ends with %d pods that have not left %s: %s", t.machine.ID, len(left), why, list(left))}
 	}
 	log := e.Log.Info
 	if event.Warning {

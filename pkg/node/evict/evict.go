@@ -71,6 +71,8 @@ type Node struct {
 	// Version is the object's, for Change.
 	Version       string
 	Unschedulable bool
+	// Lost: nothing has been heard of its kubelet for a while, so that its pods end no more.
+	Lost bool
 	// Mark is the value of Annotation, "" if it has none.
 	Mark string
 }

@@ -75,6 +75,12 @@ func (c *Client) evictionNodes(ctx context.Context) ([]evict.Node, error) {
 				ProviderID    string `json:"providerID"`
 				Unschedulable bool   `json:"unschedulable"`
 			} `json:"spec"`
+			Status struct {
+				Conditions []struct {
+					Type   string `json:"type"`
+					Status string `json:"status"`
+				} `json:"conditions"`
+			} `json:"status"`
 		} `json:"items"`
 	}
 	if err := c.decode(ctx, nodesPath, &list); err != nil {
@@ -82,8 +88,13 @@ func (c *Client) evictionNodes(ctx context.Context) ([]evict.Node, error) {
 	}
 	nodes := make([]evict.Node, 0, len(list.Items))
 	for _, o := range list.Items {
-		nodes = append(nodes, evict.Node{Name: o.Metadata.Name, UID: o.Metadata.UID, Instance: instanceOf(o.Spec.ProviderID), Version: o.Metadata.Version,
-			Unschedulable: o.Spec.Unschedulable, Mark: o.Metadata.Annotations[evict.Annotation]})
+		n := evict.Node{Name: o.Metadata.Name, UID: o.Metadata.UID, Instance: instanceOf(o.Spec.ProviderID), Version: o.Metadata.Version,
+			Unschedulable: o.Spec.Unschedulable, Mark: o.Metadata.Annotations[evict.Annotation]}
+		for _, condition := range o.Status.Conditions {
+			// The controller manager writes Unknown 40 s after the kubelet's last word.
+			n.Lost = n.Lost || condition.Type == "Ready" && condition.Status == "Unknown"
+		}
+		nodes = append(nodes, n)
 	}
 	return nodes, nil
 }
