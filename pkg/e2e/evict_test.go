@@ -398,7 +398,6 @@ func TestEvict(t *testing.T) {
 	l.until(time.Minute, "the budget allows none", func() bool {
 		return l.kubectl(t, "", "get", "pdb", "db", "-o", "jsonpath={.status.currentHealthy} {.status.disruptionsAllowed} {.status.desiredHealthy}") == "3 0 3"
 	})
-	fewest = l.least("db")
 	l.ends("node-2")
 	l.steps(time.Minute, "it is reported", func() bool { return strings.Contains(l.events("node-2"), blocked) }, b)
 	l.ahead = 900*time.Second - 45*time.Second
