@@ -83,7 +83,9 @@ func (c *Client) evictionNodes(ctx context.Context) ([]evict.Node, error) {
 			} `json:"status"`
 		} `json:"items"`
 	}
-	if err := c.decode(ctx, nodesPath, &list); err != nil {
+	// Not an older state from the cache, as nodesPath: what this master or another has just marked must be seen, or it would be
+	// done once more.
+	if err := c.decode(ctx, "/api/v1/nodes", &list); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	nodes := make([]evict.Node, 0, len(list.Items))
