@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -18,6 +19,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/evict"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/identity"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
@@ -39,6 +41,7 @@ func controllerCommand(ctx context.Context, args []string, s streams) error {
 		return err
 	}
 	var c *controller.Controller
+	var evictor *evict.Evictor
 	restarts := certsFlags{root: *root, verbose: *verbose}
 	err := unitRun(ctx, s, "controller", noPhase, func(ctx context.Context) (err error) {
 		if restarts.effective, err = readConfig(*root); err != nil {
@@ -47,7 +50,7 @@ func controllerCommand(ctx context.Context, args []string, s streams) error {
 		if restarts.store, err = openStore(ctx, *root, restarts.effective, 0); err != nil {
 			return err
 		}
-		c, err = newController(*kubeconfig, restarts)
+		c, evictor, err = newController(*kubeconfig, restarts)
 		return err
 	})
 	if err != nil {
@@ -55,6 +58,10 @@ func controllerCommand(ctx context.Context, args []string, s streams) error {
 	}
 	c.Log = logger(s.err, *verbose)
 	go restarts.watchEpochs(ctx, s, c.Log)
+	if evictor != nil {
+		evictor.Log = c.Log
+		go evictor.Run(ctx)
+	}
 	systemd.Status("looking for the first time")
 	return c.Run(ctx, func() {
 		c.Log.Info("the nodes are in order, and machines can join")
@@ -63,26 +70,33 @@ func controllerCommand(ctx context.Context, args []string, s streams) error {
 	})
 }
 
-// newController makes the controller from the machine's configuration, its store and its cloud.
-func newController(kubeconfig string, f certsFlags) (*controller.Controller, error) {
+// newController makes the controller from the machine's configuration, its store and its cloud. The evictor is nil without
+// a cloud: then nobody knows that a machine is about to end.
+func newController(kubeconfig string, f certsFlags) (*controller.Controller, *evict.Evictor, error) {
 	effective, secrets, root := f.effective, f.store, f.root
 	endpoint, err := systemd.Credential(awsEndpoint)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	hardware := boot.ReadFacts(root)
 	api := kube.NewFile(kubeconfig)
 	reserved, err := reservedOf(effective.Config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c := &controller.Controller{Nodes: api, Requests: api, Objects: api, Tokens: api, NoFirstCome: effective.NoFirstCome, Secrets: secrets, Reserved: reserved, Self: selfBelow(root), Now: time.Now}
+	var evictor *evict.Evictor
 	if hardware.Metadata {
 		here := awsconfig.Machine{Endpoint: endpoint, Metadata: hardware.Endpoint}
 		c.Instances = &cloud{cluster: effective.Cluster, load: here.Load}
+		holder, err := os.Hostname()
+		if err != nil {
+			return nil, nil, fmt.Errorf("asking for this machine's name, by which it evicts: %w", err)
+		}
+		evictor = &evict.Evictor{Cluster: &kube.Evictor{File: api, Holder: holder}, Machines: &evictions{cluster: effective.Cluster, load: here.Load}, Now: time.Now}
 		c.Identities = &identity.Verifier{Load: here.Load, Cluster: effective.Cluster, Now: time.Now}
 	}
-	return c, nil
+	return c, evictor, nil
 }
 
 // reservedOf returns what belongs to the cluster itself, and to no node.
@@ -111,6 +125,40 @@ type cloud struct {
 	cluster string
 	load    func(context.Context) (aws.Config, error)
 	found   *fleet.Instances
+}
+
+// evictions is AutoScaling. It connects as cloud does.
+type evictions struct {
+	cluster string
+	load    func(context.Context) (aws.Config, error)
+	groups  *fleet.Evictions
+}
+
+func (e *evictions) connect(ctx context.Context) (*fleet.Evictions, error) {
+	if e.groups == nil {
+		conf, err := e.load(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("looking for AutoScaling: %w", err)
+		}
+		e.groups = &fleet.Evictions{API: autoscaling.NewFromConfig(conf), Cluster: e.cluster}
+	}
+	return e.groups, nil
+}
+
+func (e *evictions) Sight(ctx context.Context) (evict.Sight, error) {
+	groups, err := e.connect(ctx)
+	if err != nil {
+		return evict.Sight{}, err
+	}
+	return groups.Sight(ctx)
+}
+
+func (e *evictions) Hold(ctx context.Context, m evict.Machine) (time.Duration, error) {
+	return e.groups.Hold(ctx, m) // after Sight
+}
+
+func (e *evictions) Release(ctx context.Context, m evict.Machine) (bool, error) {
+	return e.groups.Release(ctx, m)
 }
 
 func (c *cloud) Instances(ctx context.Context, names []string) ([]controller.Instance, error) {

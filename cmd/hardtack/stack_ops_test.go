@@ -26,6 +26,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/evict"
 )
 
 // stackAccount is an account with a VPC, in which the machines of whatever group comes up at once complete their launch
@@ -72,7 +73,7 @@ func newStackAccount(tb testing.TB, step time.Duration) *stackAccount {
 	return a
 }
 
-// live is one step of the machines and the function. Failures are tried again at the next step.
+// live is one step of the machines, of the masters, which find no pods on a machine that ends, and of the function. Failures are tried again at the next step.
 func (a *stackAccount) live(ctx context.Context, conf aws.Config) {
 	a.Tick()
 	machines := ec2.NewFromConfig(conf)
@@ -85,6 +86,9 @@ func (a *stackAccount) live(ctx context.Context, conf aws.Config) {
 	a.mu.Unlock()
 	for _, g := range out.AutoScalingGroups {
 		for _, i := range g.Instances {
+			if string(i.LifecycleState) == awsfake.StateTerminatingWait {
+				_, _ = (&fleet.Evictions{API: a.api, Cluster: "demo"}).Release(ctx, evict.Machine{ID: *i.InstanceId, Group: *g.AutoScalingGroupName}) // again at the next step
+			}
 			if m, _ := a.EC2().Machine(*i.InstanceId); string(i.LifecycleState) == awsfake.StatePendingWait && m.Image != broken {
 				_, _ = a.api.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{ // again at the next step
 					AutoScalingGroupName: g.AutoScalingGroupName, InstanceId: i.InstanceId, LifecycleHookName: aws.String("hardtack-ready"), LifecycleActionResult: aws.String("CONTINUE"),

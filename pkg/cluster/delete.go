@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// endPatience is how long ending all machines may take: the template's drain hook holds each for at most 5
-	// minutes, and stopping a machine takes a few more.
+	// endPatience is how long ending all machines may take: the template's drain hook holds each for at most 5 minutes, and
+	// stopping a machine takes a few more. The masters let minions end at once, since the cluster ends; a hook that no master
+	// answers holds a minion for the document's time besides.
 	endPatience = 20 * time.Minute
 	// deleteTries is how often the zone is emptied again because the function has written to it meanwhile. emptyTries
 	// is how often one removal is repeated because another update conflicted with it.

@@ -16,3 +16,7 @@ const (
 	// TagGroup is the name of the group of a machine. AutoScaling sets it.
 	TagGroup = "aws:autoscaling:groupName"
 )
+
+// EvictionHook is the lifecycle hook that holds a machine which is a node until its pods have moved away. The masters answer
+// it, and not the DNS function, which answers every other hook on termination unless it is told one.
+const EvictionHook = "hardtack-evict"

@@ -4,9 +4,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsname"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // AWS is the settings of a cluster's stack on AWS, beside those of its groups.
@@ -33,6 +35,9 @@ type GroupAWS struct {
 	Volume int `yaml:"volume" json:"volume"`
 	// Max is how many machines the group may be scaled out to; at least its size.
 	Max int `yaml:"max" json:"max"`
+	// DrainTimeout is how many minutes a machine that is about to end is held at most until its pods have moved away as their
+	// disruption budgets allow; only groups with the role minions have it.
+	DrainTimeout int `yaml:"drainTimeout" json:"drainTimeout"`
 }
 
 // The values of AWS.LoadBalancer.
@@ -53,6 +58,14 @@ const DefaultChannel = "stable"
 const (
 	defaultInstanceType = "m7i.large"
 	defaultVolume       = 20
+)
+
+// The time for the eviction of a machine's pods: EKS gives the nodes of a managed group as long by default. A hook has at
+// most two hours without heartbeats (API reference, PutLifecycleHook), and the controller needs half a minute of it.
+const (
+	defaultDrainTimeout = 15
+	leastDrainTimeout   = 1
+	mostDrainTimeout    = 120
 )
 
 // leastVolume is a GiB more than the default size of the image's disk.
@@ -81,6 +94,11 @@ func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec) GroupAWS {
 		Volume:       orDefault(f, field+".volume", in.Volume, defaultVolume, byHardtack),
 		Max:          orDefault(f, field+".max", in.Max, *g.Size, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".size"}),
 	}
+	drain := 0
+	if slices.Contains(g.Roles, string(role.Minions)) {
+		drain = defaultDrainTimeout
+	}
+	out.DrainTimeout = orDefault(f, field+".drainTimeout", in.DrainTimeout, drain, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".roles"})
 	if out.Max < *g.Size {
 		f.errorf(field+".max", "%d is less than the group's size, %d", out.Max, *g.Size)
 	}
@@ -115,7 +133,16 @@ func (v checker) groupAWS(field string, g GroupSpec) {
 	if v.source.given[field+".max"] && len(g.Members) > 0 && g.AWS.Max != len(g.Members) {
 		v.errorf(field+".max", "is not for members of etcd: each is a group of one machine")
 	}
+	switch nodes := slices.Contains(g.Roles, string(role.Minions)); {
+	case nodes:
+		v.between(field+".drainTimeout", g.AWS.DrainTimeout, leastDrainTimeout, mostDrainTimeout, "minutes")
+	case g.AWS.DrainTimeout != 0:
+		v.errorf(field+".drainTimeout", "is only for groups with the role %s: no other machine is a node", role.Minions)
+	}
 }
+
+// Drain returns how long a machine of the group is held for its pods; 0 for a machine that is no node.
+func (g Group) Drain() time.Duration { return time.Duration(g.AWS.DrainTimeout) * time.Minute }
 
 // SecretsKey returns the ARN or the alias of the KMS key that encrypts the cluster's secrets in Parameter Store; empty is
 // AWS's own.

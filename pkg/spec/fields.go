@@ -78,6 +78,7 @@ var becomes = map[string][]string{
 	"groups[].aws.instanceType":       {"InstanceType in the group's launch template"},
 	"groups[].aws.volume":             {"VolumeSize in the group's launch template"},
 	"groups[].aws.max":                {"the AutoScaling group's MaxSize"},
+	"groups[].aws.drainTimeout":       {"HeartbeatTimeout of the group's hook " + role.EvictionHook},
 	"fileAssets":                      {"the file in the user data of the groups that it is for"},
 	"hooks":                           {"units in " + unitDir + ", by the user data of the groups that they are for"},
 	"additionalUserData":              {"MIME parts of the user data of the groups that they are for"},

@@ -28,6 +28,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // The successive images of the tests' channel.
@@ -174,13 +175,18 @@ func (w *world) Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// live simulates the machines and the function.
+// live simulates the machines, the masters' answer to the hook that waits for pods, and the function.
 func (w *world) live() {
 	if w.syncer == nil {
 		return
 	}
 	for _, name := range w.names {
 		for _, i := range w.account.AutoScaling().Instances(name) {
+			if i.Tokens[role.EvictionHook] != "" { // the masters find no pods
+				if err := w.account.AutoScaling().Complete(name, role.EvictionHook, i.ID, awsfake.Continue); err != nil {
+					w.t.Fatal(err)
+				}
+			}
 			if i.State != awsfake.StatePendingWait {
 				continue
 			}

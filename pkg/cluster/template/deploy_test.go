@@ -203,21 +203,31 @@ func TestDeployedRecords(t *testing.T) {
 func TestRenderedHooks(t *testing.T) {
 	for _, name := range documents {
 		c := document(t, name)
-		want := []any{
-			map[string]any{"LifecycleHookName": template.DrainHook, "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "DefaultResult": "CONTINUE", "HeartbeatTimeout": 300},
-			map[string]any{"LifecycleHookName": c.Cluster.LaunchHook, "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING", "DefaultResult": "ABANDON", "HeartbeatTimeout": 900},
-		}
-		for id, r := range render(t, c).Resources {
-			if r.Type == "AWS::AutoScaling::AutoScalingGroup" {
-				assert.DeepEqual(t, r.Properties["LifecycleHookSpecificationList"], want)
-				assert.Assert(t, r.Properties["LaunchTemplate"].(map[string]any)["Version"] != nil, id)
+		resources := render(t, c).Resources
+		for _, g := range c.Groups {
+			want := []any{
+				map[string]any{"LifecycleHookName": template.DrainHook, "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "DefaultResult": "CONTINUE", "HeartbeatTimeout": 300},
+				map[string]any{"LifecycleHookName": c.Cluster.LaunchHook, "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING", "DefaultResult": "ABANDON", "HeartbeatTimeout": 900},
 			}
+			if g.Roles.Has(role.Minions) {
+				want = slices.Insert(want, 1, any(map[string]any{"LifecycleHookName": role.EvictionHook, "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "DefaultResult": "CONTINUE", "HeartbeatTimeout": 900}))
+			}
+			r := resources["Group"+groupID(g.Name)]
+			assert.DeepEqual(t, r.Properties["LifecycleHookSpecificationList"], want)
+			assert.Assert(t, r.Properties["LaunchTemplate"].(map[string]any)["Version"] != nil, g.Name)
 		}
 	}
 	alone := complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\nlaunchHook: none\n")
 	hooks := render(t, alone).Resources["GroupMasters"].Properties["LifecycleHookSpecificationList"].([]any)
 	assert.Equal(t, len(hooks), 1)
 	assert.Equal(t, hooks[0].(map[string]any)["LifecycleHookName"], template.DrainHook)
+	const minions = "groups:\n- {name: masters, roles: [masters, etcd]}\n- {name: slow, roles: [minions], aws: {drainTimeout: 120}}\n"
+	hooks = render(t, complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+minions)).Resources["GroupSlow"].Properties["LifecycleHookSpecificationList"].([]any)
+	assert.Equal(t, hooks[1].(map[string]any)["HeartbeatTimeout"], 7200)
+	// Nobody would answer the hook of minions whose masters are in no group.
+	const apart = "groups:\n- {name: minions, roles: [minions]}\n"
+	hooks = render(t, complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+apart)).Resources["GroupMinions"].Properties["LifecycleHookSpecificationList"].([]any)
+	assert.Equal(t, len(hooks), 2)
 }
 
 func TestRenderedBalancer(t *testing.T) {

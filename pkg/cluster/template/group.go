@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
@@ -13,9 +14,9 @@ import (
 // DrainHook is the name of the hook that delays the end of a machine until its address has left DNS.
 const DrainHook = "hardtack-drain"
 
-// The hooks' heartbeat timeouts, in seconds. A machine that makes progress sends a heartbeat every 20 s
-// (pkg/node/ready), and one that is not ready within a quarter of an hour is replaced. A machine that cannot be
-// drained is ended nevertheless.
+// The hooks' heartbeat timeouts, in seconds; that of role.EvictionHook is the document's. A machine that makes progress sends
+// a heartbeat every 20 s (pkg/node/ready), and one that is not ready within a quarter of an hour is replaced. A machine that
+// does not leave DNS is ended nevertheless.
 const (
 	launchTimeout = 900
 	drainTimeout  = 300
@@ -97,7 +98,7 @@ func (b *builder) scalingGroup(g spec.Group) {
 		"DesiredCapacity":                choose(hasMachines, ref("AWS::NoValue"), "0"),
 		"VPCZoneIdentifier":              b.subnets(g),
 		"HealthCheckType":                "EC2",
-		"LifecycleHookSpecificationList": hookList(b.hooks()),
+		"LifecycleHookSpecificationList": hookList(b.hooks(g)),
 		"Tags":                           append(tagList(b.groupTags(g)), object{"Key": role.TagInstanceRole, "Value": ref("Role" + id), "PropagateAtLaunch": false}),
 	}
 	if b.balanced(g) {
@@ -114,7 +115,7 @@ func (b *builder) subnets(g spec.Group) any {
 	return ref(ParameterSubnets)
 }
 
-// Hook is a lifecycle hook of every group.
+// Hook is a lifecycle hook of a group.
 type Hook struct {
 	Name string `json:"name"`
 	// Transition is "autoscaling:EC2_INSTANCE_LAUNCHING" or "…TERMINATING", Result the action after the timeout.
@@ -124,15 +125,24 @@ type Hook struct {
 	Timeout int `json:"timeout"`
 }
 
-func (b *builder) hooks() []Hook {
+// hooks are the hooks of a group. The DNS function answers DrainHook, the masters role.EvictionHook, and the machine its launch
+// hook.
+func (b *builder) hooks(g spec.Group) []Hook {
 	const transition = "autoscaling:EC2_INSTANCE_"
 	hooks := []Hook{{DrainHook, transition + "TERMINATING", "CONTINUE", drainTimeout}}
+	if b.evicts(g) {
+		// Pods end with their machine if nobody moves them: no master works, or a budget does not allow it.
+		hooks = append(hooks, Hook{role.EvictionHook, transition + "TERMINATING", "CONTINUE", int(g.Drain() / time.Second)})
+	}
 	if name := b.cluster.LaunchHook(); name != "" {
 		// A machine that never worked must not come into service: a refresh stops at it, and the group launches another.
 		hooks = append(hooks, Hook{name, transition + "LAUNCHING", "ABANDON", b.launchTimeout})
 	}
 	return hooks
 }
+
+// evicts reports whether masters of the stack move pods away from the group's machines before these end.
+func (b *builder) evicts(g spec.Group) bool { return g.Roles.Has(role.Minions) && b.has(role.Masters) }
 
 func hookList(hooks []Hook) []any {
 	var list []any

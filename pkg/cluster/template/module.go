@@ -32,7 +32,6 @@ type moduleData struct {
 	Backups      []moduleBackups `json:"backups"`
 	Roles        []string        `json:"roles"`
 	Ingress      []moduleIngress `json:"ingress"`
-	Hooks        []Hook          `json:"hooks"`
 	Zone         string          `json:"zone"`
 	Placeholders []moduleRecord  `json:"placeholders"`
 	APIPort      int             `json:"api_port"`
@@ -58,6 +57,7 @@ type moduleGroup struct {
 	Place int `json:"place"`
 	// ReadsTags is whether the group's machines read their tags from the metadata service.
 	ReadsTags  bool        `json:"reads_tags"`
+	Hooks      []Hook      `json:"hooks"`
 	Balanced   bool        `json:"balanced"`
 	Tags       []Tag       `json:"tags"`
 	Statements []Statement `json:"statements"`
@@ -128,7 +128,7 @@ func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
 func (b *builder) module() (moduleData, error) {
 	s := b.cluster.Cluster
 	data := moduleData{
-		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Volumes: map[string]moduleVolume{}, Backups: b.moduleBackups(), Hooks: b.hooks(),
+		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Volumes: map[string]moduleVolume{}, Backups: b.moduleBackups(),
 		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port,
 		AWS: moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, ImageParameter(s.AWS.Channel), ami.RootDevice},
 	}
@@ -181,6 +181,6 @@ func (b *builder) moduleGroup(g spec.Group) (moduleGroup, error) {
 		ConfigHash: hash, InstanceType: g.AWS.InstanceType, Volume: g.AWS.Volume,
 		UserData:       base64.StdEncoding.EncodeToString(userData),
 		SecurityGroups: b.securityGroupsOf(g), Size: g.Size, Max: g.AWS.Max,
-		Place: b.place(g), ReadsTags: readsTags(g), Balanced: b.balanced(g), Tags: b.groupTags(g), Statements: statements,
+		Place: b.place(g), ReadsTags: readsTags(g), Hooks: b.hooks(g), Balanced: b.balanced(g), Tags: b.groupTags(g), Statements: statements,
 	}, nil
 }

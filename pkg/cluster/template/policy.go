@@ -52,10 +52,31 @@ func (b *builder) policy(g spec.Group) ([]Statement, error) {
 		describe = append(describe, "ec2:DescribeVolumes")
 	}
 	statements = append(append(statements, volume...), b.backupPolicy(g)...)
-	group := here("autoscaling") + "autoScalingGroup:*:autoScalingGroupName/" + b.cluster.AutoScaling(g)
+	if evicted := b.evicted(); g.Roles.Has(role.Masters) && len(evicted) > 0 {
+		// IAM knows no hook: this also completes the launch of a minion, and what waits for DNS.
+		statements = append(statements, Statement{Sid: "LetMinionsEnd", Effect: "Allow", Action: hookActions, Resource: evicted})
+		describe = append(describe, "autoscaling:DescribeLifecycleHooks")
+	}
 	return append(statements,
-		Statement{Sid: "FinishItsLaunch", Effect: "Allow", Action: []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"}, Resource: []string{group}},
+		Statement{Sid: "FinishItsLaunch", Effect: "Allow", Action: hookActions, Resource: []string{b.groupARN(g)}},
 		Statement{Sid: "LookAtMachines", Effect: "Allow", Action: describe, Resource: []string{"*"}}), nil
+}
+
+// hookActions answer the hooks of a group.
+var hookActions = []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"}
+
+func (b *builder) groupARN(g spec.Group) string {
+	return here("autoscaling") + "autoScalingGroup:*:autoScalingGroupName/" + b.cluster.AutoScaling(g)
+}
+
+// evicted are the ARNs of the groups that have role.EvictionHook.
+func (b *builder) evicted() (groups []string) {
+	for _, g := range b.cluster.Groups {
+		if b.evicts(g) {
+			groups = append(groups, b.groupARN(g))
+		}
+	}
+	return groups
 }
 
 // secretsPolicy is pkg/pki/store's policy restricted to the stack's region, account and partition.

@@ -49,6 +49,7 @@ const (
 	scale    = "autoscaling:SetDesiredCapacity"
 	state    = "autoscaling:DescribeAutoScalingInstances"
 	groups   = "autoscaling:DescribeAutoScalingGroups"
+	hooks    = "autoscaling:DescribeLifecycleHooks"
 	machines = "ec2:DescribeInstances"
 	volumes  = "ec2:DescribeVolumes"
 	end      = "ec2:TerminateInstances"
@@ -85,7 +86,10 @@ var calls = []call{
 	{"demo-masters", get, root + pki.KubeletServingCA + pki.Key, true}, {"demo-masters", put, root + pki.KubeletServingCA + pki.Key, false},
 	{"demo-minions", get, root + pki.KubeletServingCA + pki.Key, false}, {"demo-etcd-a", get, root + pki.KubeletServingCA + pki.Key, false},
 	{"demo-masters", put, root + pki.KubernetesCA + pki.Key, false}, {"demo-masters", remove, root + pki.KubernetesCA + pki.Key, false},
-	{"demo-masters", finish, "demo-minions", false}, {"demo-masters", scale, "demo-masters", false}, {"demo-masters", end, "", false},
+	{"demo-masters", finish, "demo-minions", true}, {"demo-masters", beat, "demo-minions", true}, {"demo-masters", hooks, "", true},
+	{"demo-masters", finish, "demo-etcd-a", false}, {"demo-masters", beat, "demo-etcd-a", false}, {"demo-masters", finish, "other-minions", false},
+	{"demo-minions", hooks, "", false}, {"demo-etcd-a", hooks, "", false}, {"demo-etcd-a", finish, "demo-minions", false},
+	{"demo-masters", scale, "demo-masters", false}, {"demo-masters", end, "", false},
 	{"demo-masters", zoneRead, "", false}, {"demo-masters", records, "", false},
 
 	{"demo-etcd-a", get, root + pki.EtcdPeerCA + pki.Key, true}, {"demo-etcd-a", get, root + pki.EtcdClientCA + pki.Crt, true},
@@ -190,6 +194,8 @@ func (a testAccount) ask(ctx context.Context, conf aws.Config, c call) (err erro
 		_, err = scaling.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{AutoScalingGroupName: &c.subject, DesiredCapacity: aws.Int32(2)})
 	case state:
 		_, err = scaling.DescribeAutoScalingInstances(ctx, &autoscaling.DescribeAutoScalingInstancesInput{})
+	case hooks:
+		_, err = scaling.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String("demo-minions")})
 	case groups:
 		_, err = scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
 	case machines:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/lambda"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/shipped"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 var testNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -155,11 +156,14 @@ func TestJudge(t *testing.T) {
 		"a role that is bounded": {func(f *Facts) {
 			f.Role.Value[0].Decision, f.Role.Value[0].Missing = "explicitDeny", []string{"aws:Foo"}
 		}, []string{"error role.zone:  ... explicitDeny, for want of aws:Foo"}},
-		"another log group":    {func(f *Facts) { f.Logs.Group.Value.Name = "/aws/lambda/dns" }, []string{"error log.group: the function logs to /aws/lambda/dns"}},
-		"another retention":    {func(f *Facts) { f.Logs.Group.Value.Retention = 365 }, []string{"warning log.retention: 365 days"}},
-		"no group":             {func(f *Facts) { f.Groups.Value[0] = Group{Name: "demo-masters", Missing: true} }, []string{"error groups.demo-masters: "}},
-		"no role":              {func(f *Facts) { f.Groups.Value[1].Tags = tags("") }, []string{"error groups.demo-minions.tags:  ... no tag R"}},
-		"no hook":              {func(f *Facts) { f.Groups.Value[1].Hooks = nil }, []string{"warning groups.demo-minions.drain: "}},
+		"another log group": {func(f *Facts) { f.Logs.Group.Value.Name = "/aws/lambda/dns" }, []string{"error log.group: the function logs to /aws/lambda/dns"}},
+		"another retention": {func(f *Facts) { f.Logs.Group.Value.Retention = 365 }, []string{"warning log.retention: 365 days"}},
+		"no group":          {func(f *Facts) { f.Groups.Value[0] = Group{Name: "demo-masters", Missing: true} }, []string{"error groups.demo-masters: "}},
+		"no role":           {func(f *Facts) { f.Groups.Value[1].Tags = tags("") }, []string{"error groups.demo-minions.tags:  ... no tag R"}},
+		"no hook":           {func(f *Facts) { f.Groups.Value[1].Hooks = nil }, []string{"warning groups.demo-minions.drain: "}},
+		"only the masters' hook": {func(f *Facts) {
+			f.Groups.Value[1].Hooks = []Hook{{Name: role.EvictionHook, Transition: "autoscaling:EC2_INSTANCE_TERMINATING", Default: "CONTINUE", Heartbeat: time.Minute}}
+		}, []string{"warning groups.demo-minions.drain: "}},
 		"no launch hook":       {func(f *Facts) { f.Groups.Value[0].Hooks = f.Groups.Value[0].Hooks[:1] }, []string{"warning groups.demo-masters.launch: "}},
 		"a finding of the run": {func(f *Facts) { f.Logs.Runs.Value[0].Problems = []string{"odd"} }, []string{"warning demo.reconcile:  ... odd"}},
 		"a clock ahead":        {func(f *Facts) { f.Records["demo"] = is(Records{Sets: 4, Written: testNow.Add(time.Hour)}) }, []string{"warning demo.generation: "}},

@@ -98,7 +98,7 @@ func (l *List) group(g Group, cluster, hook string, w Wanted) {
 		switch {
 		case strings.HasSuffix(h.Transition, "_LAUNCHING"):
 			starts = append(starts, h)
-		case hook == "" || hook == h.Name:
+		case hook == "" && h.Name != role.EvictionHook || hook == h.Name:
 			ends = append(ends, h)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // terminating is the transition of termination hooks, which hold a machine until it has left DNS.
@@ -28,7 +29,8 @@ type HooksAPI interface {
 // Hooks completes the termination hooks of AutoScaling groups.
 type Hooks struct {
 	API HooksAPI
-	// Name is the hook to complete; empty means every termination hook of the group.
+	// Name is the hook to complete; empty means every termination hook of the group but role.EvictionHook, which the masters
+	// answer.
 	Name string
 }
 
@@ -44,8 +46,8 @@ func (h *Hooks) Complete(ctx context.Context, group, instanceID string) error {
 		}
 		names = names[:0]
 		for _, hook := range out.LifecycleHooks {
-			if aws.ToString(hook.LifecycleTransition) == terminating {
-				names = append(names, aws.ToString(hook.LifecycleHookName))
+			if name := aws.ToString(hook.LifecycleHookName); aws.ToString(hook.LifecycleTransition) == terminating && name != role.EvictionHook {
+				names = append(names, name)
 			}
 		}
 	}

@@ -26,9 +26,26 @@ type Lease struct {
 	Life time.Duration
 }
 
+// leases are those of kube-system.
+func (c *Client) leases() dynamic.ResourceInterface {
+	return c.objects.Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}).Namespace(metav1.NamespaceSystem)
+}
+
+// Take takes the lease, or keeps it, and reports whether the holder has it. It does not wait.
+func (c *Client) Take(ctx context.Context, l Lease) (bool, error) {
+	err := l.take(ctx, c.leases())
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, errHeld), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("taking the lease %s: %w", l.Name, err)
+}
+
 // Alone calls do while nobody else has the lease, for which it waits until ctx ends.
 func (c *Client) Alone(ctx context.Context, l Lease, do func(context.Context) error) error {
-	leases := c.objects.Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}).Namespace(metav1.NamespaceSystem)
+	leases := c.leases()
 	for {
 		err := l.take(ctx, leases)
 		if err == nil {

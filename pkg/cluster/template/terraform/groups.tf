@@ -83,7 +83,7 @@ resource "aws_autoscaling_group" "group" {
 
   # Part of the group, so that they are there before its first machine.
   dynamic "initial_lifecycle_hook" {
-    for_each = local.spec.hooks
+    for_each = each.value.hooks
     content {
       name                 = initial_lifecycle_hook.value.name
       lifecycle_transition = initial_lifecycle_hook.value.transition

@@ -1,0 +1,95 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/evict"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// EvictionsAPI is the part of AutoScaling's client that Evictions uses.
+type EvictionsAPI interface {
+	HooksAPI
+	autoscaling.DescribeAutoScalingGroupsAPIClient
+	RecordLifecycleActionHeartbeat(ctx context.Context, in *autoscaling.RecordLifecycleActionHeartbeatInput, opts ...func(*autoscaling.Options)) (*autoscaling.RecordLifecycleActionHeartbeatOutput, error)
+}
+
+// Evictions reads the lifecycle states of a cluster's machines for the masters, and answers role.EvictionHook.
+type Evictions struct {
+	API     EvictionsAPI
+	Cluster string
+}
+
+var _ evict.Machines = (*Evictions)(nil)
+
+// Sight reads the groups, with one call for each hundred.
+func (e *Evictions) Sight(ctx context.Context) (evict.Sight, error) {
+	groups, err := account.Groups(ctx, e.API, e.Cluster)
+	if err != nil {
+		return evict.Sight{}, awserr.Explain(err, "autoscaling:DescribeAutoScalingGroups for the masters' role")
+	}
+	var out evict.Sight
+	var masters, wanted int32
+	for _, g := range groups {
+		of := role.NewSet(roles(account.GroupTag(g, role.TagRole))...)
+		if of.Has(role.Masters) {
+			masters++
+			wanted += aws.ToInt32(g.DesiredCapacity)
+		}
+		if !of.Has(role.Minions) {
+			continue
+		}
+		for _, i := range g.Instances {
+			out.Machines = append(out.Machines, evict.Machine{ID: aws.ToString(i.InstanceId), Group: aws.ToString(g.AutoScalingGroupName), State: string(i.LifecycleState)})
+		}
+	}
+	out.Closing = masters > 0 && wanted == 0
+	return out, nil
+}
+
+// Hold restarts the hook's time.
+func (e *Evictions) Hold(ctx context.Context, m evict.Machine) (time.Duration, error) {
+	out, err := e.API.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &m.Group})
+	if err != nil {
+		return 0, fmt.Errorf("reading the hooks of group %s: %w", m.Group, awserr.Explain(err, "autoscaling:DescribeLifecycleHooks for the masters' role"))
+	}
+	i := slices.IndexFunc(out.LifecycleHooks, func(h types.LifecycleHook) bool { return aws.ToString(h.LifecycleHookName) == role.EvictionHook })
+	if i < 0 {
+		return 0, nil
+	}
+	_, err = e.API.RecordLifecycleActionHeartbeat(ctx, &autoscaling.RecordLifecycleActionHeartbeatInput{
+		AutoScalingGroupName: &m.Group, LifecycleHookName: aws.String(role.EvictionHook), InstanceId: &m.ID,
+	})
+	if isCompleted(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("restarting the time of hook %s of machine %s in group %s: %w", role.EvictionHook, m.ID, m.Group,
+			awserr.Explain(err, "autoscaling:RecordLifecycleActionHeartbeat on this group for the masters' role"))
+	}
+	return time.Duration(aws.ToInt32(out.LifecycleHooks[i].HeartbeatTimeout)) * time.Second, nil
+}
+
+// Release completes the hook.
+func (e *Evictions) Release(ctx context.Context, m evict.Machine) (bool, error) {
+	_, err := e.API.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
+		AutoScalingGroupName: &m.Group, LifecycleHookName: aws.String(role.EvictionHook), InstanceId: &m.ID, LifecycleActionResult: aws.String("CONTINUE"),
+	})
+	if isCompleted(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("completing hook %s of machine %s in group %s, which goes on by itself when the hook's time is over: %w", role.EvictionHook, m.ID, m.Group,
+			awserr.Explain(err, "autoscaling:CompleteLifecycleAction on this group for the masters' role"))
+	}
+	return true, nil
+}

@@ -1,0 +1,114 @@
+package fleet_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/evict"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// ending has a group of minions with both hooks on termination, of which one machine ends.
+func ending(t *testing.T, clock awsfake.Clock, faults awsfake.Faults) (*awsfake.Account, *fleet.Evictions, evict.Machine) {
+	t.Helper()
+	a, _, api := region(t, awsfake.Options{Clock: clock, Faults: faults})
+	group(t, a, "demo-masters", "masters+etcd", 1, nil)
+	group(t, a, "demo-minions", "minions", 2, nil)
+	group(t, a, "other-minions", "minions", 1, map[string]string{role.TagCluster: "other"})
+	for name, timeout := range map[string]time.Duration{role.EvictionHook: 15 * time.Minute, "hardtack-drain": 5 * time.Minute} {
+		err := a.AutoScaling().PutHook("demo-minions", awsfake.Hook{Name: name, Transition: "autoscaling:EC2_INSTANCE_TERMINATING", Heartbeat: timeout, Default: awsfake.Continue})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := a.AutoScaling().Instances("demo-minions")[0].ID
+	if err := a.AutoScaling().Terminate(id, true); err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+	return a, &fleet.Evictions{API: api, Cluster: "demo"}, evict.Machine{ID: id, Group: "demo-minions", State: "Terminating:Wait"}
+}
+
+// waits are the hooks that a machine waits for.
+func waits(a *awsfake.Account, m evict.Machine) (hooks []string) {
+	for _, i := range a.AutoScaling().Instances(m.Group) {
+		if i.ID == m.ID {
+			for name := range i.Tokens {
+				hooks = append(hooks, name)
+			}
+		}
+	}
+	slices.Sort(hooks)
+	return hooks
+}
+
+func TestEvictionsSight(t *testing.T) {
+	a, e, m := ending(t, nil, nil)
+	got, err := e.Sight(t.Context())
+	if err != nil || len(got.Machines) != 2 || got.Closing || !slices.Contains(got.Machines, m) {
+		t.Errorf("got %+v, %v, want %+v and another", got, err, m)
+	}
+	if err := a.AutoScaling().SetDesired("demo-masters", 0); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = e.Sight(t.Context()); err != nil || !got.Closing {
+		t.Errorf("without a master: %+v, %v", got, err)
+	}
+}
+
+// TestEvictionsHold restarts the time of our hook, and completes it once. The DNS function leaves it alone.
+func TestEvictionsHold(t *testing.T) {
+	clock := awsfake.NewVirtualClock(time.Now())
+	a, e, m := ending(t, clock, nil)
+	if err := (&fleet.Hooks{API: e.API}).Complete(t.Context(), m.Group, m.ID); err != nil {
+		t.Fatal(err)
+	}
+	if left := waits(a, m); !slices.Equal(left, []string{role.EvictionHook}) {
+		t.Errorf("after the DNS function it waits for %v", left)
+	}
+	clock.Advance(14 * time.Minute)
+	a.Tick()
+	if d, err := e.Hold(t.Context(), m); err != nil || d != 15*time.Minute {
+		t.Errorf("held for %v, %v", d, err)
+	}
+	clock.Advance(14 * time.Minute)
+	a.Tick()
+	if left := waits(a, m); len(left) != 1 {
+		t.Errorf("it is not held: %v", left)
+	}
+	for i := range 3 {
+		if was, err := e.Release(t.Context(), m); err != nil || was != (i == 0) {
+			t.Errorf("released: %v, %v", was, err)
+		}
+	}
+	if d, err := e.Hold(t.Context(), m); err != nil || d != 0 {
+		t.Errorf("one that is gone is held for %v, %v", d, err)
+	}
+	if d, err := e.Hold(t.Context(), evict.Machine{ID: m.ID, Group: "demo-masters"}); err != nil || d != 0 || a.Calls()["autoscaling:RecordLifecycleActionHeartbeat"] != 2 {
+		t.Errorf("in a group without a hook: %v, %v", d, err)
+	}
+}
+
+// TestEvictionsDenied names the permission that is missing.
+func TestEvictionsDenied(t *testing.T) {
+	for action, call := range map[string]func(e *fleet.Evictions, m evict.Machine) error{
+		"DescribeAutoScalingGroups":      func(e *fleet.Evictions, _ evict.Machine) error { _, err := e.Sight(t.Context()); return err },
+		"DescribeLifecycleHooks":         func(e *fleet.Evictions, m evict.Machine) error { _, err := e.Hold(t.Context(), m); return err },
+		"RecordLifecycleActionHeartbeat": func(e *fleet.Evictions, m evict.Machine) error { _, err := e.Hold(t.Context(), m); return err },
+		"CompleteLifecycleAction":        func(e *fleet.Evictions, m evict.Machine) error { _, err := e.Release(t.Context(), m); return err },
+	} {
+		faults := &awsfake.Script{}
+		a, e, m := ending(t, nil, faults)
+		faults.Add(action, awsfake.Fault{Refuse: &awsfake.Error{Code: "AccessDenied", Status: 403}})
+		if err := call(e, m); err == nil || !strings.Contains(err.Error(), "allow autoscaling:"+action) {
+			t.Errorf("%s: %v", action, err)
+		}
+		if len(waits(a, m)) != 2 {
+			t.Errorf("%s: it waits for %v", action, waits(a, m))
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxNamed bounds the pods that an Event names. The API server refuses a message of more than 1024 characters.
+const (
+	maxNamed   = 5
+	maxMessage = 1000
+)
+
+// begin marks and cordons a node. The hook's time is restarted once, before: then it ends no earlier than the mark says,
+// however long ago the machine came to its hook, and there need be no other heartbeat.
+func (e *Evictor) begin(ctx context.Context, t task) error {
+	now := e.Now().UTC().Truncate(time.Second)
+	hold, err := e.Machines.Hold(ctx, t.machine)
+	if err != nil {
+		return err
+	}
+	m := mark{Instance: t.machine.ID, Since: now, Until: now.Add(unheld), Held: hold > 0, Cordoned: !t.node.Unschedulable}
+	if m.Held {
+		m.Until = now.Add(hold - min(spare, hold/2))
+	}
+	t.node.Mark, t.node.Unschedulable = m.String(), true
+	if err := e.Cluster.Change(ctx, t.node); err != nil {
+		return err
+	}
+	e.Log.Info("evicting the pods of a machine that ends", "node", t.node.Name, "instance", t.machine.ID, "group", t.machine.Group, "held", m.Held, "until", m.Until)
+	e.tell(ctx, t.node, m, Event{Reason: "Evicting", Message: fmt.Sprintf("machine %s of group %s ends (%s): its pods are evicted until %s",
+		t.machine.ID, t.machine.Group, t.machine.State, m.Until.Format(timeForm))})
+	return nil
+}
+
+// timeForm is how a time is written for people.
+const timeForm = time.RFC3339
+
+// stuck is a pod that has not left.
+type stuck struct {
+	pod Pod
+	why string
+	// refused: the API server does not let it be evicted. Else it is ending.
+	refused bool
+}
+
+func (s stuck) String() string { return s.pod.String() + ": " + s.why }
+
+// evict evicts the pods that have not left, and lets the machine end if there are none, or if its time is over. A machine
+// that is lost keeps nothing alive: its pods are evicted once, so that others are made, and it is not held for them.
+func (e *Evictor) evict(ctx context.Context, t task) error {
+	if !t.node.Unschedulable { // somebody has uncordoned it, and pods may have come
+		t.node.Unschedulable = true
+		return e.Cluster.Change(ctx, t.node)
+	}
+	over := t.node.Lost || !e.Now().Before(t.mark.Until)
+	left, err := e.round(ctx, t.node)
+	if err != nil && !over {
+		return err
+	}
+	if len(left) > 0 && !over {
+		e.report(ctx, t, left)
+		return nil
+	}
+	return errors.Join(err, e.end(ctx, t, left, err))
+}
+
+// round asks once for the eviction of every pod that should leave, and returns those that are still there.
+func (e *Evictor) round(ctx context.Context, n Node) ([]stuck, error) {
+	pods, err := e.Cluster.Pods(ctx, n.Name)
+	if err != nil {
+		return nil, err
+	}
+	var left []stuck
+	for _, p := range pods {
+		if !p.moves() {
+			continue
+		}
+		if p.Ending {
+			left = append(left, stuck{p, "it is ending", false})
+			continue
+		}
+		err := e.Cluster.Evict(ctx, p)
+		var blocked *BlockedError
+		switch {
+		case errors.As(err, &blocked):
+			left = append(left, stuck{p, blocked.Why, true})
+		case err != nil:
+			return left, err
+		default:
+			left = append(left, stuck{p, "it is ending", false})
+			if p.Controller == "" {
+				e.Log.Warn("a pod that nothing makes anew is evicted", "node", n.Name, "pod", p.String())
+			}
+		}
+	}
+	slices.SortFunc(left, func(a, b stuck) int { return strings.Compare(a.pod.String(), b.pod.String()) })
+	return left, nil
+}
+
+// report tells which pods are refused, when that has changed.
+func (e *Evictor) report(ctx context.Context, t task, left []stuck) {
+	refused := slices.DeleteFunc(slices.Clone(left), func(s stuck) bool { return !s.refused })
+	text := list(refused)
+	e.mu.Lock()
+	same := e.told[t.node.UID] == text
+	e.told[t.node.UID] = text
+	e.mu.Unlock()
+	if same || len(refused) == 0 {
+		return
+	}
+	for _, s := range refused {
+		e.Log.Warn("a pod cannot be evicted now, which is tried again", "node", t.node.Name, "pod", s.pod.String(), "why", s.why, "until", t.mark.Until)
+	}
+	e.tell(ctx, t.node, t.mark, Event{Reason: "EvictionBlocked", Warning: true,
+		Message: fmt.Sprintf("%d pods cannot be evicted now, which is tried until %s: %s", len(refused), t.mark.Until.Format(timeForm), text)})
+}
+
+// end reports the result, and lets the machine end. What happens to pods that are left is the kubelet's graceful shutdown's.
+func (e *Evictor) end(ctx context.Context, t task, left []stuck, unknown error) error {
+	event := Event{Reason: "Evicted", Message: fmt.Sprintf("all pods have left machine %s", t.machine.ID)}
+	switch {
+	case unknown != nil:
+		event = Event{Reason: "EvictionIncomplete", Warning: true, Message: fmt.Sprintf("machine %s ends, and which pods are left is unknown: %v", t.machine.ID, unknown)}
+	case len(left) > 0:
+		why := "in its time"
+		if t.node.Lost {
+			why = "since nothing is heard of it"
+		}
+		event = Event{Reason: "EvictionIncomplete", Warning: true, Message: fmt.Sprintf("machine %s ends with %d pods that have not left %s: %s", t.machine.ID, len(left), why, list(left))}
+	}
+	log := e.Log.Info
+	if event.Warning {
+		log = e.Log.Warn
+	}
+	log(event.Message, "node", t.node.Name, "group", t.machine.Group)
+	for _, s := range left {
+		e.Log.Warn("a pod ends with its machine", "node", t.node.Name, "pod", s.pod.String(), "why", s.why)
+	}
+	e.tell(ctx, t.node, t.mark, event)
+	if t.mark.Held {
+		if _, err := e.Machines.Release(ctx, t.machine); err != nil {
+			return err
+		}
+	}
+	t.mark.Released = e.Now().UTC().Truncate(time.Second)
+	t.node.Mark = t.mark.String()
+	return e.Cluster.Change(ctx, t.node)
+}
+
+// pass lets a machine end from which nothing can be moved: it is no node, or the whole cluster ends.
+func (e *Evictor) pass(ctx context.Context, t task) error {
+	held, err := e.Machines.Release(ctx, t.machine)
+	if err != nil {
+		return err
+	}
+	if held {
+		e.Log.Info("a machine ends without an eviction: it is no node, or the cluster ends", "instance", t.machine.ID, "group", t.machine.Group, "node", t.node.Name)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.released[t.machine.ID] = true
+	return nil
+}
+
+// restore undoes what we did to a node whose machine stays, and leaves what others did.
+func (e *Evictor) restore(ctx context.Context, t task) error {
+	if t.mark.Cordoned {
+		t.node.Unschedulable = false
+	}
+	t.node.Mark = ""
+	if err := e.Cluster.Change(ctx, t.node); err != nil {
+		return err
+	}
+	e.Log.Info("a machine stays after all", "node", t.node.Name, "instance", t.machine.ID, "state", t.machine.State, "uncordoned", t.mark.Cordoned)
+	e.tell(ctx, t.node, t.mark, Event{Reason: "EvictionCancelled", Message: fmt.Sprintf("machine %s stays: it is %s", t.machine.ID, t.machine.State)})
+	return nil
+}
+
+// tell writes an Event. Its ID is of the mark's beginning, so that every master writes the same one. The log has all that it
+// says, and so a failure delays nothing.
+func (e *Evictor) tell(ctx context.Context, n Node, m mark, event Event) {
+	event.ID = fmt.Sprintf("%s-%x", strings.ToLower(event.Reason), m.Since.Unix())
+	if len(event.Message) > maxMessage {
+		event.Message = strings.ToValidUTF8(event.Message[:maxMessage], "") + "…"
+	}
+	if err := e.Cluster.Tell(ctx, n, event); err != nil {
+		e.Log.Warn("an event of a node is not written", "node", n.Name, "event", event.Reason, "error", err)
+	}
+}
+
+// list names pods with their reasons, as far as an Event has room.
+func list(left []stuck) string {
+	var texts []string
+	for i, s := range left {
+		if i == maxNamed {
+			texts = append(texts, fmt.Sprintf("and %d more, which are in the controller's log", len(left)-maxNamed))
+			break
+		}
+		texts = append(texts, s.String())
+	}
+	return strings.Join(texts, "; ")
+}
