@@ -73,7 +73,8 @@ func newStackAccount(tb testing.TB, step time.Duration) *stackAccount {
 	return a
 }
 
-// live is one step of the machines, of the masters, which find no pods on a machine that ends, and of the function. Failures are tried again at the next step.
+// live is one step of the machines, of the masters, which find no pods on a machine that ends and are gone first when the
+// cluster ends, and of the function. Failures are tried again at the next step.
 func (a *stackAccount) live(ctx context.Context, conf aws.Config) {
 	a.Tick()
 	machines := ec2.NewFromConfig(conf)
@@ -84,10 +85,15 @@ func (a *stackAccount) live(ctx context.Context, conf aws.Config) {
 	a.mu.Lock()
 	broken := a.broken
 	a.mu.Unlock()
+	hook := &fleet.Evictions{API: a.api, Cluster: "demo"}
+	seen, err := hook.Sight(ctx)
+	if err != nil {
+		return
+	}
 	for _, g := range out.AutoScalingGroups {
 		for _, i := range g.Instances {
-			if string(i.LifecycleState) == awsfake.StateTerminatingWait {
-				_, _ = (&fleet.Evictions{API: a.api, Cluster: "demo"}).Release(ctx, evict.Machine{ID: *i.InstanceId, Group: *g.AutoScalingGroupName}) // again at the next step
+			if !seen.Closing && string(i.LifecycleState) == awsfake.StateTerminatingWait {
+				_, _ = hook.Release(ctx, evict.Machine{ID: *i.InstanceId, Group: *g.AutoScalingGroupName}) // again at the next step
 			}
 			if m, _ := a.EC2().Machine(*i.InstanceId); string(i.LifecycleState) == awsfake.StatePendingWait && m.Image != broken {
 				_, _ = a.api.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{ // again at the next step

@@ -8,10 +8,13 @@ import (
 	"strings"
 	"time"
 
+	scalingapi "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
@@ -19,8 +22,7 @@ import (
 
 const (
 	// endPatience is how long ending all machines may take: the template's drain hook holds each for at most 5 minutes, and
-	// stopping a machine takes a few more. The masters let minions end at once, since the cluster ends; a hook that no master
-	// answers holds a minion for the document's time besides.
+	// stopping a machine takes a few more. What holds minions for their pods is answered at once.
 	endPatience = 20 * time.Minute
 	// deleteTries is how often the zone is emptied again because the function has written to it meanwhile. emptyTries
 	// is how often one removal is repeated because another update conflicted with it.
@@ -172,9 +174,26 @@ func (c *Cluster) endMachines(ctx context.Context, now *cloudformation.Stack) er
 		if c.clock.Now().Sub(began) > endPatience {
 			return &NotEndedError{Cluster: c.name, Machines: left}
 		}
+		c.letMinionsEnd(ctx)
 		if err := c.clock.Sleep(ctx, c.config.Poll); err != nil {
 			return fmt.Errorf("stopped waiting: the machines of %s end by themselves, and deleting again goes on: %w", c.name, err)
 		}
+	}
+}
+
+// letMinionsEnd answers the hook that holds minions for their pods, since these have nowhere to go. The masters would do it,
+// and end themselves. Where the caller may not answer it, the hook's time passes.
+func (c *Cluster) letMinionsEnd(ctx context.Context) {
+	hook := &fleet.Evictions{API: scalingapi.NewFromConfig(c.config.AWS), Cluster: c.name}
+	seen, err := hook.Sight(ctx)
+	for _, m := range seen.Machines {
+		if m.State == string(types.LifecycleStateTerminatingWait) {
+			_, failed := hook.Release(ctx, m)
+			err = errors.Join(err, failed)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		c.config.Log.Warn("minions are held for their pods although the cluster ends, until a master or the hook's time lets them go", "error", err)
 	}
 }
 
