@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,10 +68,13 @@ func execOn(ctx context.Context, line io.ReadWriteCloser, script string, out io.
 		_, _ = io.WriteString(line, interruptKey+"stty opost\n")
 		_ = line.Close()
 	})()
-	// The terminal echoes what is typed; the shell computes the markers, so that they are not in the echo. What the script
-	// prints goes through a pipe: for programs that know terminals, this is none. Without opost, its bytes stay as they are.
-	_, err := fmt.Fprintf(line, "stty -opost; echo @@$((6*7))begin%[1]s; bash -c \"$(echo %[2]s | base64 -d)\" </dev/null 2>&1 | cat; echo @@$((6*7))end%[1]s=${PIPESTATUS[0]}; stty opost\n",
-		r.nonce, base64.StdEncoding.EncodeToString([]byte(script)))
+	// The terminal echoes what is typed; the shell computes the markers, so that they are not in the echo.
+	err := r.carry(line, base64.StdEncoding.EncodeToString([]byte(script)))
+	if err == nil {
+		// What the script prints goes through a pipe: for programs that know terminals, this is none. Without opost, its bytes
+		// stay as they are.
+		_, err = fmt.Fprintf(line, "stty -opost; echo @@$((6*7))begin%[1]s; bash -c \"$(echo $HARDTACK_EXEC | base64 -d)\" </dev/null 2>&1 | cat; echo @@$((6*7))end%[1]s=${PIPESTATUS[0]}; stty opost\n", r.nonce)
+	}
 	if err == nil {
 		err = r.until(io.Discard, "@@42begin"+r.nonce+"\n")
 	}
@@ -135,14 +139,33 @@ func (r *markedReader) greet(ctx context.Context, line io.ReadWriteCloser, silen
 	return fmt.Errorf("asking for %s: %w", silence, ErrShellSilent)
 }
 
+// carry puts a text into a variable of the shell, a piece at a time: what is typed faster than it is read, a terminal of 4096
+// bytes loses (n_tty.c, N_TTY_BUF_SIZE).
+func (r *markedReader) carry(line io.Writer, text string) error {
+	sofar := ""
+	for n, piece := range slices.Collect(slices.Chunk([]byte(text), 1024)) {
+		if _, err := fmt.Fprintf(line, "HARDTACK_EXEC=%s%s; echo @@$((6*7))took%s-%d\n", sofar, piece, r.nonce, n); err != nil {
+			return err
+		}
+		if err := r.until(io.Discard, fmt.Sprintf("@@42took%s-%d", r.nonce, n)); err != nil {
+			return err
+		}
+		sofar = "${HARDTACK_EXEC}"
+	}
+	return nil
+}
+
 // until copies what comes before a marker.
 func (r *markedReader) until(out io.Writer, marker string) error {
 	buf := make([]byte, 4096)
 	for {
 		before, after, found := bytes.Cut(r.held, []byte(marker))
 		if !found { // its beginning may be at the end
-			before = r.held[:max(0, len(r.held)-len(marker)+1)]
-			after = r.held[len(before):]
+			n := min(len(r.held), len(marker)-1)
+			for !bytes.HasSuffix(r.held, []byte(marker[:n])) {
+				n--
+			}
+			before, after = r.held[:len(r.held)-n], r.held[len(r.held)-n:]
 		}
 		if _, err := out.Write(before); err != nil {
 			return err

@@ -93,7 +93,7 @@ func TestExecInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	started := &notice{text: "started", seen: cancel}
-	_, err := execOn(ctx, keepsOpen{line}, "trap 'touch "+file+"; exit' INT; echo started; sleep 600 & wait", started, time.Minute)
+	_, err := execOn(ctx, again(t, line), "trap 'touch "+file+"; exit' INT; echo started; sleep 600 & wait", started, time.Minute)
 	assert.ErrorIs(t, err, context.Canceled)
 	for limit := time.Now().Add(time.Minute); ; {
 		if _, err := os.Stat(file); err == nil {
@@ -127,10 +127,16 @@ func TestExecEnds(t *testing.T) {
 	}
 }
 
-// keepsOpen is the line to a second user, after the first has closed it.
-type keepsOpen struct{ *os.File }
-
-func (keepsOpen) Close() error { return nil }
+// again is the line for one user, who closes it, while another has it later.
+func again(t *testing.T, line *os.File) *os.File {
+	t.Helper()
+	conn, err := line.SyscallConn()
+	assert.NilError(t, err)
+	fd := -1
+	assert.NilError(t, conn.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) }))
+	assert.NilError(t, err)
+	return os.NewFile(uintptr(fd), "terminal")
+}
 
 // notice tells of a text.
 type notice struct {
