@@ -82,8 +82,12 @@ func (r benchReport) judge(known []exception) (wrong []string, counts map[string
 func (c *cluster) cis(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const (
-		there     = "/var/tmp/kube-bench"
-		processes = "systemctl show --property=MainPID --value etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy | grep . | paste -sd ' '"
+		there = "/var/tmp/kube-bench"
+		// Each with the name of its program: a process is its daemon's from its start, and has another program at first.
+		processes = `for unit in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy; do
+			pid=$(systemctl show --property=MainPID --value $unit)
+			[ "$pid" != 0 ] && [ "$(cat /proc/$pid/comm)" = "$(echo $unit | cut -c1-15)" ] && echo $pid || echo 0
+		done | paste -sd ' '`
 	)
 	c.send(ctx, t, there, c.bench)
 	var out string
