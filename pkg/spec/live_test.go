@@ -303,9 +303,13 @@ func (c *live) controller(t *testing.T) {
 	assert.ErrorContains(t, client.Apply(t.Context(), token("bootstrap-token-x", "Opaque")), "writes bootstrap tokens only")
 	c.want(t, me, http.MethodDelete, "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef", "", http.StatusOK, "")
 	assert.NilError(t, client.Remove(t.Context(), nodes[0]))
-	for _, path := range []string{"/api/v1/secrets", "/api/v1/namespaces/default/secrets", "/api/v1/pods", "/api/v1/namespaces/kube-system/configmaps"} {
+	for _, path := range []string{"/api/v1/secrets", "/api/v1/namespaces/default/secrets", "/api/v1/namespaces/kube-system/configmaps", "/api/v1/namespaces/default/pods/usual/log"} {
 		c.want(t, me, http.MethodGet, path, "", http.StatusForbidden, "hardtack:controller")
 	}
+	// It sees pods and evicts them, as their budgets allow, and ends none past these.
+	c.want(t, me, http.MethodGet, "/api/v1/pods", "", http.StatusOK, "")
+	c.want(t, me, http.MethodDelete, "/api/v1/namespaces/default/pods/usual", "", http.StatusForbidden, "hardtack:controller")
+	c.want(t, me, http.MethodDelete, "/api/v1/namespaces/default/pods", "", http.StatusForbidden, "hardtack:controller")
 	c.want(t, me, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", everything("me", "hardtack:controller"), http.StatusForbidden, "")
 }
 
