@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
@@ -87,6 +88,22 @@ func (b *bakery) packerBuild(variables ...string) *exec.Cmd {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = endWithin
 	return cmd
+}
+
+// background starts a process that ends with the test, or before it, and returns what it writes.
+func background(t *testing.T, cmd *exec.Cmd) *run.Log {
+	t.Helper()
+	log := &run.Log{}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return log
 }
 
 // traces lists what a running bake has on this computer: processes, mounts, and loop devices that name its directory

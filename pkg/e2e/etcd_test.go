@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -75,7 +74,7 @@ func TestEtcdDiscovery(t *testing.T) {
 	publish(t, syncer)
 	logs := make([]*run.Log, len(etcdMembers))
 	for i := range etcdMembers {
-		logs[i] = startEtcd(t, etcdCommand(t, dir, program, i))
+		logs[i] = background(t, etcdCommand(t, dir, program, i))
 	}
 	awaitEtcd(t, dir, program, logs)
 	// A lost machine must not change the initial cluster of new members.
@@ -212,23 +211,7 @@ func etcdCommand(t *testing.T, dir, program string, i int) *exec.Cmd {
 		"--cert-file=" + crt, "--key-file=" + key, "--trusted-ca-file=" + crt, "--client-cert-auth",
 		"--peer-cert-file=" + crt, "--peer-key-file=" + key, "--peer-trusted-ca-file=" + crt, "--peer-client-cert-auth",
 	}
-	cmd := exec.CommandContext(interrupted, "unshare", args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd
-}
-
-func startEtcd(t *testing.T, cmd *exec.Cmd) *run.Log {
-	t.Helper()
-	log := &run.Log{}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return log
+	return exec.CommandContext(interrupted, "unshare", args...)
 }
 
 // awaitEtcd waits until every member is started, in the same cluster, and returns the written value.

@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +25,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 )
 
@@ -140,16 +138,8 @@ func (p *plane) serviceAccountKey(t *testing.T) string {
 
 func (p *plane) start(t *testing.T, program string, args ...string) {
 	t.Helper()
-	log := &run.Log{}
-	cmd := exec.CommandContext(interrupted, filepath.Join(p.dir, programs.Bin, program), args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	log := background(t, exec.CommandContext(interrupted, filepath.Join(p.dir, programs.Bin, program), args...))
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
 		if t.Failed() {
 			t.Logf("%s:\n%s", program, tail(log.String(), 25))
 		}

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -227,18 +226,9 @@ func (m *master) instance(t *testing.T, name, as string, own map[string]string) 
 		}
 		words = append(words, os.Expand(word, func(key string) string { return settings[key] }))
 	}
-	log := &run.Log{}
 	cmd := exec.CommandContext(interrupted, filepath.Join(m.dir, words[0]), words[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	m.daemons[as], m.logs[as] = cmd, log
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	cmd.Env = append(os.Environ(), env...)
+	m.daemons[as], m.logs[as] = cmd, background(t, cmd)
 }
 
 // pool has the CA that the machine trusts, from its user data.

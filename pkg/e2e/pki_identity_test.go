@@ -18,11 +18,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest"
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
@@ -285,16 +282,10 @@ func (m *master) text(t *testing.T, name string) string {
 func (m *master) controller(t *testing.T, env []string, args ...string) (end func()) {
 	t.Helper()
 	m.mustKubectl(t, "apply", "-f", filepath.Join(root, "images/rootfs/usr/lib/hardtack/addons/11-controller.yaml"))
-	log := &run.Log{}
 	cmd := exec.CommandContext(interrupted, filepath.Join(m.dir, programs.Bin, "hardtack-agent"),
 		append([]string{"controller", "--kubeconfig=/run/hardtack/pki/hardtack-controller/kubeconfig"}, args...)...) // not below --root
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	m.logs["controller"] = log
+	m.logs["controller"] = background(t, cmd)
 	return func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

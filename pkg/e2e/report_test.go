@@ -85,6 +85,10 @@ func TestProbeCredentials(t *testing.T) {
 	if want := `ExecStart=/bin/sh %d/hardtack.probe 60 "" a.service b.service`; !strings.Contains(unit, want) {
 		t.Errorf("unit without %q:\n%s", want, unit)
 	}
+	until := string(Probe{Until: []string{"c.service", "d.service"}, Limit: time.Minute}.Credentials()["systemd.extra-unit.hardtack-probe.service"])
+	if want := `hardtack.probe 60 "c.service d.service" `; !strings.Contains(until, want) {
+		t.Errorf("unit without %q:\n%s", want, until)
+	}
 	if len(c["hardtack.probe"]) == 0 || len(c["systemd.unit-dropin.multi-user.target"]) == 0 {
 		t.Error("no script, or nothing that starts the unit")
 	}

@@ -23,7 +23,8 @@ type EvictionsAPI interface {
 	RecordLifecycleActionHeartbeat(ctx context.Context, in *autoscaling.RecordLifecycleActionHeartbeatInput, opts ...func(*autoscaling.Options)) (*autoscaling.RecordLifecycleActionHeartbeatOutput, error)
 }
 
-// Evictions reads the lifecycle states of a cluster's machines for the masters, and answers role.EvictionHook.
+// Evictions reads the lifecycle states of a cluster's machines, and answers role.EvictionHook: for the masters, and for who
+// deletes the cluster.
 type Evictions struct {
 	API     EvictionsAPI
 	Cluster string
@@ -35,7 +36,7 @@ var _ evict.Machines = (*Evictions)(nil)
 func (e *Evictions) Sight(ctx context.Context) (evict.Sight, error) {
 	groups, err := account.Groups(ctx, e.API, e.Cluster)
 	if err != nil {
-		return evict.Sight{}, awserr.Explain(err, "autoscaling:DescribeAutoScalingGroups for the masters' role")
+		return evict.Sight{}, awserr.Explain(err, "autoscaling:DescribeAutoScalingGroups")
 	}
 	var out evict.Sight
 	var masters, wanted int32
@@ -60,7 +61,7 @@ func (e *Evictions) Sight(ctx context.Context) (evict.Sight, error) {
 func (e *Evictions) Hold(ctx context.Context, m evict.Machine) (time.Duration, error) {
 	out, err := e.API.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &m.Group})
 	if err != nil {
-		return 0, fmt.Errorf("reading the hooks of group %s: %w", m.Group, awserr.Explain(err, "autoscaling:DescribeLifecycleHooks for the masters' role"))
+		return 0, fmt.Errorf("reading the hooks of group %s: %w", m.Group, awserr.Explain(err, "autoscaling:DescribeLifecycleHooks"))
 	}
 	i := slices.IndexFunc(out.LifecycleHooks, func(h types.LifecycleHook) bool { return aws.ToString(h.LifecycleHookName) == role.EvictionHook })
 	if i < 0 {
@@ -74,7 +75,7 @@ func (e *Evictions) Hold(ctx context.Context, m evict.Machine) (time.Duration, e
 	}
 	if err != nil {
 		return 0, fmt.Errorf("restarting the time of hook %s of machine %s in group %s: %w", role.EvictionHook, m.ID, m.Group,
-			awserr.Explain(err, "autoscaling:RecordLifecycleActionHeartbeat on this group for the masters' role"))
+			awserr.Explain(err, "autoscaling:RecordLifecycleActionHeartbeat on this group"))
 	}
 	return time.Duration(aws.ToInt32(out.LifecycleHooks[i].HeartbeatTimeout)) * time.Second, nil
 }
@@ -89,7 +90,7 @@ func (e *Evictions) Release(ctx context.Context, m evict.Machine) (bool, error) 
 	}
 	if err != nil {
 		return false, fmt.Errorf("completing hook %s of machine %s in group %s, which goes on by itself when the hook's time is over: %w", role.EvictionHook, m.ID, m.Group,
-			awserr.Explain(err, "autoscaling:CompleteLifecycleAction on this group for the masters' role"))
+			awserr.Explain(err, "autoscaling:CompleteLifecycleAction on this group"))
 	}
 	return true, nil
 }

@@ -229,8 +229,12 @@ func (c *Cluster) underWay(last epoch, o RestoreOptions, out *Restored) (done bo
 	}
 	switch {
 	case others: // too few of the voters before may be among them for the epoch ever to form
+		var members []string
+		for _, p := range last.begin.Members {
+			members = append(members, p.Name)
+		}
 		return false, fmt.Errorf("epoch %d is being restored from %s for the members %s, and those of the document are %s: hardtack etcd status shows how far it is; --again abandons it, and begins another epoch from %s",
-			last.number, from.Object, strings.Join(peerNames(last.begin.Members), ", "), strings.Join(c.Members, ", "), out.Backup.Name)
+			last.number, from.Object, strings.Join(members, ", "), strings.Join(c.Members, ", "), out.Backup.Name)
 	case same(from, out.Backup):
 		// After an abandoned start the machines begin the next epoch from the same backup, and so may we.
 		return last.outcome == nil || out.Formed, nil
@@ -244,13 +248,6 @@ func (c *Cluster) underWay(last epoch, o RestoreOptions, out *Restored) (done bo
 func samePeers(a, b []etcd.Peer) bool {
 	byName := func(x, y etcd.Peer) int { return strings.Compare(x.Name, y.Name) }
 	return slices.Equal(slices.SortedFunc(slices.Values(a), byName), slices.SortedFunc(slices.Values(b), byName))
-}
-
-func peerNames(list []etcd.Peer) (names []string) {
-	for _, p := range list {
-		names = append(names, p.Name)
-	}
-	return names
 }
 
 func same(r *etcd.Restore, b Object) bool { return r.Object == b.Name && r.SHA256 == b.SHA256 }

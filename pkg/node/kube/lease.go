@@ -37,10 +37,15 @@ func (c *Client) Take(ctx context.Context, l Lease) (bool, error) {
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, errHeld), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+	case others(err):
 		return false, nil
 	}
 	return false, fmt.Errorf("taking the lease %s: %w", l.Name, err)
+}
+
+// others reports whether somebody else has the lease, or has just taken it.
+func others(err error) bool {
+	return errors.Is(err, errHeld) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
 // Alone calls do while nobody else has the lease, for which it waits until ctx ends.
@@ -51,7 +56,7 @@ func (c *Client) Alone(ctx context.Context, l Lease, do func(context.Context) er
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, errHeld) && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		if !others(err) {
 			return fmt.Errorf("taking the lease %s: %w", l.Name, err)
 		}
 		select {
