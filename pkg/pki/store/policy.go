@@ -75,9 +75,15 @@ func Policy(at Location, access pki.Access, key string) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// arns are the parameters of objects, of which those that end in "/" stand for all below.
+// arns are the parameters of objects, of which those that end in "/" stand for all below. What another one stands for is left
+// out: a policy has at most 10,240 characters, and a template's request 51,200.
 func arns(at Location, objects []string) (list []string) {
 	for _, object := range objects {
+		if slices.ContainsFunc(objects, func(all string) bool {
+			return strings.HasSuffix(all, "/") && object != all && strings.HasPrefix(object, all)
+		}) {
+			continue
+		}
 		if strings.HasSuffix(object, "/") {
 			object += "*"
 		}
