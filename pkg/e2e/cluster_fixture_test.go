@@ -21,6 +21,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
@@ -250,6 +251,20 @@ func (c *cluster) as(certificate, key []byte) *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{ServerName: "masters." + clusterName + ".k8s",
 			CAData: pki.EncodeCertificate(c.ca.Certificate), CertData: certificate, KeyData: key},
 	}
+}
+
+// newClient is a cluster of which the test has a kubeconfig, and no machine.
+func newClient(t *testing.T, kubeconfig []byte) *cluster {
+	t.Helper()
+	c := &cluster{}
+	var err error
+	if c.admin, err = clientcmd.RESTConfigFromKubeConfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	if c.kube, err = kube.New(c.admin); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // apply applies a manifest of testdata/cluster.

@@ -262,23 +262,47 @@ func (c *cluster) node(ctx context.Context, t *testing.T) {
 	}
 }
 
-// extended has pods serve a validating webhook and an aggregated API to the API server of the same machine.
+// extended has the API server of the same machine ask pods.
 func (c *cluster) extended(ctx context.Context, t *testing.T) {
 	t.Helper()
-	pair, err := c.ca.Issue(pki.Profile{Name: "hello-extend", Names: []string{"hello-extend.kube-system.svc"}, Usage: pki.Server, Life: time.Hour * 2}, time.Now())
+	c.reaches(ctx, t, func(what string, done func() (bool, string)) { c.await(ctx, t, what, done) })
+}
+
+// reaches has pods serve what API servers ask them for: a validating webhook, an aggregated API, and pages by the proxies of pods
+// and Services.
+func (c *cluster) reaches(ctx context.Context, t *testing.T, await func(what string, done func() (bool, string))) {
+	t.Helper()
+	key, err := pki.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := pki.NewAuthority("hello-extend", key, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := authority.Issue(pki.Profile{Name: "hello-extend", Names: []string{"hello-extend.kube-system.svc"}, Usage: pki.Server, Life: time.Hour * 2}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := base64.StdEncoding.EncodeToString
 	c.apply(ctx, t, "extend", map[string]string{
-		"CERTIFICATE": text(pair.Certificate), "KEY": text(pair.Key), "CA": text(pki.EncodeCertificate(c.ca.Certificate))})
-	c.await(ctx, t, "the aggregated API", func() (bool, string) {
+		"CERTIFICATE": text(pair.Certificate), "KEY": text(pair.Key), "CA": text(pki.EncodeCertificate(authority.Certificate))})
+	for what, path := range map[string]string{
+		"a pod's page by the API server's proxy":     "/api/v1/namespaces/kube-system/pods/hello-extend:8080/proxy/",
+		"a Service's page by the API server's proxy": "/api/v1/namespaces/kube-system/services/hello-extend:web/proxy/",
+	} {
+		await(what, func() (bool, string) {
+			code, body, err := c.get(ctx, c.admin, path)
+			return code == http.StatusOK && strings.HasPrefix(body, "hello from "), fmt.Sprint(code, " ", err, " ", firstLine(body))
+		})
+	}
+	await("the aggregated API", func() (bool, string) {
 		code, body, err := c.get(ctx, c.admin, "/apis/hello.hardtack.dev/v1/greetings/hello")
 		return code == http.StatusOK && strings.Contains(body, `"to":"e2e"`), fmt.Sprint(code, " ", err, " ", firstLine(body))
 	})
 	object := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","labels":{%s}}}`
 	const path = "/api/v1/namespaces/default/configmaps"
-	c.await(ctx, t, "an object that the webhook lets pass", func() (bool, string) {
+	await("an object that the webhook lets pass", func() (bool, string) {
 		code, body, err := c.do(ctx, c.admin, http.MethodPost, path, "application/json", fmt.Sprintf(object, "passes", ""))
 		return code == http.StatusCreated || code == http.StatusConflict, fmt.Sprint(code, " ", err, " ", firstLine(body))
 	})

@@ -59,6 +59,7 @@ func TestLab(t *testing.T) {
 	})
 	t.Run("told by the seed's user data, word for word", func(t *testing.T) { labSeed(t, r, s) })
 	t.Run("ready with nothing from outside", func(t *testing.T) { labReady(t, r, s) })
+	t.Run("API servers reach pods", func(t *testing.T) { labReaches(t, r) })
 	t.Run("what each machine takes", func(t *testing.T) { r.takes(t, s, "lab-takes.json") })
 	t.Run("names through the machines' own resolver", func(t *testing.T) { labNames(t, r, s) })
 	t.Run("nothing for who is root on a minion", func(t *testing.T) { labAttack(t, r, s) })
@@ -68,6 +69,26 @@ func TestLab(t *testing.T) {
 		if err != nil || !strings.HasPrefix(out, "<svg") || strings.Count(out, "until ready") != 1 {
 			t.Errorf("lab plot: %v: %.200s", err, out)
 		}
+	})
+}
+
+// labReaches asks by a master that is no minion, and so no part of the pods' network, for what only pods answer.
+func labReaches(t *testing.T, r *running) {
+	text, err := r.Kubeconfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, text)
+	c.reaches(t.Context(), t, func(what string, done func() (bool, string)) {
+		last := ""
+		r.until(t, what, func(lab.Status) bool {
+			ok, state := done()
+			if state != last {
+				t.Logf("%s: %s", what, state)
+				last = state
+			}
+			return ok
+		})
 	})
 }
 

@@ -18,10 +18,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 )
@@ -99,13 +97,7 @@ func (x *rotation) prepare(t *testing.T) {
 	if err := os.WriteFile(x.kubeconfig, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	x.admin = &cluster{}
-	if x.admin.admin, err = clientcmd.RESTConfigFromKubeConfig(text); err != nil {
-		t.Fatal(err)
-	}
-	if x.admin.kube, err = kube.New(x.admin.admin); err != nil {
-		t.Fatal(err)
-	}
+	x.admin = newClient(t, text)
 	x.admin.apply(t.Context(), t, "rotation", nil)
 	if open := eventually(labStill, func() []string {
 		x.pods = nil

@@ -24,9 +24,12 @@ const (
 	DirKubelet           = "kubelet"
 	DirProxy             = "kube-proxy"
 	DirFlannel           = "flanneld"
+	DirTunnelServer      = "konnectivity-server"
+	DirTunnelAgent       = "konnectivity-agent"
 )
 
-// Daemons lists the directories whose reader is the unit of the same name, in the order in which they depend on each other.
+// Daemons lists the directories whose reader is the unit of the same name and may have to be started again, in the order in which
+// they depend on each other. Both ends of the tunnels read everything for each connection.
 func Daemons() []string {
 	return []string{DirEtcd, DirAPIServer, DirControllerManager, DirScheduler, DirController, DirKubelet, DirProxy, DirFlannel}
 }
@@ -173,6 +176,7 @@ func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) 
 	return []Bundle{
 		apiserver, manager,
 		client(DirScheduler, "system:kube-scheduler", nil, LeafLife, a, api),
+		tunnelServer(a, m, api),
 		client(DirController, userController, nil, LeafLife, a, api),
 		client(DirAdmin, userAdmin, []string{GroupAdmins}, AdminLife, a, api),
 	}, nil
@@ -212,6 +216,17 @@ func apiServer(a MastersAuthorities, m Machine, api API) (Bundle, error) {
 			{"encryption.yaml", encryption},
 		},
 	}, nil
+}
+
+// tunnelServer returns the bundle of the end of the nodes' tunnels beside an API server. Agents know it by the API server's names, and
+// it knows them by their nodes' certificates. It reads all files again for each connection.
+func tunnelServer(a MastersAuthorities, m Machine, api API) Bundle {
+	names, addresses := apiNames(m, api)
+	return Bundle{
+		Dir:    DirTunnelServer,
+		Leaves: []Leaf{{"server", Profile{Name: DirTunnelServer, Usage: Server, Names: names, Addresses: addresses, Life: LeafLife}, a.Kubernetes}},
+		Files:  []File{{"client-ca.crt", EncodeCertificates(a.Kubernetes.Trusted())}},
+	}
 }
 
 // apiNames returns the names and addresses of an API server.

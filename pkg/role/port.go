@@ -29,6 +29,10 @@ const (
 
 	etcdHealthPort    = 2381
 	kubeletHealthPort = 10248
+	// The port on which the nodes' tunnels end, and the one of their server's metrics, as in Kubernetes' documentation
+	// ("Set up Konnectivity service").
+	tunnelPort        = 8132
+	tunnelMetricsPort = 8133
 )
 
 // Ports lists the ports on which the role's units listen, and the roles that connect to them. The table of ports in the

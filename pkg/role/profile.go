@@ -47,6 +47,8 @@ var profiles = []Profile{
 		Role: Masters, Order: 2,
 		Ports: []Port{
 			{"tcp", DefaultAPIPort, "kube-apiserver", Set{Masters, Minions}},
+			{"tcp", tunnelPort, "konnectivity-server", Set{Minions}},
+			{"tcp", tunnelMetricsPort, "konnectivity-server", nil},
 			{"tcp", 10257, "kube-controller-manager", nil},
 			{"tcp", 10259, "kube-scheduler", nil},
 		},
@@ -57,6 +59,7 @@ var profiles = []Profile{
 		Units: []Unit{
 			{Name: "hardtack-certs-masters.service", Reason: "certificates", First: true, Proof: "api"},
 			{Name: "kube-apiserver.service", Reason: "api", Proof: "api"},
+			{Name: "konnectivity-server.service", Proof: "tunnels"},
 			{Name: "kube-controller-manager.service", Proof: "controllers"},
 			{Name: "kube-scheduler.service", Proof: "scheduler"},
 			{Name: "hardtack-addons.service", Reason: "addons", Proof: "addons"},
@@ -67,14 +70,16 @@ var profiles = []Profile{
 			{"api", "kube-apiserver.service", APIReady},
 			{"controllers", "kube-controller-manager.service", UnitActive},
 			{"scheduler", "kube-scheduler.service", UnitActive},
+			{"tunnels", "konnectivity-server.service", UnitActive},
 			{"addons", "hardtack-addons.service", UnitActive},
 		},
 	},
 	{
 		Role: Minions, Order: 3,
 		Ports: []Port{
-			// API servers connect to the kubelet, and so do pods on any node that read nodes' metrics.
-			{"tcp", 10250, "kubelet", Set{Masters, Minions}},
+			// API servers connect to the kubelet by the node's own tunnel, or by another node's; and so do pods on any node that
+			// read nodes' metrics.
+			{"tcp", 10250, "kubelet", Set{Minions}},
 			{"tcp", kubeletHealthPort, "kubelet", nil},
 			{"tcp", 10256, "kube-proxy", Set{Masters, Minions}},
 			{"tcp", 10249, "kube-proxy", nil},
@@ -93,11 +98,14 @@ var profiles = []Profile{
 			{Name: "kubelet.service", Reason: "kubelet", Proof: "kubelet"},
 			{Name: "kube-proxy.service", Proof: "proxy"},
 			{Name: "flanneld.service", Proof: "network"},
+			{Name: "konnectivity-agent.service", Proof: "tunnel"},
 		},
 		Checks: []Check{
 			{"kubelet", "kubelet.service", HTTP(kubeletHealthPort, "/healthz")},
 			{"proxy", "kube-proxy.service", UnitActive},
 			{"network", "flanneld.service", UnitActive},
+			// It is started when one master is connected: until then no API server reaches the node's pods.
+			{"tunnel", "konnectivity-agent.service", UnitActive},
 			{"node", "kubelet.service", NodeReady},
 		},
 	},

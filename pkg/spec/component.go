@@ -26,7 +26,11 @@ type Components struct {
 	Etcd       Etcd      `yaml:"etcd" program:"etcd" lock:"etcd" env:"ETCD_"`
 	Containerd Component `yaml:"containerd" program:"containerd" lock:"containerd" document:"/etc/containerd/config.toml"`
 	Flannel    Component `yaml:"flannel" program:"flanneld" lock:"flannel"`
-	CoreDNS    Component `yaml:"coreDNS" program:"coredns" lock:"coredns" role:"masters" document:"/usr/lib/hardtack/addons/20-dns.yaml"`
+	// The two ends of the API servers' way to nodes and pods.
+	KonnectivityServer Component `yaml:"konnectivityServer" program:"konnectivity-server" lock:"konnectivity"`
+	KonnectivityAgent  Component `yaml:"konnectivityAgent" program:"konnectivity-agent" lock:"konnectivity"`
+
+	CoreDNS Component `yaml:"coreDNS" program:"coredns" lock:"coredns" role:"masters" document:"/usr/lib/hardtack/addons/20-dns.yaml"`
 }
 
 // Component is the overrides of one component.

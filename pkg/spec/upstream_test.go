@@ -82,6 +82,8 @@ var helpParsers = map[string]func(help string) map[string]spec.UpstreamFlag{
 	"kubelet":               parseCobra,
 	"etcd":                  parseEtcd,
 	"flannel":               parseGo,
+	"konnectivityServer":    parseGo,
+	"konnectivityAgent":     parseGo,
 }
 
 // facts is the content of the file about one minor version.

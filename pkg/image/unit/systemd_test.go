@@ -236,6 +236,8 @@ var exposed = map[string]float64{
 	"kube-scheduler.service":          1.3,
 	"kube-proxy.service":              2.3,
 	"flanneld.service":                2.3,
+	"konnectivity-agent.service":      1.8,
+	"konnectivity-server.service":     1.3,
 	"hardtack-addons.service":         1.8,
 	"hardtack-bootstrap.service":      1.8,
 	"hardtack-certs-etcd.service":     2.1,

@@ -146,5 +146,8 @@ func nodeBundles(server string, authority []byte) []pki.Bundle {
 		}.Render()}}
 		return b
 	}
-	return []pki.Bundle{bundle(pki.DirKubelet), bundle(pki.DirProxy), bundle(pki.DirFlannel)}
+	// It reads its authority for each connection, and a restart would end what goes through its tunnels.
+	tunnel := bundle(pki.DirTunnelAgent)
+	tunnel.AtStart = nil
+	return []pki.Bundle{bundle(pki.DirKubelet), bundle(pki.DirProxy), bundle(pki.DirFlannel), tunnel}
 }

@@ -148,7 +148,7 @@ func TestBootstrap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Server != "https://masters.demo.k8s:443" || len(got.Changed) != 3 || !got.Joined || got.Node != "node-a" || got.Expires.Sub(b.now) != 7*24*time.Hour {
+	if got.Server != "https://masters.demo.k8s:443" || len(got.Changed) != 4 || !got.Joined || got.Node != "node-a" || got.Expires.Sub(b.now) != 7*24*time.Hour {
 		t.Errorf("%+v", got)
 	}
 	for _, r := range m.asked {

@@ -129,7 +129,7 @@ func (b *bench) mustMint(t *testing.T, want ...string) []certs.Minted {
 
 func TestMint(t *testing.T) {
 	b := newBench(t, role.Masters, role.Etcd)
-	all := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "hardtack-controller", "admin", "etcd"}
+	all := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "konnectivity-server", "hardtack-controller", "admin", "etcd"}
 	each := func(action string, but ...string) (out []string) {
 		for _, dir := range all {
 			if slices.Contains(but, dir) {
@@ -148,7 +148,7 @@ func TestMint(t *testing.T) {
 	b.mustMint(t, each("minted")...)
 	// The machine has another address: its servers' certificates change, its clients' do not.
 	b.host.Addresses = []netip.Addr{netip.MustParseAddr("10.1.0.13")}
-	b.mustMint(t, each("kept", "kube-apiserver", "etcd")...)
+	b.mustMint(t, each("kept", "kube-apiserver", "konnectivity-server", "etcd")...)
 	// Somebody has spoiled a file.
 	b.write(t, pki.Dir+"/kube-scheduler/client.key", []byte("x"))
 	b.mustMint(t, each("kept", "kube-scheduler")...)

@@ -41,11 +41,11 @@ func TestReplacedAuthority(t *testing.T) {
 		}
 	}
 	both := slices.Concat(old, pki.EncodeCertificate(next.Certificate))
-	b.mustMint(t, "kube-apiserver minted", "kube-controller-manager minted", "kube-scheduler minted", "hardtack-controller minted", "admin minted")
+	b.mustMint(t, "kube-apiserver minted", "kube-controller-manager minted", "kube-scheduler minted", "konnectivity-server minted", "hardtack-controller minted", "admin minted")
 	// Both are trusted, in the store and by new machines' user data; the old one signs.
 	put(pki.KubernetesCA+pki.Crt, both)
 	put(pki.PublicKubernetes, both)
-	b.mustMint(t, "kube-apiserver minted", "kube-controller-manager minted", "kube-scheduler minted", "hardtack-controller minted", "admin minted")
+	b.mustMint(t, "kube-apiserver minted", "kube-controller-manager minted", "kube-scheduler minted", "konnectivity-server minted", "hardtack-controller minted", "admin minted")
 	if got := b.read(t, "kube-apiserver", "ca.crt"); !bytes.Equal(got, both) {
 		t.Errorf("the API server trusts %s", got)
 	}
@@ -71,7 +71,7 @@ func TestReplacedAuthority(t *testing.T) {
 		t.Errorf("%q: %v", reason.Of(err), err)
 	}
 	b.write(t, machine.CAPath, both)
-	b.mustMint(t, "kube-apiserver minted", "kube-controller-manager minted", "kube-scheduler minted", "hardtack-controller minted", "admin minted")
+	b.mustMint(t, "kube-apiserver minted", "kube-controller-manager minted", "kube-scheduler minted", "konnectivity-server minted", "hardtack-controller minted", "admin minted")
 	if got := b.read(t, "kube-controller-manager", "client-ca.crt"); !bytes.Equal(got, pki.EncodeCertificate(next.Certificate)) {
 		t.Errorf("the new authority is to sign, and %s does", got)
 	}
@@ -86,5 +86,5 @@ func TestReplacedAuthority(t *testing.T) {
 	// Only the new one is left.
 	put(pki.KubernetesCA+pki.Crt, pki.EncodeCertificate(next.Certificate))
 	put(pki.PublicKubernetes, pki.EncodeCertificate(next.Certificate))
-	b.mustMint(t, "kube-apiserver minted", "kube-controller-manager minted", "kube-scheduler minted", "hardtack-controller minted", "admin minted")
+	b.mustMint(t, "kube-apiserver minted", "kube-controller-manager minted", "kube-scheduler minted", "konnectivity-server minted", "hardtack-controller minted", "admin minted")
 }
