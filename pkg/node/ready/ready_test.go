@@ -197,7 +197,7 @@ func TestWholeMachine(t *testing.T) {
 			t.Errorf("%v", marks)
 		}
 	}
-	if got := strings.Join(names, " "); got != "scheduler network etcd controllers api addons kubelet proxy node" {
+	if got := strings.Join(names, " "); got != "scheduler tunnels network tunnel etcd controllers api addons kubelet proxy node" {
 		t.Errorf("marks %s", got)
 	}
 	if !slices.Equal(works, names) {
