@@ -14,7 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
@@ -94,6 +96,7 @@ func TestEvictNotices(t *testing.T) {
 	if n := fewest(); n != 2 || len(l.on("node-0")) > 0 || !l.cordoned("node-0") {
 		t.Errorf("the application had %d pods of the 2 that its budget keeps; node-0 has %v, cordoned %v", n, l.on("node-0"), l.cordoned("node-0"))
 	}
+	l.heard("node-0")
 	if l.state("node-0") != "InService" || l.completed() > 0 {
 		t.Errorf("the machine is %s, and %d hooks were completed", l.state("node-0"), l.completed())
 	}
@@ -153,6 +156,26 @@ func TestEvictNotices(t *testing.T) {
 	l.steps(30*time.Second, "the node is used again", func() bool { return !l.cordoned("node-2") }, a)
 	l.ahead = 0
 	l.liar()
+}
+
+// heard reads the events as hardtack lab kill --graceful does.
+func (l *leaving) heard(node string) {
+	l.Helper()
+	client, err := rest.HTTPClientFor(l.config(planeAdmin))
+	if err != nil {
+		l.Fatal(err)
+	}
+	events, err := lab.ReadNodeEvents(l.Context(), client, l.url, node)
+	reasons := map[string]string{}
+	for _, e := range events {
+		reasons[e.Reason] = e.Message
+	}
+	if err != nil || reasons["Evicting"] == "" || !strings.Contains(reasons["Evicted"], "all pods have left machine "+l.machines[node]) {
+		l.Errorf("the events: %+v, %v", events, err)
+	}
+	if others, err := lab.ReadNodeEvents(l.Context(), client, l.url, "node-9"); err != nil || len(others) > 0 {
+		l.Errorf("the events of no node: %+v, %v", others, err)
+	}
 }
 
 // liar tries what a node that lies could try: it has no way to another's pods.
