@@ -19,9 +19,9 @@ var layers = []struct {
 }{
 	{"base", "every package may use these, so they use none of ours", []string{"pkg/role", "pkg/base", "pkg/node/envfile", "pkg/node/imds", "pkg/awsfake/moto"}},
 	{"pure", "values to values: tested as tables, without a machine", []string{
-		"pkg/image/lock", "pkg/image/unit", "pkg/image/rootfs", "pkg/node/userdata", "pkg/node/machine", "pkg/dns/record", "pkg/dns/shipped", "pkg/dns/doctor", "pkg/spec", "pkg/pki", "pkg/etcd",
+		"pkg/image/lock", "pkg/image/unit", "pkg/image/rootfs", "pkg/node/userdata", "pkg/node/machine", "pkg/node/notice", "pkg/dns/record", "pkg/dns/shipped", "pkg/dns/doctor", "pkg/spec", "pkg/pki", "pkg/etcd",
 	}},
-	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/image/bake", "pkg/node", "pkg/dns/reconcile", "pkg/dns/prepare", "pkg/dns/check", "pkg/pki/authority", "pkg/ami", "pkg/cluster/rollout", "pkg/etcd/operate"}},
+	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/image/bake", "pkg/node", "pkg/node/notice/watch", "pkg/dns/reconcile", "pkg/dns/prepare", "pkg/dns/check", "pkg/pki/authority", "pkg/ami", "pkg/cluster/rollout", "pkg/etcd/operate"}},
 	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{
 		"pkg/image/cache", "pkg/image/oci", "pkg/image/build", "pkg/image/fetch", "pkg/disk", "pkg/dns/lookup", "pkg/node/kube", "pkg/node/identity", "pkg/node/probe", "pkg/node/systemd", "pkg/node/lifecycle", "pkg/node/volume", "pkg/dns/fleet", "pkg/dns/zone",
 		"pkg/dns/deployment", "pkg/pki/store", "pkg/etcd/gateway", "pkg/etcd/cloud", "pkg/etcd/backup", "pkg/ami/cloud", "pkg/cluster/cloudformation", "pkg/cluster/autoscaling", "pkg/lab/qemu", "pkg/lab/vnet", "pkg/awsfake",
@@ -36,17 +36,17 @@ var sideways = map[string][]string{
 	"pkg/base/awsconfig":        {"pkg/base/awshttp", "pkg/node/imds"}, // the SDK's configuration takes that client, and the machine's metadata
 	"pkg/base/account":          {"pkg/role"},                          // the tags
 	"pkg/base/awsuser":          {"pkg/base/awshttp"},
-	"pkg/base/problem/yamlfile": {"pkg/base/problem/near"},                                   // what somebody may have meant
-	"pkg/awsfake/moto":          {"pkg/base/run"},                                            // it is a process
-	"pkg/dns/doctor":            {"pkg/dns/shipped"},                                         // a deployment is compared with the template
-	"pkg/spec":                  {"pkg/node/machine", "pkg/image/unit", "pkg/node/userdata"}, // what a machine is told, which flags the units have, and whether the user data can be read
-	"pkg/image/build":           {"pkg/image/cache", "pkg/image/oci"},                        // what it builds is kept there, and the pause image is written as one
-	"pkg/image/fetch":           {"pkg/image/cache", "pkg/image/oci", "pkg/image/build"},     // what has no release is built
-	"pkg/image/rootfs":          {"pkg/image/unit"},                                          // the links that enable a unit come from its [Install] section
-	"pkg/dns/prepare":           {"pkg/dns/reconcile"},                                       // the contract of a zone, and its errors
-	"pkg/dns/check":             {"pkg/dns/reconcile", "pkg/dns/prepare"},                    // as above
-	"pkg/cluster":               {"pkg/cluster/template"},                                    // what it deploys
-	"pkg/lab":                   {"pkg/dns/function", "pkg/cluster", "pkg/cluster/template"}, // the same handler as the Lambda, and the stack of AWS
+	"pkg/base/problem/yamlfile": {"pkg/base/problem/near"},                                                      // what somebody may have meant
+	"pkg/awsfake/moto":          {"pkg/base/run"},                                                               // it is a process
+	"pkg/dns/doctor":            {"pkg/dns/shipped"},                                                            // a deployment is compared with the template
+	"pkg/spec":                  {"pkg/node/machine", "pkg/node/notice", "pkg/image/unit", "pkg/node/userdata"}, // what a machine is told, what is done about its notices, which flags the units have, and whether the user data can be read
+	"pkg/image/build":           {"pkg/image/cache", "pkg/image/oci"},                                           // what it builds is kept there, and the pause image is written as one
+	"pkg/image/fetch":           {"pkg/image/cache", "pkg/image/oci", "pkg/image/build"},                        // what has no release is built
+	"pkg/image/rootfs":          {"pkg/image/unit"},                                                             // the links that enable a unit come from its [Install] section
+	"pkg/dns/prepare":           {"pkg/dns/reconcile"},                                                          // the contract of a zone, and its errors
+	"pkg/dns/check":             {"pkg/dns/reconcile", "pkg/dns/prepare"},                                       // as above
+	"pkg/cluster":               {"pkg/cluster/template"},                                                       // what it deploys
+	"pkg/lab":                   {"pkg/dns/function", "pkg/cluster", "pkg/cluster/template"},                    // the same handler as the Lambda, and the stack of AWS
 	// one table of reasons, and one way to wait
 	"pkg/node/boot":    {"pkg/node/reason", "pkg/node/config"},
 	"pkg/node/certs":   {"pkg/node/reason", "pkg/node/config"}, // what it compares with the store's word

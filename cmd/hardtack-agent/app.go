@@ -39,6 +39,8 @@ usage:
       renew the certificates that are due
   hardtack-agent member [--patience 2m] [--root DIR] [-v]
       run the machine's member of etcd: decide from the cluster's records whether and how it starts, and watch it
+  hardtack-agent notices [--root DIR] [--kubeconfig FILE] [-v]
+      on minions of EC2: show the notices of the instance's end in a condition of the node
   hardtack-agent version
       print the version
 
@@ -99,6 +101,8 @@ func dispatch(ctx context.Context, args []string, s streams) error {
 		return renewCommand(ctx, rest, s)
 	case "member":
 		return memberCommand(ctx, rest, s)
+	case "notices":
+		return noticesCommand(ctx, rest, s)
 	case "version":
 		if len(rest) > 0 {
 			return usageError{fmt.Errorf("version takes no arguments, and got %q", rest)}

@@ -157,6 +157,10 @@ func (e *evictions) Hold(ctx context.Context, m evict.Machine) (time.Duration, e
 	return e.groups.Hold(ctx, m) // after Sight
 }
 
+func (e *evictions) Drain(ctx context.Context, group string) (time.Duration, error) {
+	return e.groups.Drain(ctx, group)
+}
+
 func (e *evictions) Release(ctx context.Context, m evict.Machine) (bool, error) {
 	return e.groups.Release(ctx, m)
 }

@@ -1,6 +1,6 @@
 // Command hardtack-agent is the part of Hardtack that runs on the machines, as the body of systemd units: it reads the user
 // data and writes the role files, names the node, mints certificates, waits for what daemons need, applies the addons,
-// approves nodes on masters, runs the member of etcd, reports when the machine's roles work, and measures the boot.
+// approves nodes on masters, passes EC2's notices on, runs the member of etcd, reports when the machine's roles work, and measures the boot.
 //
 // Its flags are the standard library's: urfave/cli makes the program 2.1 MB larger (8.7 instead of
 // 6.6), and it goes into every image.

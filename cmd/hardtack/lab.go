@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -160,11 +161,14 @@ func labDownCommand() *cli.Command {
 func labKillCommand() *cli.Command {
 	return &cli.Command{
 		Name:         "kill",
-		Usage:        "power a machine off at once; its group replaces it",
+		Usage:        "power a machine off at once, or with --graceful after its pods have moved away; its group replaces it",
 		ArgsUsage:    "MACHINE",
-		Flags:        labFlags(jsonFlag()),
+		Flags:        labFlags(jsonFlag(), &cli.BoolFlag{Name: "graceful", Usage: "have its group end it: it is held until its pods have moved away, for at most the group's drainTimeout"}),
 		BashComplete: completeMachines,
 		Action: onMachine(func(c *cli.Context, _ lab.Home, client *lab.Client, m lab.MachineStatus) error {
+			if c.Bool("graceful") {
+				return endMachine(c, client, m)
+			}
 			if err := client.Kill(c.Context, m.ID); err != nil {
 				return err
 			}
@@ -182,6 +186,26 @@ func labKillCommand() *cli.Command {
 			return nil
 		}),
 	}
+}
+
+// endMachine ends a machine after its pods have moved away, and says which have not.
+func endMachine(c *cli.Context, client *lab.Client, m lab.MachineStatus) error {
+	out, err := client.End(c.Context, m, func(text string) { logger(c).Info(text) })
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(c.App.Writer, out)
+	}
+	pods := "all its pods have moved away"
+	switch {
+	case out.Left != "":
+		pods = out.Left
+	case out.Unknown != "":
+		pods = "what became of its pods is not known: " + out.Unknown
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "%s of group %s has ended after %s: %s\n", m.ID, m.Group, out.Took.Round(time.Second), pods)
+	return err
 }
 
 func labScaleCommand() *cli.Command {

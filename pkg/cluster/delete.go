@@ -22,7 +22,8 @@ import (
 
 const (
 	// endPatience is how long ending all machines may take: the template's drain hook holds each for at most 5 minutes, and
-	// stopping a machine takes a few more. What holds minions for their pods is answered at once.
+	// stopping a machine takes a few more. What holds minions for their pods is answered at once; where the caller may not do
+	// that, its time passes first.
 	endPatience = 20 * time.Minute
 	// deleteTries is how often the zone is emptied again because the function has written to it meanwhile. emptyTries
 	// is how often one removal is repeated because another update conflicted with it.
@@ -165,25 +166,35 @@ func (c *Cluster) endMachines(ctx context.Context, now *cloudformation.Stack) er
 			return err
 		}
 	}
-	began := c.clock.Now()
+	began, patience := c.clock.Now(), endPatience
 	for {
 		left, err := c.machines().Instances(ctx)
 		if err != nil || len(left) == 0 {
 			return err
 		}
-		if c.clock.Now().Sub(began) > endPatience {
+		if c.clock.Now().Sub(began) > patience {
 			return &NotEndedError{Cluster: c.name, Machines: left}
 		}
-		c.letMinionsEnd(ctx)
+		if !c.letMinionsEnd(ctx) {
+			patience = endPatience + c.longestDrain()
+		}
 		if err := c.clock.Sleep(ctx, c.config.Poll); err != nil {
 			return fmt.Errorf("stopped waiting: the machines of %s end by themselves, and deleting again goes on: %w", c.name, err)
 		}
 	}
 }
 
+// longestDrain is the time of the hook that holds minions for their pods, in the group that has most of it.
+func (c *Cluster) longestDrain() (longest time.Duration) {
+	for _, g := range c.config.Document.Groups {
+		longest = max(longest, g.Drain())
+	}
+	return longest
+}
+
 // letMinionsEnd answers the hook that holds minions for their pods, since these have nowhere to go. The masters would do it,
-// and end themselves. Where the caller may not answer it, the hook's time passes.
-func (c *Cluster) letMinionsEnd(ctx context.Context) {
+// and end themselves. It reports whether it could; where the caller may not answer it, the hook's time passes.
+func (c *Cluster) letMinionsEnd(ctx context.Context) bool {
 	hook := &fleet.Evictions{API: scalingapi.NewFromConfig(c.config.AWS), Cluster: c.name}
 	seen, err := hook.Sight(ctx)
 	for _, m := range seen.Machines {
@@ -195,6 +206,7 @@ func (c *Cluster) letMinionsEnd(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		c.config.Log.Warn("minions are held for their pods although the cluster ends, until a master or the hook's time lets them go", "error", err)
 	}
+	return err == nil
 }
 
 // emptyZone removes the cluster's records and leaves those of other clusters.

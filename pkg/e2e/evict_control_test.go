@@ -34,6 +34,11 @@ const (
 	planeController = "hardtack:controller"
 )
 
+// planeNodes are nodes that are users too, by nodeUser.
+var planeNodes = []string{"node-0", "node-1", "node-2"}
+
+func nodeUser(node string) string { return "system:node:" + node }
+
 // plane is a control plane of one process each, on ports of its own: etcd, the API server, and of the controller manager what
 // makes Deployments and counts budgets. It has no scheduler and no kubelet.
 type plane struct {
@@ -50,7 +55,11 @@ func newPlane(t *testing.T) *plane {
 	clients, peers, secure := "http://"+freeAddress(t), "http://"+freeAddress(t), freeAddress(t)
 	p.url = "https://" + secure
 	key := p.serviceAccountKey(t)
-	p.write(t, "tokens", fmt.Sprintf("%s,admin,1,\"system:masters\"\n%s,%s,2,\n", planeAdmin, planeController, planeController))
+	tokens := fmt.Sprintf("%s,admin,1,\"system:masters\"\n%s,%s,2,\n", planeAdmin, planeController, planeController)
+	for _, node := range planeNodes {
+		tokens += fmt.Sprintf("%s,%s,%s,\"system:nodes\"\n", nodeUser(node), nodeUser(node), node)
+	}
+	p.write(t, "tokens", tokens)
 	p.start(t, "etcd", "--data-dir="+filepath.Join(p.dir, "data"), "--listen-client-urls="+clients, "--advertise-client-urls="+clients,
 		"--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers, "--initial-cluster=default="+peers, "--unsafe-no-fsync")
 	_, port, err := net.SplitHostPort(secure)
@@ -58,7 +67,7 @@ func newPlane(t *testing.T) *plane {
 		t.Fatal(err)
 	}
 	p.start(t, "kube-apiserver", "--etcd-servers="+clients, "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+filepath.Join(p.dir, "serving"),
-		"--token-auth-file="+filepath.Join(p.dir, "tokens"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
+		"--token-auth-file="+filepath.Join(p.dir, "tokens"), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)
 	p.objects, err = dynamic.NewForConfig(p.config(planeAdmin))
 	if err != nil {

@@ -31,6 +31,7 @@ var kubeadmLinks = map[string]string{
 	"/etc/systemd/system/hardtack-bootstrap.service":                   "/dev/null",
 	"/etc/systemd/system/hardtack-images.service":                      "/dev/null",
 	"/etc/systemd/system/hardtack-node.service":                        "/dev/null",
+	"/etc/systemd/system/hardtack-notices.service":                     "/dev/null",
 	"/etc/systemd/system/hardtack-ready.service":                       "/dev/null",
 	"/etc/systemd/system/hardtack-renew.timer":                         "/dev/null",
 	"/etc/systemd/system/flanneld.service":                             "/dev/null",

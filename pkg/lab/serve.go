@@ -21,6 +21,8 @@ func (d *daemon) serve() (*wire, error) {
 	mux.HandleFunc("GET /v1/status", d.getStatus)
 	mux.HandleFunc("POST /v1/down", d.postDown)
 	mux.HandleFunc("POST /v1/machines/{id}/kill", d.postKill)
+	mux.HandleFunc("POST /v1/machines/{id}/end", d.postEnd)
+	mux.HandleFunc("GET /v1/nodes/{name}/events", d.getEvents)
 	mux.HandleFunc("POST /v1/machines/{id}/shell", d.postShell)
 	mux.HandleFunc("POST /v1/groups/{name}/size/{size}", d.postSize)
 	mux.HandleFunc("PUT /v1/groups/{name}/fault", d.putFault)

@@ -99,6 +99,8 @@ var profiles = []Profile{
 			{Name: "kube-proxy.service", Proof: "proxy"},
 			{Name: "flanneld.service", Proof: "network"},
 			{Name: "konnectivity-agent.service", Proof: "tunnel"},
+			// A machine is ready without it, and outside EC2 it has nothing to do.
+			{Name: "hardtack-notices.service", Proof: NoProof},
 		},
 		Checks: []Check{
 			{"kubelet", "kubelet.service", HTTP(kubeletHealthPort, "/healthz")},

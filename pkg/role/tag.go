@@ -13,6 +13,9 @@ const (
 	// TagInstanceRole is the name of the IAM role of a group's machines, on the group alone: by it the masters know a
 	// machine that proves its identity.
 	TagInstanceRole = "InstanceRole"
+	// TagNotices is what is done about EC2's notices of a group's machines, on the group alone, where that is not the usual:
+	// "spot=drain scheduled=drain rebalance=cordon".
+	TagNotices = "Notices"
 	// TagGroup is the name of the group of a machine. AutoScaling sets it.
 	TagGroup = "aws:autoscaling:groupName"
 )

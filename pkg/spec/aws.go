@@ -8,6 +8,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsname"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/notice"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -38,6 +39,19 @@ type GroupAWS struct {
 	// DrainTimeout is how many minutes a machine that is about to end is held at most until its pods have moved away as their
 	// disruption budgets allow; only groups with the role minions have it.
 	DrainTimeout int `yaml:"drainTimeout" json:"drainTimeout"`
+	// Notices is what is done when EC2 gives notice of a machine; only groups with the role minions have it.
+	Notices Notices `yaml:"notices" json:"notices"`
+}
+
+// Notices is what is done about each kind of EC2's notices, within the time that the notice leaves: drain moves the pods away
+// as their disruption budgets allow, cordon keeps new ones away, ignore does nothing.
+type Notices struct {
+	// Spot is about a spot instance that EC2 takes back in two minutes.
+	Spot string `yaml:"spot" json:"spot"`
+	// Scheduled is about an event for which EC2 will stop, retire or reboot the machine; it is begun drainTimeout before.
+	Scheduled string `yaml:"scheduled" json:"scheduled"`
+	// Rebalance is about a spot instance at a higher risk to be taken back; pods have drainTimeout to move away.
+	Rebalance string `yaml:"rebalance" json:"rebalance"`
 }
 
 // The values of AWS.LoadBalancer.
@@ -99,10 +113,25 @@ func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec) GroupAWS {
 		drain = defaultDrainTimeout
 	}
 	out.DrainTimeout = orDefault(f, field+".drainTimeout", in.DrainTimeout, drain, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".roles"})
+	out.Notices = f.notices(field, in.Notices, drain > 0)
 	if out.Max < *g.Size {
 		f.errorf(field+".max", "%d is less than the group's size, %d", out.Max, *g.Size)
 	}
 	return out
+}
+
+func (f *completer) notices(field string, in Notices, nodes bool) Notices {
+	var def notice.Policy
+	origin := Origin{Derived, field[:strings.LastIndex(field, ".")] + ".roles"}
+	if nodes {
+		def, origin = notice.DefaultPolicy(), byHardtack
+	}
+	field += ".notices"
+	return Notices{
+		Spot:      orDefault(f, field+".spot", in.Spot, string(def.Spot), origin),
+		Scheduled: orDefault(f, field+".scheduled", in.Scheduled, string(def.Scheduled), origin),
+		Rebalance: orDefault(f, field+".rebalance", in.Rebalance, string(def.Rebalance), origin),
+	}
 }
 
 func (v checker) aws(a AWS) {
@@ -133,12 +162,33 @@ func (v checker) groupAWS(field string, g GroupSpec) {
 	if v.source.given[field+".max"] && len(g.Members) > 0 && g.AWS.Max != len(g.Members) {
 		v.errorf(field+".max", "is not for members of etcd: each is a group of one machine")
 	}
-	switch nodes := slices.Contains(g.Roles, string(role.Minions)); {
+	nodes := slices.Contains(g.Roles, string(role.Minions))
+	v.notices(field+".notices", g.AWS.Notices, nodes)
+	switch {
 	case nodes:
 		v.between(field+".drainTimeout", g.AWS.DrainTimeout, leastDrainTimeout, mostDrainTimeout, "minutes")
 	case g.AWS.DrainTimeout != 0:
 		v.errorf(field+".drainTimeout", "is only for groups with the role %s: no other machine is a node", role.Minions)
 	}
+}
+
+func (v checker) notices(field string, n Notices, nodes bool) {
+	for _, one := range []struct{ name, value string }{{"spot", n.Spot}, {"scheduled", n.Scheduled}, {"rebalance", n.Rebalance}} {
+		name := field + "." + one.name
+		switch {
+		case !v.source.given[name], !nodes && one.value == "":
+		case !nodes:
+			v.errorf(name, "is only for groups with the role %s: no other machine is a node", role.Minions)
+		case !slices.Contains(notice.Actions, one.value):
+			v.hint(name, near.DidYouMean(one.value, notice.Actions), "%q is not one of %s", one.value, strings.Join(notice.Actions, ", "))
+		}
+	}
+}
+
+// Notices is what is done about the notices of the group's machines; the zero value for machines that are no nodes.
+func (g Group) Notices() notice.Policy {
+	n := g.AWS.Notices
+	return notice.Policy{Spot: notice.Action(n.Spot), Scheduled: notice.Action(n.Scheduled), Rebalance: notice.Action(n.Rebalance)}
 }
 
 // Drain returns how long a machine of the group is held for its pods; 0 for a machine that is no node.

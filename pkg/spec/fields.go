@@ -79,6 +79,7 @@ var becomes = map[string][]string{
 	"groups[].aws.volume":             {"VolumeSize in the group's launch template"},
 	"groups[].aws.max":                {"the AutoScaling group's MaxSize"},
 	"groups[].aws.drainTimeout":       {"HeartbeatTimeout of the group's hook " + role.EvictionHook},
+	"groups[].aws.notices":            {"the tag " + role.TagNotices + " of the group, where it is not the usual"},
 	"fileAssets":                      {"the file in the user data of the groups that it is for"},
 	"hooks":                           {"units in " + unitDir + ", by the user data of the groups that they are for"},
 	"additionalUserData":              {"MIME parts of the user data of the groups that they are for"},

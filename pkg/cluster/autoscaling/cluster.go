@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -175,10 +176,29 @@ func (c *Cluster) group(ctx context.Context, g types.AutoScalingGroup, observed 
 		out.Machines = append(out.Machines, observed.machine(out, i, versions))
 	}
 	slices.SortFunc(out.Machines, func(a, b rollout.Machine) int { return strings.Compare(a.ID, b.ID) })
+	if out.Drain, err = c.drain(ctx, out); err != nil {
+		return out, err
+	}
 	if !out.Control() {
 		out.Refresh, err = c.refresh(ctx, name, versions)
 	}
 	return out, err
+}
+
+// drain returns how long the group's hook holds a machine for its pods, while one waits for its hooks.
+func (c *Cluster) drain(ctx context.Context, g rollout.Group) (time.Duration, error) {
+	waits := func(m rollout.Machine) bool { return m.State == string(types.LifecycleStateTerminatingWait) }
+	if !g.Roles.Has(role.Minions) || !slices.ContainsFunc(g.Machines, waits) {
+		return 0, nil
+	}
+	out, err := c.Groups.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &g.Name, LifecycleHookNames: []string{role.EvictionHook}})
+	if err != nil {
+		return 0, fmt.Errorf("reading how long %s holds machines for their pods: %w", g.Name, awserr.Explain(err, "autoscaling:DescribeLifecycleHooks"))
+	}
+	for _, h := range out.LifecycleHooks {
+		return time.Duration(aws.ToInt32(h.HeartbeatTimeout)) * time.Second, nil
+	}
+	return 0, nil
 }
 
 // refresh returns the newest refresh of the group, or nil if it never had any.

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/autoscaling"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 const (
@@ -64,6 +66,27 @@ func TestRefresh(t *testing.T) {
 		if w.account.Calls()["autoscaling:"+call] != before["autoscaling:"+call] {
 			t.Errorf("again: %s was called", call)
 		}
+	}
+}
+
+// Pods that take nearly as long as the longest drainTimeout to move do not make a refresh fail, and it is not finished before
+// the last machine that they are on has ended.
+func TestRefreshWaitsForPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "three")
+	w.pods = 110 * time.Minute
+	w.publish(imageB)
+	w.deploy("three")
+	err := w.account.AutoScaling().PutHook("demo-minions", awsfake.Hook{Name: role.EvictionHook, Transition: "autoscaling:EC2_INSTANCE_TERMINATING", Heartbeat: 2 * time.Hour, Default: awsfake.Continue})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := w.run(rollout.Options{Only: []string{"minions"}, Poll: time.Minute})
+	if err != nil || strings.Join(done.Refreshed, " ") != "demo-minions" {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if got := w.fleet(); !strings.HasSuffix(got, "minions 2: b b b") {
+		t.Errorf("finished with %s", got)
 	}
 }
 

@@ -52,11 +52,14 @@ type world struct {
 	// broken images have machines that never come up; boot is how long other machines take.
 	broken string
 	boot   time.Duration
+	// pods is how long the pods of a machine that ends take to move away, and ending when it was first seen ending.
+	pods   time.Duration
+	ending map[string]time.Time
 	// out makes EC2 launch nothing.
 	out bool
-	// moved and swept are the state and the time of the function's last sweep.
-	moved int
-	swept time.Time
+	// history and swept are the state and the time of the function's last sweep.
+	history int
+	swept   time.Time
 	// since is when a machine was first seen waiting.
 	since map[string]time.Time
 	// least is the smallest number of serving machines of the control plane after all served; all is their full number.
@@ -66,7 +69,7 @@ type world struct {
 
 func newWorld(t *testing.T, document string) *world {
 	t.Helper()
-	w := &world{t: t, VirtualClock: awsfake.NewVirtualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), boot: 40 * time.Second, since: map[string]time.Time{}}
+	w := &world{t: t, VirtualClock: awsfake.NewVirtualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), boot: 40 * time.Second, since: map[string]time.Time{}, ending: map[string]time.Time{}}
 	w.account = awsfake.New(awsfake.Options{Clock: w.VirtualClock, Rates: map[string]float64{"route53": 0},
 		AutoScaling: awsfake.AutoScalingOptions{Step: 2 * time.Second, Refuse: w.refuse}, CloudFormation: awsfake.CloudFormationOptions{Step: time.Second}})
 	server := httptest.NewServer(w.account.Handler())
@@ -182,7 +185,7 @@ func (w *world) live() {
 	}
 	for _, name := range w.names {
 		for _, i := range w.account.AutoScaling().Instances(name) {
-			if i.Tokens[role.EvictionHook] != "" { // the masters find no pods
+			if i.Tokens[role.EvictionHook] != "" && w.moved(i.ID) {
 				if err := w.account.AutoScaling().Complete(name, role.EvictionHook, i.ID, awsfake.Continue); err != nil {
 					w.t.Fatal(err)
 				}
@@ -206,8 +209,8 @@ func (w *world) live() {
 		}
 	}
 	// The function runs for events and on its schedule.
-	if moved := len(w.account.AutoScaling().History()); moved != w.moved || w.Now().Sub(w.swept) >= time.Minute {
-		w.moved, w.swept = moved, w.Now()
+	if history := len(w.account.AutoScaling().History()); history != w.history || w.Now().Sub(w.swept) >= time.Minute {
+		w.history, w.swept = history, w.Now()
 		if _, err := w.syncer.Sync(w.t.Context(), "demo"); err != nil {
 			w.t.Fatal(err)
 		}
@@ -216,6 +219,14 @@ func (w *world) live() {
 	if w.all > 0 {
 		w.least = min(w.least, w.filled())
 	}
+}
+
+// moved reports whether the pods of a machine that ends have moved away.
+func (w *world) moved(machine string) bool {
+	if _, ok := w.ending[machine]; !ok {
+		w.ending[machine] = w.Now()
+	}
+	return w.Now().Sub(w.ending[machine]) >= w.pods
 }
 
 // filled counts the machines of the control plane that serve.

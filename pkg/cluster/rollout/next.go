@@ -194,10 +194,10 @@ func (m Machine) condition() string {
 func nextPool(s State, g Group) (Step, bool) {
 	if g.Refresh.Active() {
 		return Step{Action: Watch, Group: g.Name, To: g.Refresh.To, Percent: g.Refresh.Percent,
-			Reason: strings.TrimSpace(fmt.Sprintf("%s, %d %% %s", g.Refresh.Status, g.Refresh.Percent, g.Refresh.Reason))}, true
+			Reason: strings.TrimSpace(fmt.Sprintf("%s, %d %% %s", g.Refresh.Status, g.Refresh.Percent, g.Refresh.Reason)) + g.waiting()}, true
 	}
 	if !g.Behind() {
-		return Step{}, false
+		return g.gone()
 	}
 	if short := shortfalls(s); len(short) > 0 {
 		return Step{Action: Wait, Group: short[0].group.Name, Reason: short[0].text + ", and new machines need it"}, true
@@ -206,6 +206,34 @@ func nextPool(s State, g Group) (Step, bool) {
 		return Step{Action: Point, Group: g.Name, From: g.Launches.Number, To: g.Wanted.Number, Reason: "its machines are as wanted already"}, true
 	}
 	return Step{Action: Start, Group: g.Name, From: g.rollbackVersion(), To: g.Wanted.Number, Reason: "differs: " + strings.Join(g.Why(), ", ")}, true
+}
+
+// waiting names the machines that wait for their hooks, for a reason that another precedes; empty if none does.
+func (g Group) waiting() string {
+	var ids []string
+	for _, m := range g.Machines {
+		if m.State == terminatingWait {
+			ids = append(ids, m.ID)
+		}
+	}
+	switch {
+	case len(ids) == 0:
+		return ""
+	case g.Drain > 0:
+		return fmt.Sprintf("; held for their pods, for at most %s each: %s", g.Drain, strings.Join(ids, ", "))
+	}
+	return "; held by hooks: " + strings.Join(ids, ", ")
+}
+
+// gone waits until the machines that were replaced have ended: AutoScaling calls a refresh successful before, and their pods
+// still run. False if none is left.
+func (g Group) gone() (Step, bool) {
+	for _, m := range g.Machines {
+		if m.leaves() && len(m.From.Differs(g.Wanted)) > 0 {
+			return Step{Action: Wait, Group: g.Name, Reason: fmt.Sprintf("%s is %s%s", m.ID, m.State, g.waiting())}, true
+		}
+	}
+	return Step{}, false
 }
 
 // rollbackVersion is the common version of all out-of-date machines of the group; 0 if they have several.

@@ -118,7 +118,9 @@ func TestNext(t *testing.T) {
 		{"a refresh is watched", of(controlDone(old()), "minions", func(g *rollout.Group) {
 			g.Refresh = &rollout.Refresh{ID: "1", Status: "InProgress", Percent: 50, To: 2}
 		}), "", "watch demo-minions, InProgress, 50 %"},
-		{"what leaves needs no refresh", at(fresh("i-w2")(controlDone(old())), "i-w1", state("Terminating:Wait")), "", "finished , every machine"},
+		{"what leaves needs no refresh, and is waited for", at(fresh("i-w2")(controlDone(old())), "i-w1", state("Terminating:Wait")), "", "wait demo-minions, i-w1 is Terminating:Wait"},
+		{"until it is gone", at(fresh("i-w2")(controlDone(old())), "i-w1", state("Terminating:Proceed")), "", "wait demo-minions, i-w1 is Terminating:Proceed"},
+		{"what leaves and is as wanted is not ours", at(three(v2), "i-w1", state("Terminating:Wait")), "", "finished , every machine"},
 		{"the one before is history", of(controlDone(old()), "minions", func(g *rollout.Group) {
 			g.Refresh = &rollout.Refresh{ID: "1", Status: "Cancelled"}
 		}), "", "start demo-minions, image"},

@@ -35,7 +35,7 @@ type Options struct {
 	// data may be lost with their machines; empty is none.
 	Only, AllowDataLoss []string
 	// Poll is the time between two readings; 0 is DefaultPoll. Patience is how long a rollout may make no progress before
-	// it fails; 0 is DefaultPatience.
+	// it fails; 0 is DefaultPatience. It does not run while a machine is held for its pods, for at most its group's Drain.
 	Poll, Patience time.Duration
 	// Checkpoint is how long AutoScaling waits at a checkpoint. It is added to Patience while a refresh is watched.
 	Checkpoint time.Duration
@@ -73,13 +73,41 @@ type Runner struct {
 	watched map[string]string
 	last    Step
 	changed time.Time
+	hold    hold
+}
+
+// hold is the time for which machines were held for their pods. No patience runs meanwhile, as that is no fault.
+type hold struct {
+	// since is when a machine was first seen held, by its id.
+	since map[string]time.Time
+	// until is the time of the last look, total the time since the last change in which a machine was held.
+	until time.Time
+	total time.Duration
+}
+
+// look adds the time since the last look if one of the group's machines is held, and was no longer than its hook may hold it.
+func (h *hold) look(g Group, now time.Time) {
+	held := false
+	for _, m := range g.Machines {
+		if g.Drain == 0 || m.State != terminatingWait {
+			continue
+		}
+		if _, ok := h.since[m.ID]; !ok {
+			h.since[m.ID] = now
+		}
+		held = held || now.Sub(h.since[m.ID]) <= g.Drain
+	}
+	if held {
+		h.total += now.Sub(h.until)
+	}
+	h.until = now
 }
 
 // Run executes steps until nothing is left to do. It returns the replaced machines and groups, also with an error.
 func (r *Runner) Run(ctx context.Context) (Done, error) {
 	began := r.Clock.Now()
 	r.done, r.last, r.changed = Done{Replaced: []string{}, Refreshed: []string{}}, Step{}, began
-	r.ended, r.watched = map[string]bool{}, map[string]string{}
+	r.ended, r.watched, r.hold = map[string]bool{}, map[string]string{}, hold{since: map[string]time.Time{}, until: began}
 	err := r.run(ctx)
 	r.done.Seconds = int64(r.Clock.Now().Sub(began) / time.Second)
 	return r.done, err
@@ -115,10 +143,13 @@ func (r *Runner) step(ctx context.Context, s State) error {
 	if err != nil {
 		return err
 	}
+	now := r.Clock.Now()
+	g, _ := s.group(step.Group)
+	r.hold.look(g, now)
 	if step != r.last {
 		// A group whose launches fail one after another makes no progress, though the reason changes.
 		if step.Action != r.last.Action || step.Group != r.last.Group || step.Machine != r.last.Machine || step.Percent != r.last.Percent {
-			r.changed = r.Clock.Now()
+			r.changed, r.hold.total = now, 0
 		}
 		r.last = step
 		if r.OnStep != nil {
@@ -214,10 +245,10 @@ func (r *Runner) execute(ctx context.Context, s State, step Step) error {
 	return nil
 }
 
-// wait fails once nothing has changed for the patience plus more.
+// wait fails once nothing has changed for the patience plus more, beside the time in which machines were held for their pods.
 func (r *Runner) wait(s State, step Step, more time.Duration) error {
 	waited := r.Clock.Now().Sub(r.changed)
-	if waited < cmp.Or(r.Options.Patience, DefaultPatience)+more {
+	if waited-r.hold.total < cmp.Or(r.Options.Patience, DefaultPatience)+more {
 		return nil
 	}
 	stuck := &StuckError{Step: step, Waited: waited}

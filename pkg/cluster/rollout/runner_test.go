@@ -30,6 +30,9 @@ type world struct {
 	// refresh is the progress of AutoScaling's refresh; fails makes it fail half way.
 	fails  bool
 	stalls bool
+	// held is how long AutoScaling's refresh holds an old machine for its pods, before it launches another; over is when.
+	held   time.Duration
+	over   map[string]time.Time
 	serial int
 	least  int // the smallest number of serving machines of the control plane
 	calls  []string
@@ -44,7 +47,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newWorld(t *testing.T, seed uint64, s rollout.State) *world {
 	t.Helper()
-	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: noon, state: s, least: 1 << 20, learners: map[string]time.Time{}}
+	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: noon, state: s, least: 1 << 20, learners: map[string]time.Time{}, over: map[string]time.Time{}}
 }
 
 func (w *world) Now() time.Time { return w.now }
@@ -118,7 +121,7 @@ func (w *world) move(g *rollout.Group) {
 		switch {
 		case m.State == "InService" && m.Published:
 			serving++
-		case w.rand.IntN(2) == 0:
+		case w.rand.IntN(2) == 0, w.now.Before(w.over[m.ID]):
 		case m.State == "Terminating:Wait":
 			m.State = "Terminating:Proceed"
 		case m.State == "Terminating:Proceed":
@@ -165,8 +168,23 @@ func (w *world) refresh(g *rollout.Group) {
 		g.Refresh.Status, g.Refresh.Reason = "RollbackSuccessful", "launches failed"
 		return
 	}
+	if w.held > 0 {
+		w.hold(g, stale[0].ID)
+		return
+	}
 	i := slices.IndexFunc(g.Machines, func(m rollout.Machine) bool { return m.ID == stale[0].ID })
 	g.Machines[i] = machine(stale[0].ID+"'", g.Wanted)
+	g.Refresh.Percent += 100 / g.Desired
+}
+
+// hold ends an old machine if no other one ends, and has its successor in service at once.
+func (w *world) hold(g *rollout.Group, id string) {
+	if slices.ContainsFunc(g.Machines, func(m rollout.Machine) bool { return m.State == "Terminating:Wait" }) {
+		return
+	}
+	i := slices.IndexFunc(g.Machines, func(m rollout.Machine) bool { return m.ID == id })
+	g.Machines[i].State, w.over[id] = "Terminating:Wait", w.now.Add(w.held)
+	g.Machines = append(g.Machines, machine(id+"'", g.Wanted))
 	g.Refresh.Percent += 100 / g.Desired
 }
 
@@ -362,6 +380,44 @@ func TestRunFails(t *testing.T) {
 				if err == nil || !strings.Contains(text, part) {
 					t.Errorf("%s\nwants %s", text, part)
 				}
+			}
+		})
+	}
+}
+
+// Machines that are held for their pods are waited for, as long as their group's hook may hold them: the rollout neither
+// gives up nor is finished before.
+func TestRunWaitsForHeldMachines(t *testing.T) {
+	minions := rollout.Options{Only: []string{"minions"}, Poll: time.Minute}
+	for _, tt := range []struct {
+		name       string
+		held, hook time.Duration
+		want       string
+	}{
+		{"within the hook's time", 110 * time.Minute, 2 * time.Hour, ""},
+		{"within the hook's time, without patience of our own", 20 * time.Minute, 15 * time.Minute, ""},
+		{"nobody answers the hook, and it has no end", 1000 * time.Hour, 2 * time.Hour, "waiting for demo-minions: nothing has changed for 2h"},
+		{"held by no hook of ours", 110 * time.Minute, 0, "waiting for demo-minions: nothing has changed for 35m"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 1, durable())
+			w.held = tt.held
+			w.find("demo-minions").Drain = tt.hook
+			done, err := w.runner(minions).Run(t.Context())
+			if tt.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "i-w1") {
+					t.Errorf("%v, want %s", err, tt.want)
+				}
+				return
+			}
+			if err != nil || !slices.Equal(done.Refreshed, []string{"demo-minions"}) {
+				t.Fatalf("%+v, %v", done, err)
+			}
+			if g := w.find("demo-minions"); len(g.Machines) != g.Desired {
+				t.Errorf("finished with %+v", g.Machines)
+			}
+			if took, least := w.now.Sub(noon), 2*tt.held; took < least {
+				t.Errorf("finished after %v, and both machines are held for %v", took, least)
 			}
 		})
 	}

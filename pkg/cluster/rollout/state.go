@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -61,7 +62,12 @@ type Machine struct {
 	Published bool `json:"published"`
 }
 
-const inService = "InService"
+// The lifecycle states that a rollout decides by.
+const (
+	inService = "InService"
+	// terminatingWait is of a machine that hooks hold before it ends.
+	terminatingWait = "Terminating:Wait"
+)
 
 // serves reports whether other machines can rely on this one.
 func (m Machine) serves() bool { return m.State == inService && m.Healthy && m.Running && m.Published }
@@ -92,6 +98,9 @@ type Group struct {
 	// single member beside its API server.
 	Member  string   `json:"member,omitempty"`
 	Members []string `json:"members,omitempty"`
+	// Drain is how long the group's hook holds a machine that ends until its pods have moved away; 0 if it has no such hook,
+	// or no machine of it waits for its hooks.
+	Drain time.Duration `json:"-"`
 	// Desired is the desired number of machines.
 	Desired int `json:"desired"`
 	// Template is the id of the launch template.

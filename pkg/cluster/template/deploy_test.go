@@ -230,6 +230,23 @@ func TestRenderedHooks(t *testing.T) {
 	assert.Equal(t, len(hooks), 2)
 }
 
+// What is done about notices is a tag of the group alone, where it is not the usual.
+func TestRenderedNotices(t *testing.T) {
+	const document = "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\ngroups:\n- {name: masters, roles: [masters, etcd]}\n" +
+		"- {name: usual, roles: [minions], aws: {notices: {spot: drain}}}\n- {name: spot, roles: [minions], aws: {notices: {rebalance: cordon, scheduled: ignore}}}\n"
+	resources := render(t, complete(t, document)).Resources
+	for group, want := range map[string]string{"Masters": "", "Usual": "", "Spot": "spot=drain scheduled=ignore rebalance=cordon"} {
+		got := ""
+		for _, tag := range resources["Group"+group].Properties["Tags"].([]any) {
+			if tag := tag.(map[string]any); tag["Key"] == role.TagNotices {
+				got = tag["Value"].(string)
+				assert.Equal(t, tag["PropagateAtLaunch"], false)
+			}
+		}
+		assert.Equal(t, got, want, group)
+	}
+}
+
 func TestRenderedBalancer(t *testing.T) {
 	const prefix = "AWS::ElasticLoadBalancingV2::"
 	for _, name := range documents {

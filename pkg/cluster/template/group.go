@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/notice"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
@@ -160,7 +161,8 @@ type Tag struct {
 	Propagate bool `json:"propagate"`
 }
 
-// groupTags are the tags from which the records are made. Only the group has EtcdMembers. The tag with the name of the IAM
+// groupTags are the tags from which the records are made, and by which the masters know what is done about notices. Only the
+// group has EtcdMembers and Notices. The tag with the name of the IAM
 // role, which CloudFormation or Terraform makes, is added beside them.
 func (b *builder) groupTags(g spec.Group) []Tag {
 	tags := []Tag{
@@ -170,6 +172,9 @@ func (b *builder) groupTags(g spec.Group) []Tag {
 	}
 	if g.Roles.Has(role.Etcd) && len(g.Members) > 0 {
 		tags = append(tags, Tag{role.TagEtcdMembers, strings.Join(g.Members, " "), false})
+	}
+	if n := g.Notices(); b.evicts(g) && n != notice.DefaultPolicy() {
+		tags = append(tags, Tag{role.TagNotices, n.String(), false})
 	}
 	if b.place(g) >= 0 {
 		tags = append(tags, Tag{role.TagEtcdMember, g.Member, true})

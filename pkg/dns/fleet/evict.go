@@ -13,6 +13,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/evict"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/notice"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -28,7 +29,18 @@ type EvictionsAPI interface {
 type Evictions struct {
 	API     EvictionsAPI
 	Cluster string
+
+	// drains are the hooks' times by group, and when they were read.
+	drains map[string]drain
 }
+
+type drain struct {
+	time time.Duration
+	read time.Time
+}
+
+// drainLife is how long a hook's time is taken to be what it was.
+const drainLife = 5 * time.Minute
 
 var _ evict.Machines = (*Evictions)(nil)
 
@@ -49,23 +61,50 @@ func (e *Evictions) Sight(ctx context.Context) (evict.Sight, error) {
 		if !of.Has(role.Minions) {
 			continue
 		}
+		// A tag that nobody can read is not the stack's, and stands for the default.
+		policy, _ := notice.ParsePolicy(account.GroupTag(g, role.TagNotices))
 		for _, i := range g.Instances {
-			out.Machines = append(out.Machines, evict.Machine{ID: aws.ToString(i.InstanceId), Group: aws.ToString(g.AutoScalingGroupName), State: string(i.LifecycleState)})
+			out.Machines = append(out.Machines, evict.Machine{ID: aws.ToString(i.InstanceId), Group: aws.ToString(g.AutoScalingGroupName), State: string(i.LifecycleState), Policy: policy})
 		}
 	}
 	out.Closing = masters > 0 && wanted == 0
 	return out, nil
 }
 
-// Hold restarts the hook's time.
-func (e *Evictions) Hold(ctx context.Context, m evict.Machine) (time.Duration, error) {
-	out, err := e.API.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &m.Group})
+// Drain returns the hook's time, as it was within the last minutes. It is not safe for concurrent use.
+func (e *Evictions) Drain(ctx context.Context, group string) (time.Duration, error) {
+	if d, ok := e.drains[group]; ok && time.Since(d.read) < drainLife {
+		return d.time, nil
+	}
+	hook, err := e.hook(ctx, group)
 	if err != nil {
-		return 0, fmt.Errorf("reading the hooks of group %s: %w", m.Group, awserr.Explain(err, "autoscaling:DescribeLifecycleHooks"))
+		return 0, err
+	}
+	if e.drains == nil {
+		e.drains = map[string]drain{}
+	}
+	e.drains[group] = drain{hook, time.Now()}
+	return hook, nil
+}
+
+// hook returns the time of the group's role.EvictionHook; 0 if it has none.
+func (e *Evictions) hook(ctx context.Context, group string) (time.Duration, error) {
+	out, err := e.API.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
+	if err != nil {
+		return 0, fmt.Errorf("reading the hooks of group %s: %w", group, awserr.Explain(err, "autoscaling:DescribeLifecycleHooks"))
 	}
 	i := slices.IndexFunc(out.LifecycleHooks, func(h types.LifecycleHook) bool { return aws.ToString(h.LifecycleHookName) == role.EvictionHook })
 	if i < 0 {
 		return 0, nil
+	}
+	return time.Duration(aws.ToInt32(out.LifecycleHooks[i].HeartbeatTimeout)) * time.Second, nil
+}
+
+// Hold restarts the hook's time.
+func (e *Evictions) Hold(ctx context.Context, m evict.Machine) (time.Duration, error) {
+	hook, err := e.hook(ctx, m.Group)
+	if err != nil || hook == 0 {
+		return 0, err
 	}
 	_, err = e.API.RecordLifecycleActionHeartbeat(ctx, &autoscaling.RecordLifecycleActionHeartbeatInput{
 		AutoScalingGroupName: &m.Group, LifecycleHookName: aws.String(role.EvictionHook), InstanceId: &m.ID,
@@ -77,7 +116,7 @@ func (e *Evictions) Hold(ctx context.Context, m evict.Machine) (time.Duration, e
 		return 0, fmt.Errorf("restarting the time of hook %s of machine %s in group %s: %w", role.EvictionHook, m.ID, m.Group,
 			awserr.Explain(err, "autoscaling:RecordLifecycleActionHeartbeat on this group"))
 	}
-	return time.Duration(aws.ToInt32(out.LifecycleHooks[i].HeartbeatTimeout)) * time.Second, nil
+	return hook, nil
 }
 
 // Release completes the hook.

@@ -9,6 +9,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/evict"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/notice"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -30,7 +31,35 @@ func ending(t *testing.T, clock awsfake.Clock, faults awsfake.Faults) (*awsfake.
 		t.Fatal(err)
 	}
 	a.Tick()
-	return a, &fleet.Evictions{API: api, Cluster: "demo"}, evict.Machine{ID: id, Group: "demo-minions", State: "Terminating:Wait"}
+	return a, &fleet.Evictions{API: api, Cluster: "demo"}, evict.Machine{ID: id, Group: "demo-minions", State: "Terminating:Wait", Policy: notice.DefaultPolicy()}
+}
+
+// TestEvictionsNotices reads what is done about notices from the group, and for how long a machine may take from its hook.
+func TestEvictionsNotices(t *testing.T) {
+	a, e, _ := ending(t, nil, nil)
+	group(t, a, "demo-spot", "minions", 1, map[string]string{role.TagNotices: "rebalance=cordon scheduled=ignore"})
+	group(t, a, "demo-typo", "minions", 1, map[string]string{role.TagNotices: "spot=dran"})
+	got, err := e.Sight(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]notice.Policy{"demo-minions": notice.DefaultPolicy(), "demo-typo": notice.DefaultPolicy(),
+		"demo-spot": {Spot: notice.Drain, Scheduled: notice.Ignore, Rebalance: notice.Cordon}}
+	for _, m := range got.Machines {
+		if m.Policy != want[m.Group] {
+			t.Errorf("%s: %s, want %s", m.Group, m.Policy, want[m.Group])
+		}
+	}
+	for name, want := range map[string]time.Duration{"demo-minions": 15 * time.Minute, "demo-spot": 0} {
+		for range 2 {
+			if d, err := e.Drain(t.Context(), name); err != nil || d != want {
+				t.Errorf("%s: %v, %v", name, d, err)
+			}
+		}
+	}
+	if n := a.Calls()["autoscaling:DescribeLifecycleHooks"]; n != 2 {
+		t.Errorf("the hooks of two groups were read %d times", n)
+	}
 }
 
 // waits are the hooks that a machine waits for.

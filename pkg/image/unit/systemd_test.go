@@ -246,6 +246,7 @@ var exposed = map[string]float64{
 	"hardtack-images.service":         1.1,
 	"hardtack-member.service":         2.9,
 	"hardtack-node.service":           2.2,
+	"hardtack-notices.service":        1.8,
 	"hardtack-ready.service":          2.1,
 	"hardtack-renew.service":          2.1,
 	"hardtack-userdata.service":       4.6,

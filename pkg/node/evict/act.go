@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/notice"
 )
 
 // maxNamed bounds the pods that an Event names. The API server refuses a message of more than 1024 characters.
@@ -19,12 +21,15 @@ const (
 // however long ago the machine came to its hook, and there need be no other heartbeat.
 func (e *Evictor) begin(ctx context.Context, t task) error {
 	now := e.Now().UTC().Truncate(time.Second)
+	m := mark{Instance: t.machine.ID, Since: now, Until: now.Add(unheld), Cordoned: !t.node.Unschedulable || t.mark.Cordoned}
+	if stateOf(t.machine) == stays {
+		return e.beginNotice(ctx, t, m)
+	}
 	hold, err := e.Machines.Hold(ctx, t.machine)
 	if err != nil {
 		return err
 	}
-	m := mark{Instance: t.machine.ID, Since: now, Until: now.Add(unheld), Held: hold > 0, Cordoned: !t.node.Unschedulable}
-	if m.Held {
+	if m.Held = hold > 0; m.Held {
 		m.Until = now.Add(hold - min(spare, hold/2))
 	}
 	t.node.Mark, t.node.Unschedulable = m.String(), true
@@ -34,6 +39,22 @@ func (e *Evictor) begin(ctx context.Context, t task) error {
 	e.Log.Info("evicting the pods of a machine that ends", "node", t.node.Name, "instance", t.machine.ID, "group", t.machine.Group, "held", m.Held, "until", m.Until)
 	e.tell(ctx, t.node, m, Event{Reason: "Evicting", Message: fmt.Sprintf("machine %s of group %s ends (%s): its pods are evicted until %s",
 		t.machine.ID, t.machine.Group, t.machine.State, m.Until.Format(timeForm))})
+	return nil
+}
+
+// beginNotice marks and cordons the node of a machine that its group keeps, for a notice of EC2.
+func (e *Evictor) beginNotice(ctx context.Context, t task, m mark) error {
+	m.Order, m.Until = of(t.order), t.order.Until
+	t.node.Mark, t.node.Unschedulable = m.String(), true
+	if err := e.Cluster.Change(ctx, t.node); err != nil {
+		return err
+	}
+	e.Log.Info("EC2 has given notice of a machine", "node", t.node.Name, "instance", t.machine.ID, "group", t.machine.Group, "order", m.Order, "until", m.Until)
+	event := Event{Reason: "Cordoned", Message: fmt.Sprintf("EC2 has given notice of machine %s (%s): no new pods come to it", t.machine.ID, t.order.Notice)}
+	if t.order.Action == notice.Drain {
+		event = Event{Reason: "Evicting", Message: fmt.Sprintf("EC2 has given notice of machine %s (%s): its pods are evicted until %s", t.machine.ID, t.order.Notice, m.Until.Format(timeForm))}
+	}
+	e.tell(ctx, t.node, m, event)
 	return nil
 }
 
@@ -106,11 +127,7 @@ func (e *Evictor) round(ctx context.Context, n Node) ([]stuck, error) {
 func (e *Evictor) report(ctx context.Context, t task, left []stuck) {
 	refused := slices.DeleteFunc(slices.Clone(left), func(s stuck) bool { return !s.refused })
 	text := list(refused)
-	e.mu.Lock()
-	same := e.told[t.node.UID] == text
-	e.told[t.node.UID] = text
-	e.mu.Unlock()
-	if same || len(refused) == 0 {
+	if !e.new(t.node, text) || len(refused) == 0 {
 		return
 	}
 	for _, s := range refused {
@@ -118,6 +135,15 @@ func (e *Evictor) report(ctx context.Context, t task, left []stuck) {
 	}
 	e.tell(ctx, t.node, t.mark, Event{Reason: "EvictionBlocked", Warning: true,
 		Message: fmt.Sprintf("%d pods cannot be evicted now, which is tried until %s: %s", len(refused), t.mark.Until.Format(timeForm), text)})
+}
+
+// new reports whether something else was last said of the node, and remembers what is said now.
+func (e *Evictor) new(n Node, text string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	said := e.told[n.UID]
+	e.told[n.UID] = text
+	return said != text
 }
 
 // end reports the result, and lets the machine end. What happens to pods that are left is the kubelet's graceful shutdown's.
@@ -131,7 +157,11 @@ func (e *Evictor) end(ctx context.Context, t task, left []stuck, unknown error) 
 		if t.node.Lost {
 			why = "since nothing is heard of it"
 		}
-		event = Event{Reason: "EvictionIncomplete", Warning: true, Message: fmt.Sprintf("machine %s ends with %d pods that have not left %s: %s", t.machine.ID, len(left), why, list(left))}
+		verb := "ends with"
+		if t.mark.Order != "" { // EC2 ends it, or stops it for a while
+			verb = "still has"
+		}
+		event = Event{Reason: "EvictionIncomplete", Warning: true, Message: fmt.Sprintf("machine %s %s %d pods that have not left %s: %s", t.machine.ID, verb, len(left), why, list(left))}
 	}
 	log := e.Log.Info
 	if event.Warning {
@@ -176,8 +206,12 @@ func (e *Evictor) restore(ctx context.Context, t task) error {
 	if err := e.Cluster.Change(ctx, t.node); err != nil {
 		return err
 	}
-	e.Log.Info("a machine stays after all", "node", t.node.Name, "instance", t.machine.ID, "state", t.machine.State, "uncordoned", t.mark.Cordoned)
-	e.tell(ctx, t.node, t.mark, Event{Reason: "EvictionCancelled", Message: fmt.Sprintf("machine %s stays: it is %s", t.machine.ID, t.machine.State)})
+	why := "it is " + t.machine.State
+	if t.mark.Order != "" {
+		why = "there is no notice any more that asks for anything"
+	}
+	e.Log.Info("a machine stays after all", "node", t.node.Name, "instance", t.machine.ID, "why", why, "uncordoned", t.mark.Cordoned)
+	e.tell(ctx, t.node, t.mark, Event{Reason: "EvictionCancelled", Message: fmt.Sprintf("machine %s stays: %s", t.machine.ID, why)})
 	return nil
 }
 

@@ -1,10 +1,12 @@
 // Package evict moves the pods away from machines that are about to end.
 //
-// Its rule: what it does next follows from what it sees, the machine's lifecycle state and the mark on its node, so that
-// any master goes on where another stopped. Pods leave by the API's eviction alone, so that disruption budgets hold.
+// Its rule: what it does next follows from what it sees, the machine's lifecycle state, the notices that its node shows and the
+// mark on its node, so that any master goes on where another stopped. Pods leave by the API's eviction alone, so that disruption
+// budgets hold.
 package evict
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +14,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/notice"
 )
 
 // Annotation is the mark of a node from which we evict. It is how a master knows what another has begun.
@@ -34,7 +38,7 @@ const (
 	perStep = 20 * time.Second
 	// spare is how much earlier than the hook's time we stop: a last step, and the call that completes the hook.
 	spare = perStep + 2*busy
-	// unheld is how long pods are evicted from a machine that no hook of ours holds.
+	// unheld is how long pods are evicted from a machine that no hook of ours holds, and that has no notice with a time.
 	unheld = 5 * time.Minute
 	// atOnce is from how many nodes we evict at the same time.
 	atOnce = 16
@@ -43,8 +47,10 @@ const (
 // Machine is a machine of a group whose machines are nodes.
 type Machine struct {
 	ID, Group string
-	// State is AutoScaling's lifecycle state: "InService", "Terminating:Wait".
+	// State is AutoScaling's lifecycle state: "InService", "Terminating:Wait"; empty for a machine of no group.
 	State string
+	// Policy is what is done about the notices of the group's machines.
+	Policy notice.Policy
 }
 
 // Sight is what AutoScaling shows.
@@ -59,6 +65,8 @@ type Machines interface {
 	Sight(ctx context.Context) (Sight, error)
 	// Hold restarts the time of the hook that holds a machine for us, and returns it; 0 if no such hook is open.
 	Hold(ctx context.Context, m Machine) (time.Duration, error)
+	// Drain returns how long the hook holds a machine of a group; 0 if the group has no such hook.
+	Drain(ctx context.Context, group string) (time.Duration, error)
 	// Release lets a machine end. It reports whether a hook of ours was open.
 	Release(ctx context.Context, m Machine) (bool, error)
 }
@@ -75,6 +83,8 @@ type Node struct {
 	Lost bool
 	// Mark is the value of Annotation, "" if it has none.
 	Mark string
+	// Ending is the message of notice.Condition, which is the node's own word; "" if its status is not True.
+	Ending string
 }
 
 // Pod is a pod of a node.
@@ -135,6 +145,8 @@ type mark struct {
 	Released time.Time `json:"released,omitzero"`
 	// Cordoned: we have cordoned the node, and uncordon it if the machine stays.
 	Cordoned bool `json:"cordoned"`
+	// Order is what is done for a notice: "drain: spot terminate at 2026-03-01T12:02:00Z"; empty if AutoScaling ends the machine.
+	Order string `json:"order,omitempty"`
 }
 
 func (m mark) String() string {
@@ -219,7 +231,9 @@ type task struct {
 	// node is the zero value for a machine without one.
 	node Node
 	mark mark
-	do   func(e *Evictor, ctx context.Context, t task) error
+	// order is what its notices ask for; the zero value is nothing.
+	order notice.Order
+	do    func(e *Evictor, ctx context.Context, t task) error
 }
 
 // look returns what is due. It reads nodes before machines: a mark on a node is then no newer than the state of the
@@ -241,14 +255,67 @@ func (e *Evictor) look(ctx context.Context) ([]task, error) {
 	}
 	e.forget(nodes, seen.Machines)
 	var due []task
-	for _, m := range seen.Machines {
+	for _, m := range append(seen.Machines, groupless(nodes, seen.Machines)...) {
 		t := task{machine: m, node: of[m.ID]}
 		t.mark = readMark(t.node)
-		if t.do = e.decide(t, seen.Closing); t.do != nil {
+		t.order, err = e.order(ctx, t)
+		t.do = e.decide(t, seen.Closing)
+		if err != nil && stateOf(m) == stays { // others do not wait for it, and nothing is undone
+			fault := err
+			t.do = func(*Evictor, context.Context, task) error { return fault }
+		}
+		if t.do != nil {
 			due = append(due, t)
 		}
 	}
 	return due, nil
+}
+
+// groupless are the machines of nodes that are in no group, and have notices or had some.
+func groupless(nodes []Node, machines []Machine) []Machine {
+	known := map[string]bool{"": true}
+	for _, m := range machines {
+		known[m.ID] = true
+	}
+	var out []Machine
+	for _, n := range nodes {
+		if !known[n.Instance] && (n.Ending != "" || readMark(n).Order != "") {
+			known[n.Instance] = true
+			out = append(out, Machine{ID: n.Instance, Policy: notice.DefaultPolicy()})
+		}
+	}
+	return out
+}
+
+// order returns what the notices of a machine's node ask for now. What nobody can read asks for nothing.
+func (e *Evictor) order(ctx context.Context, t task) (notice.Order, error) {
+	if t.node.Ending == "" {
+		return notice.Order{}, nil
+	}
+	all, err := notice.Parse(t.node.Ending)
+	if err != nil {
+		if e.new(t.node, "unread "+t.node.Ending) {
+			e.Log.Warn("a node shows notices that are not of the known form, and nothing is done about them", "node", t.node.Name, "error", err)
+		}
+		return notice.Order{}, nil
+	}
+	drain := unheld
+	if t.machine.Group != "" {
+		hook, err := e.Machines.Drain(ctx, t.machine.Group)
+		if err != nil {
+			return notice.Order{}, err
+		}
+		drain = cmp.Or(hook, unheld)
+	}
+	return t.machine.Policy.Due(all, e.Now(), drain), nil
+}
+
+// of is the order as a mark has it.
+func of(o notice.Order) string {
+	if o.Action == "" {
+		return ""
+	}
+	return string(o.Action) + ": " + o.Notice.String()
 }
 
 // decide returns what is to be done about a machine, nil for nothing.
@@ -256,20 +323,32 @@ func (e *Evictor) decide(t task, closing bool) func(*Evictor, context.Context, t
 	ours := t.mark.Instance == t.machine.ID
 	switch stateOf(t.machine) {
 	case stays:
-		if t.node.Mark != "" {
-			return (*Evictor).restore
-		}
+		return stay(t, ours)
 	case waits:
 		switch {
-		case ours && !t.mark.Released.IsZero(), e.released[t.machine.ID]:
+		case ours && t.mark.Order == "" && !t.mark.Released.IsZero(), e.released[t.machine.ID]:
 		case t.node.Name == "", closing:
 			return (*Evictor).pass
-		case !ours:
+		case !ours, t.mark.Order != "": // what was begun for a notice has the notice's time, and knows of no hook
 			return (*Evictor).begin
 		default:
 			return (*Evictor).evict
 		}
 	case ends:
+	}
+	return nil
+}
+
+// stay returns what is to be done about a machine that its group keeps.
+func stay(t task, ours bool) func(*Evictor, context.Context, task) error {
+	switch {
+	case t.order.Action == "" && t.node.Mark != "":
+		return (*Evictor).restore
+	case t.order.Action == "":
+	case !ours, t.mark.Order != of(t.order):
+		return (*Evictor).begin
+	case t.order.Action == notice.Drain && t.mark.Released.IsZero():
+		return (*Evictor).evict
 	}
 	return nil
 }

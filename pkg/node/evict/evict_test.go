@@ -114,6 +114,8 @@ func (s seat) Hold(context.Context, evict.Machine) (time.Duration, error) {
 	return s.hook, s.call("hold")
 }
 
+func (s seat) Drain(context.Context, string) (time.Duration, error) { return s.hook, s.fault("drain") }
+
 func (s seat) Release(_ context.Context, m evict.Machine) (bool, error) {
 	was := s.open[m.ID]
 	err := s.call("release", m.ID)

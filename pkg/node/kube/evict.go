@@ -76,10 +76,7 @@ func (c *Client) evictionNodes(ctx context.Context) ([]evict.Node, error) {
 				Unschedulable bool   `json:"unschedulable"`
 			} `json:"spec"`
 			Status struct {
-				Conditions []struct {
-					Type   string `json:"type"`
-					Status string `json:"status"`
-				} `json:"conditions"`
+				Conditions []condition `json:"conditions"`
 			} `json:"status"`
 		} `json:"items"`
 	}
@@ -91,7 +88,7 @@ func (c *Client) evictionNodes(ctx context.Context) ([]evict.Node, error) {
 	nodes := make([]evict.Node, 0, len(list.Items))
 	for _, o := range list.Items {
 		n := evict.Node{Name: o.Metadata.Name, UID: o.Metadata.UID, Instance: instanceOf(o.Spec.ProviderID), Version: o.Metadata.Version,
-			Unschedulable: o.Spec.Unschedulable, Mark: o.Metadata.Annotations[evict.Annotation]}
+			Unschedulable: o.Spec.Unschedulable, Mark: o.Metadata.Annotations[evict.Annotation], Ending: ending(o.Status.Conditions)}
 		for _, condition := range o.Status.Conditions {
 			// The controller manager writes Unknown 40 s after the kubelet's last word.
 			n.Lost = n.Lost || condition.Type == "Ready" && condition.Status == "Unknown"

@@ -25,9 +25,16 @@ func (c *Client) get(ctx context.Context, path string) (body []byte, err error) 
 	return body, err
 }
 
-// decode reads a JSON response of any size: a list of thousands of nodes has tens of megabytes.
+// decode reads a JSON response of any size: a list of thousands of nodes has tens of megabytes. It reads it to its end, since
+// the API server logs an answer of which the last byte, a new line, was left as a fault of its own.
 func (c *Client) decode(ctx context.Context, path string, value any) error {
-	return c.read(ctx, path, func(r io.Reader) error { return json.NewDecoder(r).Decode(value) })
+	return c.read(ctx, path, func(r io.Reader) error {
+		if err := json.NewDecoder(r).Decode(value); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, io.LimitReader(r, maxReason))
+		return err
+	})
 }
 
 func (c *Client) read(ctx context.Context, path string, use func(io.Reader) error) error {

@@ -40,6 +40,8 @@ type Instance struct {
 	Role string
 	// LifecycleState is the target state in the instance's group: "InService", "Terminated". Empty means no group.
 	LifecycleState string
+	// Spot reports whether it is a spot instance.
+	Spot bool
 	// HopLimit is the hop limit of responses with a token; 0 means 1, which reaches the machine but not its pods.
 	HopLimit int
 }
@@ -111,6 +113,7 @@ type Service struct {
 	mu       sync.Mutex
 	tokens   map[string]token
 	faults   map[string][]Fault
+	notices  map[string]Notices
 	requests []Request
 }
 
@@ -124,7 +127,7 @@ func New(source Source, log *slog.Logger) *Service {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{source: source, log: log, tokens: map[string]token{}, faults: map[string][]Fault{}}
+	return &Service{source: source, log: log, tokens: map[string]token{}, faults: map[string][]Fault{}, notices: map[string]Notices{}}
 }
 
 // SetFaults replaces the faults of an instance; a request meets the first one that matches its path. Without any, the
@@ -322,7 +325,7 @@ func (s *Service) answer(r *http.Request, instance Instance) answer {
 	if !ok || t.instance != instance.ID || left <= 0 {
 		return refuse(http.StatusUnauthorized)
 	}
-	a := s.document(r.Context(), instance, r.URL.Path)
+	a := s.document(r.Context(), instance, s.noticesOf(instance), r.URL.Path)
 	a.life, a.hops = int(left/time.Second), farHops
 	return a
 }

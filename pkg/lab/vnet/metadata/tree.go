@@ -3,6 +3,7 @@ package metadata
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 // document returns the response for a path of any version of the service: versions differ only in their paths, and
 // clients that use an old one read paths that have always existed.
-func (s *Service) document(ctx context.Context, instance Instance, path string) answer {
+func (s *Service) document(ctx context.Context, instance Instance, notices Notices, path string) answer {
 	version, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	// Values may be requested with a trailing slash, which boto3 does, and directories without one.
 	rest = strings.TrimSuffix(rest, "/")
@@ -22,6 +23,7 @@ func (s *Service) document(ctx context.Context, instance Instance, path string) 
 		return refuse(http.StatusNotFound)
 	}
 	tree := instance.tree()
+	maps.Copy(tree, notices.tree())
 	if role, ok := strings.CutPrefix(rest, rolePath); ok && role != "" && role == instance.Role {
 		return s.credentials(ctx, instance)
 	}
@@ -102,7 +104,7 @@ func (i Instance) values() map[string]string {
 		"hostname":                           i.Card.Hostname,
 		"instance-action":                    "none",
 		"instance-id":                        i.ID,
-		"instance-life-cycle":                "on-demand",
+		"instance-life-cycle":                lifecycle(i),
 		"instance-type":                      i.Type,
 		"local-hostname":                     i.Card.Hostname,
 		"local-ipv4":                         addr(i),
@@ -128,6 +130,13 @@ func (i Instance) values() map[string]string {
 		v[card+"vpc-ipv4-cidr-blocks"] = i.Card.Subnet.String()
 	}
 	return v
+}
+
+func lifecycle(i Instance) string {
+	if i.Spot {
+		return "spot"
+	}
+	return "on-demand"
 }
 
 func addr(i Instance) string {
