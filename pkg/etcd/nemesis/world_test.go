@@ -42,6 +42,7 @@ type world struct {
 	store   *records
 	steps   atomic.Int64 // that agents have taken, and clients
 	cpu     atomic.Int64 // of etcd, in ns
+	torn    atomic.Int64 // databases of learners that were torn
 
 	mu       sync.Mutex
 	events   []string
