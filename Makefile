@@ -22,7 +22,7 @@ PACKER  = $(or $(shell command -v packer),$(shell scripts/tool packer))
 ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -H --preserve-env=GOPROXY,GOFLAGS,PACKER_PLUGIN_PATH,CHECKPOINT_DISABLE env "PATH=$(PATH)")
 
 # Schedules of etcd in make e2e. One took 7 s on two busy cores, and what the nemesis does besides half a minute: two minutes.
-FEW     = 12
+FEW     = 10
 E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_PACKER=$(PACKER) GOTESTSUM_FORMAT=testname scripts/test -p 1
 
 .DEFAULT_GOAL := help

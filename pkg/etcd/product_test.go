@@ -130,10 +130,11 @@ func processFacts() (all []Process) {
 			for _, failing := range both {
 				p := Process{Running: true, Failing: failing, Clients: clients, Start: start}
 				all = append(all, p)
-				p.Panics = PanicsBefore
-				all = append(all, p)
-				p.Panics = PanicsBefore - 1
-				all = append(all, p)
+				for _, p.Panics = range []int{PanicsBefore - 1, PanicsBefore} {
+					if clients == Open && start == Sealed {
+						all = append(all, p)
+					}
+				}
 				p.Panics, p.Reads = 0, true
 				all = append(all, p)
 				p.ReadsFor = FormAfter
@@ -209,7 +210,7 @@ func factProduct(yield func(*Facts) bool) {
 
 func factRest(f *Facts, volumes []Volumes, yield func(*Facts) bool) bool {
 	for _, f.List = range lists {
-		for _, f.Broken = range []ID{0, member, 99} {
+		for _, f.Broken = range []ID{0, member} {
 			for _, f.Volumes = range volumes {
 				if f.Broken != 0 && !f.Disk.WAL {
 					continue

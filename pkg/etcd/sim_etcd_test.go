@@ -64,7 +64,7 @@ func (w *world) execJoining(m *simMachine, d *files) {
 		return
 	}
 	if mine := w.clusters[m.token].seat(m.seat); mine != nil {
-		d.id, d.has = mine.id, 0
+		d.id, d.has, d.torn = mine.id, 0, mine.learner && !w.healing && w.one(4)
 	}
 }
 

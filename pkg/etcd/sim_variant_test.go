@@ -135,7 +135,7 @@ func takeOver(j JoinFacts, id ID) JoinAction {
 }
 
 // within is in how many schedules the simulator must find a wrong variant.
-const within = 4000
+const within = 10_000
 
 func TestSimulatorFindsWrongVariants(t *testing.T) {
 	makeWords()

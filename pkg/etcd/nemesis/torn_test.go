@@ -31,6 +31,38 @@ var tornFault = fault{torn, func(s *schedule) {
 	s.tear(seat)
 }}
 
+// tornVoter is the same loss a moment later, when a learner has been promoted: nobody gives a voter's data up, so that what it
+// has must be on stable storage before.
+const tornVoter = "two members more come, and lose power when they have just got their votes"
+
+var tornVoterFault = fault{tornVoter, func(s *schedule) {
+	s.widen()
+	for _, seat := range spare {
+		m := s.at[seat]
+		if !s.until(func() bool { return s.votes(m) }) {
+			s.breach("%s gets no vote", seat)
+		}
+	}
+	for _, seat := range spare {
+		s.at[seat].crash()
+	}
+	for _, seat := range spare {
+		m := s.at[seat]
+		m.start(s.ctx, s.run)
+		if !s.until(func() bool { return s.votes(m) }) {
+			s.breach("%s does not come back with its vote", seat)
+		}
+	}
+	s.becomes()
+	s.shrink()
+}}
+
+// votes reports whether a machine's etcd says that it is a voter.
+func (s *schedule) votes(m *machine) bool {
+	said, err := m.ask(s.ctx, "https://"+m.address.String()+":"+clientPort)
+	return err == nil && said.Applied > 0 && !said.Learner
+}
+
 // keptName is the second name of the database that a learner begins with.
 const keptName = "database-before"
 
