@@ -21,8 +21,8 @@ PACKER  = $(or $(shell command -v packer),$(shell scripts/tool packer))
 # Root keeps caches of its own (-H), so that nothing in the user's becomes root's; sudo resets PATH.
 ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -H --preserve-env=GOPROXY,GOFLAGS,PACKER_PLUGIN_PATH,CHECKPOINT_DISABLE env "PATH=$(PATH)")
 
-# Schedules of etcd in make e2e. One took 7 s on two busy cores, and what the nemesis does besides half a minute: two minutes.
-FEW     = 10
+# Schedules of etcd in make e2e, which may take two minutes of it: ten took 79 s, and TestTorn 45 s, on two cores with a load of 27.
+FEW     = 8
 E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_PACKER=$(PACKER) GOTESTSUM_FORMAT=testname scripts/test -p 1
 
 .DEFAULT_GOAL := help

@@ -73,7 +73,7 @@ func TestNemesis(t *testing.T) {
 	if !ok {
 		return
 	}
-	n, first := count(t, 10), uint64(1)
+	n, first := count(t, 8), uint64(1)
 	if *what != "" {
 		b.only = named(*what)
 	}
