@@ -164,14 +164,22 @@ type etcdService struct{ manager *systemd.Manager }
 // etcdUnit is the unit of the role's only check.
 var etcdUnit = role.Etcd.Profile().Checks[0].Unit
 
+// panicked is the exit status of a Go program that panics (runtime/panic.go). etcd's own fatal errors (no space, no certificate)
+// end it with 1.
+const panicked = 2
+
 // State is whether the unit was started, which it also is while it waits for its next try.
 func (e etcdService) State(ctx context.Context) (member.State, error) {
-	states, err := e.manager.States(ctx, etcdUnit)
+	unit, err := e.manager.Unit(ctx, etcdUnit)
 	if err != nil {
 		return member.State{}, err
 	}
-	unit := states[0]
-	return member.State{Running: unit.Active != "inactive" && unit.Active != "failed", Failing: unit.Sub == "auto-restart"}, nil
+	s := member.State{Running: unit.Active != "inactive" && unit.Active != "failed", Failing: unit.Sub == "auto-restart", Ends: int(unit.Restarts)}
+	if s.Failing {
+		s.Ends++ // systemd counts when it starts the unit again
+		s.Panicked = unit.Result == "exit-code" && unit.Exit == panicked
+	}
+	return s, nil
 }
 
 // startTime is how long a start may be queued: the unit is ordered after others that are being started.

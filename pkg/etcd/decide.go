@@ -7,6 +7,9 @@ import "time"
 // FormAfter is how long a quorum waits for the other members of a first start before it forms the cluster without them.
 const FormAfter = 10 * time.Minute
 
+// PanicsBefore is after how many panics in a row a learner's data are given up.
+const PanicsBefore = 5
+
 // Decide returns the next step for what is seen. The rows are looked at in the order of the table, each with its reason
 // there.
 func Decide(f Facts) Action {
@@ -122,6 +125,8 @@ func data(f *Facts) Row {
 		return E6Other
 	case f.removed():
 		return D3Removed
+	case f.Broken != 0 && f.Broken == f.Disk.Marker.MemberID && f.learns():
+		return D4Broken
 	}
 	return D1Formed
 }
@@ -185,10 +190,31 @@ func running(f *Facts) Row {
 	case f.moved():
 		return S3Address
 	}
-	if own := f.List.byID(m.MemberID); own != nil && own.Learner && f.current() {
+	switch {
+	case f.learns() && f.Etcd.Panics >= PanicsBefore && f.Disk.WAL:
+		return S4Broken
+	case f.learning():
 		return J2Learner
 	}
 	return SRuns
+}
+
+// learning reports whether the cluster has the member as a learner.
+func (f *Facts) learning() bool {
+	own := f.List.byID(f.Disk.Marker.MemberID)
+	return own != nil && own.Learner && f.current()
+}
+
+// learns reports whether the member is a learner by the cluster's list, and was none of its first voters by the record. etcd
+// makes no learner of a voter, so that the ID has never had a vote, and no write was ever acknowledged because it has it. Who
+// stands still while the list is read adds nothing to that: a promotion that comes late makes a voter of it that is away.
+func (f *Facts) learns() bool {
+	for _, first := range f.Store.Outcome.Formed.Members {
+		if first == f.Disk.Marker.MemberID {
+			return false
+		}
+	}
+	return f.learning()
 }
 
 // moved reports whether the cluster has its only member at another address than the machine offers: it had no name that others

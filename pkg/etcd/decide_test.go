@@ -120,7 +120,18 @@ func TestRows(t *testing.T) {
 		{"all three, formed", all, []change{runs, func(f *Facts) { f.Etcd.Clients = Closed }}, N5Open},
 		{"all three, abandoned", all, []change{runs, func(f *Facts) { f.Store.Outcome = &Outcome{Abandoned: "why"} }}, N6Next},
 		{"removed", all, []change{runs, func(f *Facts) { f.List = listFacts()[6] }}, D3Removed},
-		{"a learner", all, []change{runs, func(f *Facts) { f.List = listFacts()[5] }}, J2Learner},
+		{"a learner", all, []change{runs, learns}, J2Learner},
+		{"a learner that panics", all, []change{runs, learns, panics}, S4Broken},
+		{"a learner that has panicked less often", all, []change{runs, learns, panics, func(f *Facts) { f.Etcd.Panics-- }}, J2Learner},
+		{"a voter that panics", all, []change{runs, panics}, SRuns},
+		{"a first voter that panics, and is called a learner", all, []change{runs, learns, panics, func(f *Facts) { f.Store.Outcome.Formed.Members["b"] = member }}, J2Learner},
+		{"a member that panics, and nobody says what it is", all, []change{runs, learns, panics, func(f *Facts) { f.List = nil }}, SRuns},
+		{"a member that panics, and another cluster calls it a learner", all, []change{runs, learns, panics, func(f *Facts) { f.List.ClusterID = 9 }}, SRuns},
+		{"a learner that panicked, halted", all, []change{learns, broken}, D4Broken},
+		{"a learner that panicked, promoted meanwhile", all, []change{learns, broken, func(f *Facts) { f.List = listFacts()[3] }}, D1Formed},
+		{"a learner that panicked, and nobody says what it is now", all, []change{learns, broken, func(f *Facts) { f.List = nil }}, D1Formed},
+		{"a learner that panicked, and a new one is there", all, []change{learns, broken, func(f *Facts) { f.Broken = 99 }}, D1Formed},
+		{"a learner that did not panic", all, []change{learns}, D1Formed},
 	} {
 		for _, storage := range c.on {
 			f := good(storage)
@@ -133,6 +144,16 @@ func TestRows(t *testing.T) {
 		}
 	}
 }
+
+// learns lets the member be one that has joined, and has no vote.
+func learns(f *Facts) {
+	f.List = listFacts()[5]
+	f.Store.Outcome = &Outcome{Formed: &Formed{ClusterID: cluster, Members: map[string]ID{"a": 1, "b": 2, "c": 3}}}
+}
+
+func panics(f *Facts) { f.Etcd.Failing, f.Etcd.Reads, f.Etcd.Panics = true, false, PanicsBefore }
+
+func broken(f *Facts) { f.Broken = member }
 
 func claimed(f *Facts) {
 	f.Attempt = "mine"

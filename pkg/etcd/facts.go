@@ -34,6 +34,9 @@ type Facts struct {
 	// the current epoch. It is forgotten before etcd is started: one attempt starts once.
 	Attempt string
 	Etcd    Process
+	// Broken is the ID of the member whose etcd this process has halted since it cannot run on its data; 0 if there is none. It
+	// is forgotten when etcd is started.
+	Broken ID
 	// List is the cluster's list of members by a linearizable read: of this member if it runs, or of any other of the
 	// current epoch; nil if none answered. A list that is not linearizable is not to be given.
 	List *List
@@ -115,6 +118,10 @@ type Process struct {
 	Running bool
 	// Failing: it ended by itself and waits for its next start.
 	Failing bool
+	// Panics is how often in a row it has ended by itself with a panic and without an answer in between, as far as this process
+	// has seen it. Any other end, an answer, and a start by this process begin anew: what lacks space, a certificate or time to
+	// start does not count.
+	Panics int
 	// Clients and Start are those of the environment that was written last.
 	Clients Clients
 	Start   Start

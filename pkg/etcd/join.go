@@ -94,7 +94,8 @@ const (
 	JoinRecord
 	// JoinStart: forget Added, write the environment, start etcd.
 	JoinStart
-	// JoinPromote: promote the member with the action's ID, at a voter.
+	// JoinPromote: sync the directory of the database, which etcd has exchanged without that, then promote the member with the
+	// action's ID, at a voter.
 	JoinPromote
 	// JoinDone: it is a voter. Release the lock.
 	JoinDone

@@ -94,7 +94,7 @@ func storeFacts(storage Storage) []Store {
 	begins := []*Begin{{Token: theToken, Members: peers}, {Token: theToken, Members: peers[:1]}, {Token: theToken, Members: otherURL}, {Token: theToken, Members: peers, Restore: &Restore{Object: "x"}},
 		{Token: theToken, Members: peers, Previous: []string{"a", "b", "x", "y", "z"}}}
 	starteds := []*Started{nil, {Volume: volume, Instance: "i-me", Attempt: "mine"}, {Volume: "vol-9", Instance: "i-me", Attempt: "mine"}, {Volume: volume, Instance: "i-me", Attempt: "of another process"}}
-	outcomes := []*Outcome{nil, {Formed: &Formed{ClusterID: cluster}}, {Abandoned: "why"}}
+	outcomes := []*Outcome{nil, {Formed: &Formed{ClusterID: cluster}}, {Formed: &Formed{ClusterID: cluster, Members: map[string]ID{"b": member}}}, {Abandoned: "why"}}
 	mades := []*Made{nil, {Member: "b", UUID: "u"}, {Member: "c", UUID: "u"}}
 	if storage == StorageMachine {
 		mades = mades[:1]
@@ -130,7 +130,12 @@ func processFacts() (all []Process) {
 			for _, failing := range both {
 				p := Process{Running: true, Failing: failing, Clients: clients, Start: start}
 				all = append(all, p)
-				p.Reads = true
+				for _, p.Panics = range []int{PanicsBefore - 1, PanicsBefore} {
+					if clients == Open && start == Sealed {
+						all = append(all, p)
+					}
+				}
+				p.Panics, p.Reads = 0, true
 				all = append(all, p)
 				p.ReadsFor = FormAfter
 				all = append(all, p)
@@ -205,17 +210,23 @@ func factProduct(yield func(*Facts) bool) {
 
 func factRest(f *Facts, volumes []Volumes, yield func(*Facts) bool) bool {
 	for _, f.List = range lists {
-		for _, f.Volumes = range volumes {
-			if !yield(f) {
-				return false
+		for _, f.Broken = range []ID{0, member} {
+			for _, f.Volumes = range volumes {
+				if f.Broken != 0 && !f.Disk.WAL {
+					continue
+				}
+				if !yield(f) {
+					return false
+				}
 			}
 		}
+		f.Broken = member
 		for _, f.Etcd = range processes {
 			if !yield(f) {
 				return false
 			}
 		}
-		f.Etcd = Process{}
+		f.Etcd, f.Broken = Process{}, 0
 	}
 	return true
 }
@@ -232,6 +243,7 @@ func brokenRule(f *Facts, a Action) string {
 	ours := d.Mounted && (f.Storage == StorageMachine || s.Made != nil && s.Made.Member == f.Member && s.Made.UUID == d.UUID)
 	mine := s.Started != nil && f.Attempt != "" && s.Started.Attempt == f.Attempt && s.Started.Volume == f.volume()
 	left := formed && f.List != nil && f.List.ClusterID == cluster && len(f.List.Members) > 0 && !slices.ContainsFunc(f.List.Members, func(l Member) bool { return l.ID == member })
+	learner := formed && s.Outcome.Formed.Members["b"] != member && f.List != nil && f.List.ClusterID == cluster && slices.ContainsFunc(f.List.Members, func(l Member) bool { return l.ID == member && l.Learner })
 	for _, rule := range []struct {
 		text string
 		kept bool
@@ -248,8 +260,8 @@ func brokenRule(f *Facts, a Action) string {
 		{"a file system is made only where nothing is and nothing was", a.Do != Format || s.Answers && s.Used == nil && s.Made != nil && s.Made.Member == f.Member && (d.On == OnBlank || d.On == OnScraps) && alone},
 		{"a file system's record is made only for a blank device", a.Do != Make || s.Answers && s.Used == nil && s.Made == nil && d.On == OnBlank && alone},
 		{"only the one free volume is attached", a.Do != Attach || f.Storage == StorageVolume && len(f.Volumes.Claims) == 1 && f.Volumes.Claims[0].Free && f.Volumes.Claims[0].Holder == ""},
-		{"data are discarded only for a later epoch, or by a cluster that removed them", a.Do != Discard || s.Answers && m != nil && (m.Epoch < s.Epoch || m.Epoch == s.Epoch && left)},
-		{"only what failed is halted", a.Do != Halt || f.Etcd.Failing},
+		{discards, a.Do != Discard || s.Answers && m != nil && (m.Epoch < s.Epoch || m.Epoch == s.Epoch && (left || learner && f.Broken == m.MemberID && !f.Etcd.Running && d.WAL && ours && alone))},
+		{halts, a.Do != Halt || f.Etcd.Failing && f.gone() || learner && f.Etcd.Panics >= PanicsBefore},
 		{"a store that does not answer decides nothing", s.Answers || slices.Contains([]Do{Wait, Stop, Attach, Report, Rewrite, Halt}, a.Do)},
 		{"an outcome is made only where there is none", a.Do != Form && a.Do != Abandon || undecided},
 		{"a start is given up only by who may have lost it", a.Do != Abandon || !d.WAL && !f.Etcd.Running && s.Started != nil && !mine},

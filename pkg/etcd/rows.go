@@ -27,6 +27,7 @@ const (
 	N6Next
 	E6Other
 	D3Removed
+	D4Broken
 	D1Formed
 	D2Forming
 	J1Empty
@@ -42,6 +43,7 @@ const (
 	N3Form
 	N5Open
 	S3Address
+	S4Broken
 	J2Learner
 	SRuns
 )
@@ -91,6 +93,7 @@ var rows = [...]rowInfo{
 	N6Next:     {name: "N6", when: "the first start of the epoch was abandoned, and the next has not begun", do: NextEpoch},
 	E6Other:    {name: "E6", when: "the data are of another cluster than the one that was formed", do: Stop, reason: byMembership, next: status},
 	D3Removed:  {name: "D3", when: "the cluster's list does not have the member whose data these are", do: Discard},
+	D4Broken:   {name: "D4", when: "etcd panics on them, and the cluster's list still has their member as a learner: they have no vote, and nothing that others lack", do: Discard},
 	D1Formed:   {name: "D1", when: "there are data of this epoch, which is formed", do: Run, clients: Open},
 	D2Forming:  {name: "D2", when: "there are data of this epoch, which has no outcome", do: Run},
 	J1Empty:    {name: "J1", when: "there are no data, and the epoch is formed", do: Join, reason: byMembership},
@@ -106,6 +109,7 @@ var rows = [...]rowInfo{
 	N3Form:     {name: "N3", when: fmt.Sprintf("etcd runs and reads; all members have started, or a quorum and %s have passed; and a quorum has left the epoch before", FormAfter), do: Form},
 	N5Open:     {name: "N5", when: "etcd runs for this machine alone, and the epoch is formed", do: Reopen, clients: Open},
 	S3Address:  {name: "S3", when: "etcd runs, is the cluster's only member, and the cluster has it at another address than its machine offers", do: Advertise, clients: Open},
+	S4Broken:   {name: "S4", when: fmt.Sprintf("etcd has ended with a panic %d times in a row and never answered, and the cluster's list has it as a learner", PanicsBefore), do: Halt},
 	J2Learner:  {name: "J2", when: "etcd runs as a learner", do: Join, reason: byMembership, clients: Open},
 	SRuns:      {name: "S", when: "etcd runs", do: Report},
 }

@@ -28,6 +28,12 @@ func (w *world) look(m *simMachine) *Facts {
 		f.Attempt = m.attempt
 	}
 	f.Etcd = Process{Running: m.running, Failing: m.running && !m.up, Clients: m.clients, Start: m.start}
+	if m.running {
+		f.Etcd.Panics = m.panics
+	}
+	if m.broken != none {
+		f.Broken = w.ids[m.broken].id
+	}
 	w.lookAtMembers(m, f)
 	return f
 }
@@ -248,7 +254,8 @@ func (w *world) act(m *simMachine, p pending) {
 	case Discard:
 		m.running, m.up = false, false
 		if v != nil {
-			v.files.id, v.files.restored = none, 0
+			w.checkDiscard(p.epoch, &v.files)
+			v.files.id, v.files.restored, v.files.torn = none, 0, false
 		}
 	case Fetch:
 		if v != nil && !w.cut(m) {
@@ -276,6 +283,9 @@ func (w *world) act(m *simMachine, p pending) {
 		w.exec(m)
 	case Halt:
 		m.running, m.up = false, false
+		if p.act.Row == S4Broken && v != nil {
+			m.broken = v.files.id
+		}
 	case Rewrite:
 		m.start = p.act.Start
 	case Reopen:
@@ -289,6 +299,7 @@ func (w *world) act(m *simMachine, p pending) {
 }
 
 func (w *world) setEnvironment(m *simMachine, p pending) {
+	m.broken, m.panics = none, 0
 	m.clients, m.start, m.token, m.set = p.act.Clients, p.act.Start, w.epochs[p.epoch].token, w.epochs[p.epoch].set
 }
 
@@ -405,12 +416,16 @@ func (w *world) actOnCluster(m *simMachine, p pending) {
 		w.record(m, p)
 	case JoinStart:
 		if v := w.disk(m); v != nil && v.files.id == none {
-			m.added, m.target = none, 0
+			m.added, m.target, m.broken, m.panics = none, 0, none, 0
 			m.clients, m.start, m.token, m.set = Open, Joining, cluster, w.epochs[p.epoch].set
 			m.running = true
 			w.exec(m)
 		}
 	case JoinPromote:
+		if !w.healing && w.promotion.at == 0 && w.one(8) {
+			w.promotion = latePromotion{w.now + w.random.IntN(60), cluster, m.side, w.idOf(p.join.ID)}
+			return
+		}
 		w.promote(cluster, m.side, w.idOf(p.join.ID))
 	case JoinDone, JoinWait, JoinStop:
 	}

@@ -12,6 +12,7 @@ func (w *world) exec(m *simMachine) {
 	if d.id == none {
 		switch m.start {
 		case Sealed: // it finds no member to ask
+			m.panics = 0
 			return
 		case New:
 			w.execNew(m, d)
@@ -23,6 +24,11 @@ func (w *world) exec(m *simMachine) {
 		}
 		m.fresh = true
 	}
+	if d.torn || w.now < m.shaky {
+		m.panics++
+		return
+	}
+	m.panics = 0
 	id := &w.ids[d.id]
 	w.log("etcd runs on machine %d: member %s of cluster %d with %d of %d", w.number(m), id.id, id.cluster, d.has, id.acked)
 	if d.has < id.acked {
@@ -58,7 +64,7 @@ func (w *world) execJoining(m *simMachine, d *files) {
 		return
 	}
 	if mine := w.clusters[m.token].seat(m.seat); mine != nil {
-		d.id, d.has = mine.id, 0
+		d.id, d.has, d.torn = mine.id, 0, mine.learner && !w.healing && w.one(4)
 	}
 }
 
@@ -286,8 +292,19 @@ func (w *world) promote(cluster, side, id int) {
 		return
 	}
 	w.log("learner %s of %s is promoted", w.ids[id].id, seatNames[member.seat])
-	member.learner = false
+	member.learner, member.before = false, w.ids[id].acked
 	w.commit(cluster, side)
+}
+
+// checkDiscard looks at data that are to be moved away: a voter of a cluster that goes on has acknowledged nothing with them.
+func (w *world) checkDiscard(epoch int, d *files) {
+	if d.id == none || !d.marked || d.marker.Epoch < epoch {
+		return // of an epoch that has ended
+	}
+	id := &w.ids[d.id]
+	if member := w.clusters[id.cluster].member(d.id); member != nil && !member.learner && id.acked > member.before {
+		w.fail("the data of voter %s are discarded, with which it has acknowledged %d entries", id.id, id.acked-member.before)
+	}
 }
 
 // checkPromotion looks at a learner when its promotion is decided.

@@ -9,6 +9,10 @@ func (w *world) step() {
 		w.now += 700 // past every wait
 	}
 	w.collect()
+	if l := w.promotion; l.at != 0 && w.now >= l.at {
+		w.promotion = latePromotion{}
+		w.promote(l.cluster, l.side, l.id)
+	}
 	m := &w.machines[w.random.IntN(maxMachines)]
 	for range 3 {
 		if m.exists && m.alive {
@@ -43,7 +47,10 @@ func (w *world) fault(m *simMachine) {
 }
 
 func (w *world) machineFault(m *simMachine) {
-	switch w.random.IntN(6) {
+	switch w.random.IntN(7) {
+	case 6:
+		w.log("etcd on machine %d panics for a while", w.number(m))
+		m.up, m.shaky = false, w.now+w.random.IntN(200)
 	case 0:
 		if m.up {
 			w.log("etcd on machine %d is killed", w.number(m))
@@ -90,10 +97,13 @@ func (w *world) diskFault(m *simMachine) {
 		return // a second after its first start nobody empties a disk: the agent looks at once, and seals
 	}
 	m.up = m.up && v.holder != w.number(m)
-	switch w.random.IntN(9) {
+	switch w.random.IntN(10) {
+	case 9:
+		w.log("the data of %s are torn", seatNames[m.seat])
+		v.files.torn = v.files.id != none
 	case 0:
 		w.log("the data of %s are removed", seatNames[m.seat])
-		v.files.id = none
+		v.files.id, v.files.torn = none, false
 	case 1:
 		w.log("everything in the file system of %s is removed", seatNames[m.seat])
 		v.files = files{id: none}
@@ -276,7 +286,7 @@ func (w *world) heal() {
 	w.now = max(w.now, w.offUntil) + 1000
 	for i := range w.machines {
 		m := &w.machines[i]
-		m.side, m.alone = 0, false
+		m.side, m.alone, m.shaky = 0, false, 0
 		if m.exists && m.alive && w.of(m.seat) != m {
 			w.end(m)
 		}
@@ -321,7 +331,11 @@ func (w *world) operate() {
 			continue
 		}
 		w.log("the operator sees %s in %s", seatNames[seat], m.last)
-		switch m.last {
+		row := m.last
+		if v := w.disk(m); v != nil && v.files.torn && row == SRuns {
+			row = F3Lost // a voter's: nobody but a person gives its data up
+		}
+		switch row {
 		case V4Held:
 			w.endHolder(seat)
 		case V1None, V2Many, F0Unread, F3Lost, F5Foreign, E5Unmarked, E6Other:

@@ -19,6 +19,8 @@ type variant struct {
 	// decide and join replace the decisions; nil is the real one.
 	decideAs func(Facts) Action
 	joinAs   func(JoinFacts) JoinAction
+	// alone: only the product of facts is held against it. What it breaks takes more than the simulator's faults.
+	alone bool
 	// sameToken: every epoch has the same token.
 	sameToken bool
 	// promotesOthers: whoever runs promotes any learner in the list.

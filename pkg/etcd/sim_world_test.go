@@ -68,7 +68,8 @@ type files struct {
 	has      int // how much of its cluster's log
 	marked   bool
 	marker   Marker
-	restored int // the epoch whose backup is in RestoreDir; 0 is none
+	restored int  // the epoch whose backup is in RestoreDir; 0 is none
+	torn     bool // etcd panics on the log, whenever it starts
 }
 
 type simVolume struct {
@@ -98,6 +99,7 @@ type simMachine struct {
 	lockUntil    int
 	target       uint64
 	backup       int
+	broken       int // index of the member ID whose etcd it has halted; none
 	pending      pending
 	last         Row
 	lastJoin     JoinAction
@@ -108,6 +110,8 @@ type simMachine struct {
 	start       Start
 	token, set  int // of its environment
 	reads       int // since when its reads work; none
+	panics      int // in a row
+	shaky       int // until when etcd panics whatever it has
 }
 
 // pending is a step that the agent decided on and has not taken yet.
@@ -145,7 +149,11 @@ type simMember struct {
 	id, seat           int
 	learner, published bool
 	named              bool
+	before             int // what it had acknowledged when it became a voter
 }
+
+// latePromotion is a request to promote that is carried out when nobody waits for it any more.
+type latePromotion struct{ at, cluster, side, id int }
 
 type simID struct {
 	id      ID
@@ -154,33 +162,34 @@ type simID struct {
 }
 
 type world struct {
-	random   *rand.Rand
-	source   *rand.PCG
-	variant  *variant
-	storage  Storage
-	now      int
-	healing  bool
-	stale    int // how old a record can be and still be missed; 0 is any age
-	offUntil int // machines of seats that were declared off do not come back before
-	rate     int // faults in a hundred steps: schedules differ in it
-	doubled  bool
-	machines [maxMachines]simMachine
-	volumes  [maxVolumes]simVolume
-	epochs   [maxEpochs + 1]simEpoch
-	clusters [maxEpochs]simCluster
-	ids      [maxIDs]simID
-	nids     int
-	attempts int
-	newest   int // epoch, as it really is
-	written  int // highest epoch in which a client's write was acknowledged
-	storeUp  bool
-	cloudUp  bool
-	full     bool // a table has no more room: the schedule ends
-	wrong    string
-	stuck    bool // what is wrong is that it does not settle
-	trace    func(format string, args ...any)
-	seen     *[64]int // how often each row was decided
-	writes   int
+	random    *rand.Rand
+	source    *rand.PCG
+	variant   *variant
+	storage   Storage
+	now       int
+	healing   bool
+	stale     int // how old a record can be and still be missed; 0 is any age
+	offUntil  int // machines of seats that were declared off do not come back before
+	rate      int // faults in a hundred steps: schedules differ in it
+	doubled   bool
+	machines  [maxMachines]simMachine
+	volumes   [maxVolumes]simVolume
+	epochs    [maxEpochs + 1]simEpoch
+	clusters  [maxEpochs]simCluster
+	ids       [maxIDs]simID
+	nids      int
+	attempts  int
+	newest    int // epoch, as it really is
+	promotion latePromotion
+	written   int // highest epoch in which a client's write was acknowledged
+	storeUp   bool
+	cloudUp   bool
+	full      bool // a table has no more room: the schedule ends
+	wrong     string
+	stuck     bool // what is wrong is that it does not settle
+	trace     func(format string, args ...any)
+	seen      *[64]int // how often each row was decided
+	writes    int
 
 	facts   Facts
 	claims  [4]Volume
@@ -201,6 +210,7 @@ func newWorld(v *variant) *world {
 func (w *world) reset(seed uint64) {
 	w.source.Seed(seed, 0x6574636400000000)
 	w.now, w.healing, w.stale, w.offUntil, w.doubled, w.nids, w.attempts = 1, false, 0, 0, false, 0, 0
+	w.promotion = latePromotion{}
 	w.newest, w.written, w.storeUp, w.cloudUp, w.full, w.stuck, w.wrong = 0, 0, true, true, false, false, ""
 	for i := range w.machines {
 		w.machines[i].exists = false
@@ -273,7 +283,7 @@ func (w *world) boot(seat int) int {
 		if m.exists {
 			continue
 		}
-		*m = simMachine{exists: true, alive: true, seat: seat, volume: none, added: none, reads: none, backup: none}
+		*m = simMachine{exists: true, alive: true, seat: seat, volume: none, added: none, reads: none, backup: none, broken: none}
 		switch w.storage {
 		case StorageMachine: // its own root disk, which is always mounted
 			for j := range w.volumes {
@@ -302,10 +312,23 @@ func (w *world) boot(seat int) int {
 // reboot ends the machine's processes; what is on its disks stays.
 func (w *world) reboot(m *simMachine) {
 	w.log("machine %d restarts", w.number(m))
+	w.tear(m)
 	volume := m.volume
-	*m = simMachine{exists: true, alive: m.alive, seat: m.seat, volume: none, side: m.side, alone: m.alone, added: none, reads: none, backup: none}
+	*m = simMachine{exists: true, alive: m.alive, seat: m.seat, volume: none, side: m.side, alone: m.alone, added: none, reads: none, backup: none, broken: none}
 	if w.storage == StorageMachine {
 		m.volume = volume
+	}
+}
+
+// tear leaves data on which etcd panics, if they are a learner's: it has no vote whose loss that would be.
+func (w *world) tear(m *simMachine) {
+	v := w.disk(m)
+	if v == nil || v.files.id == none || w.healing || !w.one(3) {
+		return
+	}
+	if member := w.clusters[w.ids[v.files.id].cluster].member(v.files.id); member != nil && member.learner {
+		w.log("the data of learner %s are torn", w.ids[v.files.id].id)
+		v.files.torn = true
 	}
 }
 

@@ -415,7 +415,10 @@ type service struct {
 
 func (s *service) State(ctx context.Context) (member.State, error) {
 	d := s.m.running()
-	return member.State{Running: d != nil, Failing: d != nil && d.waits()}, ctx.Err()
+	if d == nil {
+		return member.State{}, ctx.Err()
+	}
+	return d.state(), ctx.Err()
 }
 
 func (s *service) Stop(ctx context.Context) error {

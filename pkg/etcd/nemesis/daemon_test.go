@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/member"
 )
 
 // timing is etcd's heartbeat and election timeout: less than half of the default, so that a schedule fits many elections.
@@ -27,7 +29,10 @@ type daemon struct {
 	stop bool
 	// failing: it ended by itself, and waits for its next start.
 	failing bool
-	done    chan struct{}
+	// ends is how often it has ended by itself, and panicked whether it did so last with a panic.
+	ends     int
+	panicked bool
+	done     chan struct{}
 }
 
 // settings are the lines of the image's own settings that differ on each machine, with TLS as on a machine.
@@ -89,24 +94,31 @@ func (d *daemon) run(flags []string) {
 		if stopped {
 			return
 		}
-		d.failed(true)
+		d.ended(d.cmd.ProcessState.ExitCode() == 2) // as the agent reads it of etcd's unit
 		d.m.w.logf("etcd of %s ended: %v: %s", d.m.seat, err, last)
 		time.Sleep(100 * time.Millisecond)
-		d.failed(false)
+		d.again()
 	}
 }
 
-func (d *daemon) failed(failing bool) {
+func (d *daemon) ended(panicked bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.failing = failing
+	d.failing, d.panicked = true, panicked
+	d.ends++
 }
 
-// waits reports whether etcd has ended by itself, and is to be started again.
-func (d *daemon) waits() bool {
+func (d *daemon) again() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.failing
+	d.failing = false
+}
+
+// state is what a service manager says of etcd: failing while it is to be started again.
+func (d *daemon) state() member.State {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return member.State{Running: true, Failing: d.failing, Ends: d.ends, Panicked: d.failing && d.panicked}
 }
 
 // signal sends a signal to etcd if it runs.

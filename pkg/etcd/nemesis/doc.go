@@ -12,6 +12,8 @@
 //	kill                   SIGKILL to etcd; the agent is ended between any two of its steps
 //	pause                  SIGSTOP to etcd, for up to 2.5 s
 //	loss of power          ext4's shutdown without a flush of its journal, then SIGKILL: what was synced stays, the rest is gone
+//	database torn          a learner's loss of power in the moment after which etcd cannot run on what is left (torn_test.go), or
+//	                       that of one which has just got its vote
 //	volume lost            its file is deleted, with the machine that had it; also while its successor joins
 //	volume swapped         two members' volumes get each other's tags; two volumes have one tag; an older copy comes back
 //	volume late            it cannot be attached for a while

@@ -243,6 +243,7 @@ var rare = []fault{
 		seat, m := s.any()
 		s.older(seat, m)
 	}},
+	tornFault,
 }
 
 // The names of faults that a variant is held against.

@@ -24,6 +24,7 @@ var grows = []fault{
 		s.becomes()
 		s.shrink()
 	}},
+	tornVoterFault,
 }
 
 // widen is the operator who names two members more in the document, and applies it.

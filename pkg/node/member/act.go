@@ -25,7 +25,11 @@ func (m *Member) act(ctx context.Context, a etcd.Action, f etcd.Facts) error {
 	case etcd.Mount:
 		return m.mount(ctx, f.Volumes.Claims[0].Device, s.Made.UUID)
 	case etcd.Halt:
-		return m.Service.Stop(ctx)
+		err := m.Service.Stop(ctx)
+		if err == nil && a.Row == etcd.S4Broken {
+			m.broken = f.Disk.Marker.MemberID
+		}
+		return err
 	case etcd.Discard:
 		if err := m.Service.Stop(ctx); err != nil {
 			return err
@@ -164,7 +168,7 @@ func (m *Member) write(lines []string, e environment) error {
 	if _, err := file.Replace(m.Environment, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
 		return fmt.Errorf("writing the environment of etcd: %w", err)
 	}
-	m.written = &e
+	m.written, m.broken = &e, 0
 	return nil
 }
 

@@ -69,6 +69,17 @@ func WriteMarker(dir string, marker etcd.Marker) error {
 	return nil
 }
 
+// syncDatabase puts the name of the database on stable storage. A learner has exchanged its empty one for the leader's, and etcd
+// leaves that to the file system: until then a loss of power takes the exchange back, and etcd cannot run on what is left. A
+// learner's data may be given up for that, a voter's may not.
+func (m *Member) syncDatabase() error {
+	dir := filepath.Join(m.dataDir(), "member", "snap")
+	if err := syncDir(dir); err != nil {
+		return fmt.Errorf("syncing %s before the member gets a vote: %w", dir, err)
+	}
+	return nil
+}
+
 // empty makes a new data directory: of one without a log nothing is worth keeping, and etcd must not find parts of it.
 func (m *Member) empty() error {
 	dir := m.dataDir()

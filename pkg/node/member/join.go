@@ -55,7 +55,9 @@ func (m *Member) ask(ctx context.Context, a etcd.JoinAction, f etcd.Facts, voter
 	case etcd.JoinAdd:
 		m.added, err = voter.AddLearner(ctx, m.PeerURL)
 	case etcd.JoinPromote:
-		err = voter.Promote(ctx, a.ID)
+		if err = m.syncDatabase(); err == nil {
+			err = voter.Promote(ctx, a.ID)
+		}
 	default:
 		err = fmt.Errorf("the step %q is not one to ask for", a.Do)
 	}

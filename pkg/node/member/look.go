@@ -21,7 +21,7 @@ type environment struct {
 
 // look gathers what is seen. What does not answer is left out: that is the careful reading.
 func (m *Member) look(ctx context.Context) etcd.Facts {
-	f := etcd.Facts{Cluster: m.Cluster, Member: m.Member, PeerURL: m.PeerURL, Instance: m.Instance, Storage: m.Storage, Attempt: m.attempt}
+	f := etcd.Facts{Cluster: m.Cluster, Member: m.Member, PeerURL: m.PeerURL, Instance: m.Instance, Storage: m.Storage, Attempt: m.attempt, Broken: m.broken}
 	f.Others = slices.ContainsFunc(m.Peers, func(url string) bool { return url != m.PeerURL })
 	service, err := m.Service.State(ctx)
 	f.Etcd.Running = service.Running || err != nil // what cannot be asked is not started again
@@ -31,16 +31,18 @@ func (m *Member) look(ctx context.Context) etcd.Facts {
 	} else {
 		m.volumes(ctx, &f)
 	}
-	f.Store, err = m.store(ctx, &f)
-	f.Store.Answers = err == nil
+	var silent error
+	f.Store, silent = m.store(ctx, &f)
+	f.Store.Answers = silent == nil
 	if f.Disk.Mounted && f.Store.Epoch > 0 {
 		_, err := os.Stat(m.restoreDir(f.Store.Epoch))
 		f.Disk.Restored = err == nil
 	}
 	if f.Etcd.Running {
 		m.process(ctx, &f)
+		f.Etcd.Panics = m.panicked(ctx, &f, service, err)
 	} else {
-		m.reads, m.said = time.Time{}, nil
+		m.reads, m.said, m.panics = time.Time{}, nil, panics{}
 	}
 	if f.List == nil && f.Store.Outcome != nil && f.Store.Outcome.Formed != nil {
 		f.List = m.others(ctx, &f)
@@ -177,6 +179,33 @@ func (m *Member) process(ctx context.Context, f *etcd.Facts) {
 	if f.List = m.list(ctx, peer); f.List != nil {
 		m.learn(f.List)
 	}
+}
+
+// panics is how often etcd has panicked in a row.
+type panics struct {
+	// seen: since is known. It is how often etcd had ended by itself when the row began.
+	seen  bool
+	since int
+}
+
+// panicked counts etcd's panics in a row. Those before this process first looked do not count: what came between them nobody
+// knows. An end that it missed counts as its neighbors do.
+func (m *Member) panicked(ctx context.Context, f *etcd.Facts, service State, unknown error) int {
+	if unknown != nil {
+		return 0
+	}
+	p := &m.panics
+	again := !p.seen || service.Ends < p.since || service.Failing && !service.Panicked
+	if !again && service.Ends > p.since {
+		asking, cancel := m.answer(ctx)
+		defer cancel()
+		_, err := m.mine().Status(asking)
+		again = f.Etcd.Reads || err == nil
+	}
+	if again {
+		*p = panics{true, service.Ends}
+	}
+	return service.Ends - p.since
 }
 
 // mine is this machine's own member.

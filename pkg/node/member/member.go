@@ -53,6 +53,9 @@ type Service interface {
 type State struct {
 	// Running: it is started, even if it fails and is tried again. Failing: it ended by itself and waits for its next start.
 	Running, Failing bool
+	// Ends is how often it has ended by itself since Start. Panicked: it is Failing, and its last end was a Go program's panic.
+	Ends     int
+	Panicked bool
 }
 
 // Peer is an etcd member that can be asked.
@@ -161,6 +164,8 @@ type Member struct {
 	epoch   int               // the newest that was seen
 	attempt string            // see etcd.Facts
 	written *environment      // what the environment file says; nil until it was read
+	panics  panics            // of etcd
+	broken  etcd.ID           // see etcd.Facts
 	reads   time.Time         // since when the own member has read without a pause
 	lease   Lease             // of the lock
 	added   etcd.ID           // see etcd.JoinFacts

@@ -72,7 +72,7 @@ func (m *Manager) Unit(ctx context.Context, name string) (timeline.Unit, error) 
 	}
 	properties := map[string]any{"LoadState": units[0].Load, "ActiveState": units[0].Active, "SubState": units[0].Sub}
 	for _, q := range []struct{ kind, property string }{
-		{"Service", "StatusText"}, {"Service", "Result"}, {"Service", "NRestarts"}, {"Unit", "AssertResult"}, {"Unit", "AssertTimestampMonotonic"},
+		{"Service", "StatusText"}, {"Service", "Result"}, {"Service", "NRestarts"}, {"Service", "ExecMainStatus"}, {"Unit", "AssertResult"}, {"Unit", "AssertTimestampMonotonic"},
 	} {
 		// Other unit types lack some of these properties, and are reported with fewer.
 		if p, err := m.conn.GetUnitTypePropertyContext(ctx, name, q.kind, q.property); err == nil {
@@ -103,7 +103,7 @@ func unitFrom(name string, p map[string]any) timeline.Unit {
 		Result: get[string](p, "Result"), Status: get[string](p, "StatusText"),
 		Begin: get[uint64](p, "InactiveExitTimestampMonotonic"), ActiveEnter: get[uint64](p, "ActiveEnterTimestampMonotonic"),
 		ExecStart: get[uint64](p, "ExecMainStartTimestampMonotonic"), ExecExit: get[uint64](p, "ExecMainExitTimestampMonotonic"),
-		CPU: get[uint64](p, "CPUUsageNSec"), Restarts: get[uint32](p, "NRestarts"),
+		CPU: get[uint64](p, "CPUUsageNSec"), Restarts: get[uint32](p, "NRestarts"), Exit: get[int32](p, "ExecMainStatus"),
 	}
 	asserted, known := p["AssertResult"].(bool)
 	u.Refused = known && !asserted && get[uint64](p, "AssertTimestampMonotonic") != 0

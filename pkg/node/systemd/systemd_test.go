@@ -37,13 +37,13 @@ func TestUnitFrom(t *testing.T) {
 		return []any{args[0], args, false, uint64(1), start, uint64(2), stop, uint32(7), int32(1), int32(0)}
 	}
 	got := unitFrom("a.service", map[string]any{
-		"LoadState": "loaded", "ActiveState": "activating", "SubState": "start-pre", "Result": "success", "StatusText": "[dns] x", "NRestarts": uint32(2),
+		"LoadState": "loaded", "ActiveState": "activating", "SubState": "start-pre", "Result": "success", "StatusText": "[dns] x", "NRestarts": uint32(2), "ExecMainStatus": int32(1),
 		"InactiveExitTimestampMonotonic": uint64(10), "ExecMainStartTimestampMonotonic": uint64(20), "ExecMainExitTimestampMonotonic": uint64(30),
 		"ActiveEnterTimestampMonotonic": uint64(40), "CPUUsageNSec": ^uint64(0), "AssertResult": false, "AssertTimestampMonotonic": uint64(5),
 		"ExecStartPre": [][]any{line(11, 19, "/bin/a", "b"), {"short"}}, "ExecStart": [][]any{line(20, 0, "/bin/c")},
 	})
 	want := timeline.Unit{
-		Name: "a.service", Load: "loaded", Active: "activating", Sub: "start-pre", Result: "success", Status: "[dns] x", Restarts: 2,
+		Name: "a.service", Load: "loaded", Active: "activating", Sub: "start-pre", Result: "success", Status: "[dns] x", Restarts: 2, Exit: 1,
 		Begin: 10, ExecStart: 20, ExecExit: 30, ActiveEnter: 40, Refused: true,
 		Commands: []timeline.Command{{Args: []string{"/bin/a", "b"}, Start: 11, Stop: 19}, {Args: []string{"/bin/c"}, Main: true, Start: 20}},
 	}

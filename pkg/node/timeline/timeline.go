@@ -93,6 +93,8 @@ type Unit struct {
 	// CPU is in nanoseconds.
 	CPU      uint64
 	Restarts uint32
+	// Exit is ExecMainStatus: the exit status of the last run that ended, or the signal that ended it.
+	Exit int32
 }
 
 // Command is one run of an ExecStartPre= or ExecStart= line.
