@@ -239,7 +239,9 @@ func TestTunnelIdentity(t *testing.T) {
 	u.certify("admin", pki.Profile{Name: "hardtack:admin", Groups: []string{pki.GroupAdmins}, Usage: pki.Client, Life: time.Hour})
 	u.certify("named", pki.Profile{Name: "system:node:node-a", Usage: pki.Client, Life: time.Hour})
 	u.certify("serving", pki.Profile{Name: "system:node:node-a", Groups: []string{"system:nodes"}, Usage: pki.Server, Life: time.Hour})
-	says := func(id, who string) map[string]string { return map[string]string{"agentID": id, "agentIdentifiers": who} }
+	says := func(id, who string) map[string]string {
+		return map[string]string{"agentID": id, "agentIdentifiers": who}
+	}
 	for what, c := range map[string]struct {
 		certificate string
 		says        map[string]string
@@ -256,8 +258,8 @@ func TestTunnelIdentity(t *testing.T) {
 		"another node's address":                   {"node", says("node-a", "ipv4=10.1.0.11"), codes.PermissionDenied},
 		"its own address and another's":            {"node", says("node-a", "ipv4=127.0.0.1&ipv4=10.1.0.11"), codes.PermissionDenied},
 		"another node's address of the other kind": {"node", says("node-a", "ipv6=fd00::11"), codes.PermissionDenied},
-		"a range":                                  {"node", says("node-a", "cidr=0.0.0.0/0"), codes.PermissionDenied},
-		"the way to everything":                    {"node", says("node-a", "default-route=true"), codes.PermissionDenied},
+		"a range":               {"node", says("node-a", "cidr=0.0.0.0/0"), codes.PermissionDenied},
+		"the way to everything": {"node", says("node-a", "default-route=true"), codes.PermissionDenied},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if err := u.connect(c.certificate, c.says); status.Code(err) != c.want {
