@@ -34,6 +34,7 @@ const (
 // refreshPreferences are those of the API, without alarms.
 type refreshPreferences struct {
 	MinHealthy      *int  `cfn:"MinHealthyPercentage" xml:"MinHealthyPercentage"`
+	MaxHealthy      *int  `cfn:"MaxHealthyPercentage" xml:"MaxHealthyPercentage"`
 	Warmup          *int  `cfn:"InstanceWarmup" xml:"InstanceWarmup"`
 	Checkpoints     []int `cfn:"CheckpointPercentages" xml:"CheckpointPercentages>member"`
 	CheckpointDelay *int  `cfn:"CheckpointDelay" xml:"CheckpointDelay"`
@@ -53,6 +54,8 @@ type refresh struct {
 	refreshWaits
 	refreshEnd
 	rollback *rollback
+	// ahead is how many replacements are still to be made up to the next checkpoint: no more are launched ahead.
+	ahead int
 }
 
 // refreshWaits is the state of a refresh's waits.
@@ -128,6 +131,16 @@ func (s *AutoScaling) startRefresh(name string, wants refreshPreferences, desire
 func (w refreshPreferences) check() error {
 	if w.MinHealthy != nil && (*w.MinHealthy < 0 || *w.MinHealthy > 100) {
 		return malformed("MinHealthyPercentage must be between 0 and 100, is %d", *w.MinHealthy)
+	}
+	if w.MaxHealthy != nil {
+		switch {
+		case *w.MaxHealthy < 100 || *w.MaxHealthy > 200:
+			return malformed("MaxHealthyPercentage must be between 100 and 200, is %d", *w.MaxHealthy)
+		case w.MinHealthy == nil:
+			return malformed("You must specify MinHealthyPercentage when you specify MaxHealthyPercentage")
+		case *w.MaxHealthy-*w.MinHealthy > 100:
+			return malformed("The difference between MaxHealthyPercentage and MinHealthyPercentage cannot be greater than 100, is %d", *w.MaxHealthy-*w.MinHealthy)
+		}
 	}
 	last := 0
 	for _, percent := range w.Checkpoints {

@@ -95,6 +95,7 @@ func (s *AutoScaling) refreshStep(g *group) {
 		return
 	}
 	if r.status == refreshCancelling {
+		r.ahead = 0
 		busy := func(i *instance) bool {
 			return strings.HasPrefix(i.State, StatePending) || strings.HasPrefix(i.State, StateTerminating)
 		}
@@ -108,14 +109,17 @@ func (s *AutoScaling) refreshStep(g *group) {
 	}
 	target, waits := s.checkpoint(g, r)
 	if waits {
+		r.ahead = 0
 		return
 	}
 	left := g.old() - (r.total - target)
+	r.ahead = max(0, left)
 	if left <= 0 {
 		s.refreshed(g, r, target)
 		return
 	}
 	s.replace(g, r, left)
+	r.ahead = max(0, g.old()-(r.total-target))
 }
 
 // refreshed ends a refresh once all replacements are in service and warm.
@@ -135,14 +139,33 @@ func (s *AutoScaling) refreshed(g *group, r *refresh, target int) {
 	}
 }
 
-// healthy returns how many instances a refresh leaves in service; one may always be missing (API reference,
-// RefreshPreferences, MinHealthyPercentage).
+// healthy returns how many instances a refresh leaves in service. One may always be missing, unless MaxHealthyPercentage is
+// given: then what cannot be replaced otherwise is launched ahead (API reference, RefreshPreferences).
 func (g *group) healthy(r *refresh) int {
 	percent := defaultMinHealthy
 	if r.MinHealthy != nil {
 		percent = *r.MinHealthy
 	}
-	return min((g.Desired*percent+99)/100, g.Desired-1)
+	lowest := (g.Desired*percent + 99) / 100
+	if r.MaxHealthy != nil {
+		return lowest
+	}
+	return min(lowest, g.Desired-1)
+}
+
+// ahead returns how many instances a group's refresh has beyond the desired capacity: those that MaxHealthyPercentage allows, and
+// one where both percentages leave no way to replace any. Whether these may exceed the group's maximum is not documented; the
+// harder reading is that they may not, and such a refresh makes no progress.
+func (g *group) ahead() int {
+	r := g.refreshing()
+	if r == nil || r.MaxHealthy == nil || !r.active() {
+		return 0
+	}
+	most := g.Desired * *r.MaxHealthy / 100
+	if most == g.Desired && g.healthy(r) >= g.Desired {
+		most++
+	}
+	return max(0, min(most-g.Desired, r.ahead, g.Max-g.Desired))
 }
 
 // replace terminates as many old instances as the healthy percentage allows.

@@ -137,6 +137,53 @@ func TestRefreshBounds(t *testing.T) {
 	}
 }
 
+// TestRefreshAhead launches before it terminates, as far as the group's maximum goes.
+func TestRefreshAhead(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		lowest, highest int32
+		limit           int32
+		want            string
+	}{
+		{"one more of four", 100, 110, 5, "Successful 100% left 0, serving 0+4; 4 to 5"},
+		{"the exact bound leaves no way", 100, 100, 5, "Successful 100% left 0, serving 0+4; 4 to 5"},
+		{"twice as many", 100, 200, 8, "Successful 100% left 0, serving 0+4; 4 to 8"},
+		{"both ways", 75, 125, 5, "Successful 100% left 0, serving 0+4; 3 to 5"},
+		{"no room", 100, 110, 4, "InProgress 0% left 4, serving 4+0; 4 to 4"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b, id := refreshBench(t, Options{AutoScaling: AutoScalingOptions{Step: step}}, "1")
+			if _, err := b.autoscaling.UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: aws.String("m"), MaxSize: &tt.limit}); err != nil {
+				t.Fatal(err)
+			}
+			b.start(t, to(id, "2"), &types.RefreshPreferences{MinHealthyPercentage: &tt.lowest, MaxHealthyPercentage: &tt.highest})
+			lowest, highest := 4, 4
+			for range 100 {
+				serving, all := b.account.AutoScaling().sizes("m")
+				lowest, highest = min(lowest, serving), max(highest, all)
+				b.pass(step / 2)
+			}
+			if got := fmt.Sprintf("%s; %d to %d", b.progress(t), lowest, highest); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRefreshAheadRefused(t *testing.T) {
+	for what, p := range map[string]types.RefreshPreferences{
+		"MaxHealthyPercentage must be between 100 and 200, is 99":                                                 {MinHealthyPercentage: aws.Int32(90), MaxHealthyPercentage: aws.Int32(99)},
+		"You must specify MinHealthyPercentage when you specify MaxHealthyPercentage":                             {MaxHealthyPercentage: aws.Int32(110)},
+		"The difference between MaxHealthyPercentage and MinHealthyPercentage cannot be greater than 100, is 101": {MinHealthyPercentage: aws.Int32(50), MaxHealthyPercentage: aws.Int32(151)},
+	} {
+		b, id := refreshBench(t, Options{}, "1")
+		_, err := b.autoscaling.StartInstanceRefresh(t.Context(), &autoscaling.StartInstanceRefreshInput{AutoScalingGroupName: aws.String("m"), DesiredConfiguration: to(id, "2"), Preferences: &p})
+		if err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want %s", err, what)
+		}
+	}
+}
+
 func TestRefreshWaitsForHooksAndWarmup(t *testing.T) {
 	b, id := refreshBench(t, Options{AutoScaling: AutoScalingOptions{Step: step}}, "1")
 	b.hook(t, "m", "drain", transitionTerminating, 600, Continue)
@@ -326,6 +373,13 @@ func TestRefreshKeepsItsBounds(t *testing.T) {
 		desired, lowest := 1+random.IntN(8), random.IntN(101)
 		p := refreshPreferences{MinHealthy: &lowest, SkipMatching: random.IntN(2) == 0}
 		least, most := min((desired*lowest+99)/100, desired-1), desired
+		if random.IntN(2) == 0 {
+			p.MaxHealthy = aws.Int(100 + random.IntN(lowest+1))
+			least, most = (desired*lowest+99)/100, desired**p.MaxHealthy/100
+			if least == desired && most == desired {
+				most++
+			}
+		}
 		if random.IntN(3) == 0 {
 			p.Checkpoints, p.CheckpointDelay = []int{1 + random.IntN(50), 51 + random.IntN(49), 100}, aws.Int(random.IntN(600))
 		}
@@ -338,6 +392,7 @@ func TestRefreshKeepsItsBounds(t *testing.T) {
 		b.pass(time.Minute)
 		b.addVersion(t, id, launchRequest(imageB, "two"))
 		b.account.locked(func() {
+			b.account.AutoScaling().groups["m"].Max = most
 			if _, err := b.account.AutoScaling().startRefresh("m", p, &LaunchRef{ID: id, Version: "2"}); err != nil {
 				t.Errorf("seed %d: %v", seed, err)
 			}

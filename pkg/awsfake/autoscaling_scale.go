@@ -26,13 +26,13 @@ func (s *AutoScaling) settle(g *group) {
 		}
 	}
 	s.refreshStep(g)
-	active := g.active()
-	for n := len(active); n < g.Desired; n++ {
+	active, wanted := g.active(), g.Desired+g.ahead()
+	for n := len(active); n < wanted; n++ {
 		if !s.launch(g) {
 			break
 		}
 	}
-	for n := len(active); n > g.Desired; n-- {
+	for n := len(active); n > wanted; n-- {
 		s.scaleIn(g)
 	}
 }

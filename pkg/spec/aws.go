@@ -34,7 +34,7 @@ type GroupAWS struct {
 	InstanceType string `yaml:"instanceType" json:"instanceType"`
 	// Volume is the size of a machine's disk in GiB.
 	Volume int `yaml:"volume" json:"volume"`
-	// Max is how many machines the group may be scaled out to; at least its size.
+	// Max is how many machines the group may be scaled out to, and may have while its minions are refreshed; at least its size.
 	Max int `yaml:"max" json:"max"`
 	// DrainTimeout is how many minutes a machine that is about to end is held at most until its pods have moved away as their
 	// disruption budgets allow; only groups with the role minions have it.
@@ -106,7 +106,7 @@ func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec) GroupAWS {
 	out := GroupAWS{
 		InstanceType: orDefault(f, field+".instanceType", in.InstanceType, defaultInstanceType, byHardtack),
 		Volume:       orDefault(f, field+".volume", in.Volume, defaultVolume, byHardtack),
-		Max:          orDefault(f, field+".max", in.Max, *g.Size, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".size"}),
+		Max:          orDefault(f, field+".max", in.Max, *g.Size+surge(g), Origin{Derived, field[:strings.LastIndex(field, ".")] + ".size"}),
 	}
 	drain := 0
 	if slices.Contains(g.Roles, string(role.Minions)) {
@@ -118,6 +118,15 @@ func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec) GroupAWS {
 		f.errorf(field+".max", "%d is less than the group's size, %d", out.Max, *g.Size)
 	}
 	return out
+}
+
+// surge is how many machines a group may have beyond its size while it is refreshed: a tenth of it, rounded up, if it has minions
+// alone. Other machines have seats, and are replaced one at a time.
+func surge(g GroupSpec) int {
+	if !slices.Equal(g.Roles, []string{string(role.Minions)}) {
+		return 0
+	}
+	return min((*g.Size+9)/10, max(0, maxGroupSize-*g.Size))
 }
 
 func (f *completer) notices(field string, in Notices, nodes bool) Notices {

@@ -49,7 +49,7 @@ func TestImpossible(t *testing.T) {
 		"groups: [{name: all, roles: [masters, etcd], size: 2.5}]\n":       `cluster.yaml:4: groups[0].size: "2.5" is not a whole number (it is how many machines the group keeps, 1 if it is not set; with members it is their number)`,
 		"groups: [{name: all, roles: [masters, etcd], memory: 2GiB}]\n":    `cluster.yaml:4: groups[0].memory: "2GiB" is not a whole number (it is how many MiB of memory a lab gives each machine)`,
 		"groups: [{name: all, roles: [masters, etcd], size: \"1\"}]\n":     `cluster.yaml:4: groups[0].size: "1" is not a whole number (it is how many machines the group keeps, 1 if it is not set; with members it is their number)`,
-		"groups: [{name: all, roles: [masters, etcd], aws: {max: 9.9}}]\n": `cluster.yaml:4: groups[0].aws.max: "9.9" is not a whole number (it is how many machines the group may be scaled out to; at least its size)`,
+		"groups: [{name: all, roles: [masters, etcd], aws: {max: 9.9}}]\n": `cluster.yaml:4: groups[0].aws.max: "9.9" is not a whole number (it is how many machines the group may be scaled out to, and may have while its minions are refreshed; at least its size)`,
 		"api: {port: 443.7}\n":  `cluster.yaml:4: api.port: "443.7" is not a whole number (it is the TCP port of every API server)`,
 		"api: {port: 6443.0}\n": "",
 		"etcd: {size: .5}\n":    `cluster.yaml:4: etcd.size: ".5" is not a whole number (it is the size of a member's volume in GiB. Beside the database it holds a second one while it is defragmented, and a third one while a backup is tried)`,

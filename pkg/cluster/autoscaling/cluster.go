@@ -55,22 +55,36 @@ type Cluster struct {
 type Preferences struct {
 	// MinHealthy is the percentage of a group that stays in service; 0 allows replacing all its machines at once.
 	MinHealthy int
+	// MaxHealthy is the percentage of a group that may exist meanwhile: above 100, machines are launched before others end. 0 is
+	// AutoScaling's own way, which ends a machine and launches its replacement at the same time.
+	MaxHealthy int
 	// Checkpoints are ascending percentages at which the refresh waits for Delay seconds; the last is 100. Empty is no
 	// waits.
 	Checkpoints []int
 	Delay       int
 }
 
-// DefaultPreferences keep 90 % of the machines in service, and wait for five minutes at 25 % and at 50 % of the group.
+// DefaultPreferences keep all of the group in service, with a tenth of it or one machine more while others are replaced, and wait
+// for five minutes at 25 % and at 50 % of the group.
 func DefaultPreferences() Preferences {
-	return Preferences{MinHealthy: 90, Checkpoints: []int{25, 50, 100}, Delay: 300}
+	return Preferences{MinHealthy: 100, MaxHealthy: 110, Checkpoints: []int{25, 50, 100}, Delay: 300}
 }
+
+// minHealthyWithoutRoom is the percentage that stays in service where a group has no room for more machines: AutoScaling's default.
+const minHealthyWithoutRoom = 90
 
 // Check reports every value that AutoScaling would refuse.
 func (p Preferences) Check() error {
 	var errs []error
 	if p.MinHealthy < 0 || p.MinHealthy > 100 {
 		errs = append(errs, fmt.Errorf("minimum of healthy machines: %d %% is not between 0 and 100", p.MinHealthy))
+	}
+	switch {
+	case p.MaxHealthy == 0:
+	case p.MaxHealthy < 100 || p.MaxHealthy > 200:
+		errs = append(errs, fmt.Errorf("maximum of machines: %d %% is not between 100 and 200, and not 0", p.MaxHealthy))
+	case p.MaxHealthy-p.MinHealthy > 100:
+		errs = append(errs, fmt.Errorf("minimum of healthy machines and maximum of machines: %d %% and %d %% are more than 100 apart", p.MinHealthy, p.MaxHealthy))
 	}
 	last := 0
 	for _, percent := range p.Checkpoints {

@@ -80,6 +80,15 @@ func (c *Cluster) Start(ctx context.Context, step rollout.Step) (string, error) 
 		// A machine is only in service once all its roles work, so that it needs no time to warm up.
 		InstanceWarmup: aws.Int32(0),
 	}
+	// AWS does not say whether machines that are launched ahead may exceed the group's maximum: they would be waited for in vain.
+	switch room := aws.ToInt32(g.MaxSize) > aws.ToInt32(g.DesiredCapacity); {
+	case room && c.Preferences.MaxHealthy > 0:
+		wants.MaxHealthyPercentage = aws.Int32(int32(c.Preferences.MaxHealthy))
+	case c.Preferences.MaxHealthy > 100:
+		wants.MinHealthyPercentage = aws.Int32(int32(min(c.Preferences.MinHealthy, minHealthyWithoutRoom)))
+		c.Log.Warn("machines end before their replacements start, since the group has as many as it may have: a larger aws.max in the document makes room",
+			"group", step.Group, "max", aws.ToInt32(g.MaxSize))
+	}
 	for _, percent := range c.Preferences.Checkpoints {
 		wants.CheckpointPercentages = append(wants.CheckpointPercentages, int32(percent))
 	}

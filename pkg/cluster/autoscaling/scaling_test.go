@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/autoscaling"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
@@ -87,6 +90,48 @@ func TestRefreshWaitsForPods(t *testing.T) {
 	}
 	if got := w.fleet(); !strings.HasSuffix(got, "minions 2: b b b") {
 		t.Errorf("finished with %s", got)
+	}
+}
+
+// Minions are started before others end where the group has room for it; where it has none, AutoScaling is not asked for what it
+// might wait for in vain.
+func TestRefreshAhead(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct{ limit, least, most int }{
+		"with room":    {4, 3, 4},
+		"without room": {3, 2, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "three")
+			w.publish(imageB)
+			w.deploy("three")
+			limit := int32(want.limit)
+			if _, err := w.scaling.UpdateAutoScalingGroup(t.Context(), &sdk.UpdateAutoScalingGroupInput{AutoScalingGroupName: aws.String("demo-minions"), MaxSize: &limit}); err != nil {
+				t.Fatal(err)
+			}
+			w.cluster.Preferences = autoscaling.DefaultPreferences()
+			least, most := 3, 3
+			w.asleep = func() {
+				serving, all := 0, 0
+				for _, i := range w.account.AutoScaling().Instances("demo-minions") {
+					switch i.State {
+					case awsfake.StateInService:
+						serving, all = serving+1, all+1
+					case awsfake.StatePending, "Pending:Wait":
+						all++
+					}
+				}
+				least, most = min(least, serving), max(most, all)
+			}
+			done, err := w.run(rollout.Options{Only: []string{"minions"}})
+			if err != nil || strings.Join(done.Refreshed, " ") != "demo-minions" {
+				t.Fatalf("%+v, %v", done, err)
+			}
+			if least != want.least || most != want.most {
+				t.Errorf("%d to %d minions, want %d to %d", least, most, want.least, want.most)
+			}
+		})
 	}
 }
 
@@ -281,6 +326,11 @@ func TestPreferences(t *testing.T) {
 	}{
 		{autoscaling.Preferences{MinHealthy: 90, Checkpoints: []int{25, 50, 100}, Delay: 300}, ""},
 		{autoscaling.Preferences{MinHealthy: 0}, ""},
+		{autoscaling.DefaultPreferences(), ""},
+		{autoscaling.Preferences{MinHealthy: 50, MaxHealthy: 150}, ""},
+		{autoscaling.Preferences{MinHealthy: 90, MaxHealthy: 99}, "99 % is not between 100 and 200"},
+		{autoscaling.Preferences{MinHealthy: 90, MaxHealthy: 201}, "201 % is not between 100 and 200"},
+		{autoscaling.Preferences{MinHealthy: 50, MaxHealthy: 151}, "more than 100 apart"},
 		{autoscaling.Preferences{MinHealthy: 101}, "101 % is not between 0 and 100"},
 		{autoscaling.Preferences{Checkpoints: []int{50, 25, 100}}, "not ascending"},
 		{autoscaling.Preferences{Checkpoints: []int{50}}, "the last is not 100"},
