@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,8 +75,10 @@ type Machines interface {
 // Node is a node as the API server shows it.
 type Node struct {
 	Name, UID string
-	// Instance is the machine's ID, "" if it has none.
+	// Instance is the ID of the machine that the node says it is, "" if it says none.
 	Instance string
+	// Created is when the node joined.
+	Created time.Time
 	// Version is the object's, for Change.
 	Version       string
 	Unschedulable bool
@@ -247,13 +250,8 @@ func (e *Evictor) look(ctx context.Context) ([]task, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := map[string]Node{}
-	for _, n := range nodes {
-		if n.Instance != "" {
-			of[n.Instance] = n
-		}
-	}
 	e.forget(nodes, seen.Machines)
+	of := e.machines(nodes)
 	var due []task
 	for _, m := range append(seen.Machines, groupless(nodes, seen.Machines)...) {
 		t := task{machine: m, node: of[m.ID]}
@@ -269,6 +267,24 @@ func (e *Evictor) look(ctx context.Context) ([]task, error) {
 		}
 	}
 	return due, nil
+}
+
+// machines returns the nodes by their machines. A kubelet says itself which machine it runs on when its node joins, and nobody can
+// change it later: of two that say the same the first is believed, since its machine had not been taken over by then.
+func (e *Evictor) machines(nodes []Node) map[string]Node {
+	of := map[string]Node{}
+	for _, n := range slices.SortedStableFunc(slices.Values(nodes), func(a, b Node) int { return a.Created.Compare(b.Created) }) {
+		first, taken := of[n.Instance]
+		switch {
+		case n.Instance == "":
+		case !taken:
+			of[n.Instance] = n
+		case e.new(n, "machine of "+first.Name):
+			e.Log.Warn("a node says that it is machine "+n.Instance+", as an older one does, and is not believed: its pods stay when that machine ends",
+				"node", n.Name, "older", first.Name)
+		}
+	}
+	return of
 }
 
 // groupless are the machines of nodes that are in no group, and have notices or had some.

@@ -228,6 +228,19 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
+// TestImpostor: a machine that is taken over can join with another machine's ID. That one's pods are moved away all the same.
+func TestImpostor(t *testing.T) {
+	w := newWorld("Terminating:Wait")
+	w.nodes["n2"] = evict.Node{Name: "n2", UID: "u2", Instance: "i-1", Version: "1", Created: began}
+	w.nodes["n0"] = evict.Node{Name: "n0", UID: "u0", Instance: "i-1", Version: "1", Created: began}
+	a := w.master("a")
+	w.want(t, a, begun)
+	w.want(t, a, "evict p")
+	if n := strings.Count(w.log.String(), "says that it is machine i-1"); n != 2 || w.nodes["n2"].Unschedulable || w.nodes["n0"].Unschedulable || !w.nodes["n1"].Unschedulable {
+		t.Errorf("%+v, said %d times:\n%s", w.nodes, n, &w.log)
+	}
+}
+
 func TestLost(t *testing.T) {
 	w := newWorld("Terminating:Wait")
 	n := w.nodes["n1"]

@@ -69,7 +69,8 @@ func (c *Client) evictionNodes(ctx context.Context) ([]evict.Node, error) {
 		Items []struct {
 			Metadata struct {
 				meta
-				Version string `json:"resourceVersion"`
+				Version string    `json:"resourceVersion"`
+				Created time.Time `json:"creationTimestamp"`
 			} `json:"metadata"`
 			Spec struct {
 				ProviderID    string `json:"providerID"`
@@ -87,7 +88,7 @@ func (c *Client) evictionNodes(ctx context.Context) ([]evict.Node, error) {
 	}
 	nodes := make([]evict.Node, 0, len(list.Items))
 	for _, o := range list.Items {
-		n := evict.Node{Name: o.Metadata.Name, UID: o.Metadata.UID, Instance: instanceOf(o.Spec.ProviderID), Version: o.Metadata.Version,
+		n := evict.Node{Name: o.Metadata.Name, UID: o.Metadata.UID, Instance: instanceOf(o.Spec.ProviderID), Created: o.Metadata.Created, Version: o.Metadata.Version,
 			Unschedulable: o.Spec.Unschedulable, Mark: o.Metadata.Annotations[evict.Annotation], Ending: ending(o.Status.Conditions)}
 		for _, condition := range o.Status.Conditions {
 			// The controller manager writes Unknown 40 s after the kubelet's last word.
