@@ -105,6 +105,12 @@ func (u *tunnel) certify(name string, p pki.Profile) {
 // start starts a program and waits until it has told systemd that it works.
 func (u *tunnel) start(program string, args ...string) (*exec.Cmd, *run.Log) {
 	u.Helper()
+	return u.startUntil("READY=1", program, args...)
+}
+
+// startUntil starts a program and waits until it has told systemd something.
+func (u *tunnel) startUntil(word, program string, args ...string) (*exec.Cmd, *run.Log) {
+	u.Helper()
 	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: u.path(program + ".notify"), Net: "unixgram"})
 	if err != nil {
 		u.Fatal(err)
@@ -119,9 +125,9 @@ func (u *tunnel) start(program string, args ...string) (*exec.Cmd, *run.Log) {
 	for text := make([]byte, 4096); ; {
 		n, err := told.Read(text)
 		if err != nil {
-			u.Fatalf("%s has not said that it works: %v\n%s", program, err, log)
+			u.Fatalf("%s has not said %q: %v\n%s", program, word, err, log)
 		}
-		if strings.Contains(string(text[:n]), "READY=1") {
+		if strings.Contains(string(text[:n]), word) {
 			return cmd, log
 		}
 	}
@@ -229,6 +235,33 @@ func eventuallyRefused(t *testing.T, ask func() error) {
 		}
 	}
 	t.Fatal("a node that is gone still answers")
+}
+
+// TestTunnelReasons: an agent without a master says why, in the words by which hardtack-ready finds the next step.
+func TestTunnelReasons(t *testing.T) {
+	t.Parallel()
+	for want, spoil := range map[string]func(u *tunnel, agent *[]string){
+		"STATUS=[unreachable] no master is connected": func(u *tunnel, agent *[]string) {
+			_, closed, err := net.SplitHostPort(freeAddress(u.T))
+			if err != nil {
+				u.Fatal(err)
+			}
+			*agent = append(*agent, "--port="+closed)
+		},
+		"STATUS=[untrusted] no master is connected": func(u *tunnel, _ *[]string) { u.trust("agent-trusts.crt", newAuthority(u.T)) },
+		"STATUS=[dns] ": func(u *tunnel, _ *[]string) {
+			u.write("kubeconfig", pki.Kubeconfig{Server: "https://nobody.invalid:443", CAFile: u.path("agent-trusts.crt"), User: "node",
+				CertificateFile: u.path("node.crt"), KeyFile: u.path("node.key")}.Render())
+		},
+	} {
+		t.Run(strings.Trim(strings.Fields(want)[0], "STAUS=[]"), func(t *testing.T) {
+			t.Parallel()
+			u := newTunnel(t)
+			args := []string{"--kubeconfig=" + u.path("kubeconfig"), "--port=" + u.port}
+			spoil(u, &args)
+			u.startUntil(want, "konnectivity-agent", args...)
+		})
+	}
 }
 
 // TestTunnelIdentity: only a node is an agent, and only for itself. Without the check each of these would be taken, and be given
