@@ -265,12 +265,12 @@ func (c *cluster) node(ctx context.Context, t *testing.T) {
 // extended has the API server of the same machine ask pods.
 func (c *cluster) extended(ctx context.Context, t *testing.T) {
 	t.Helper()
-	c.reaches(ctx, t, func(what string, done func() (bool, string)) { c.await(ctx, t, what, done) })
+	c.reaches(ctx, t, "e2e", func(what string, done func() (bool, string)) { c.await(ctx, t, what, done) })
 }
 
 // reaches has pods serve what API servers ask them for: a validating webhook, an aggregated API, and pages by the proxies of pods
-// and Services.
-func (c *cluster) reaches(ctx context.Context, t *testing.T, await func(what string, done func() (bool, string))) {
+// and Services. The aggregated API is told who asks, which is the client's user.
+func (c *cluster) reaches(ctx context.Context, t *testing.T, user string, await func(what string, done func() (bool, string))) {
 	t.Helper()
 	key, err := pki.NewKey()
 	if err != nil {
@@ -298,7 +298,7 @@ func (c *cluster) reaches(ctx context.Context, t *testing.T, await func(what str
 	}
 	await("the aggregated API", func() (bool, string) {
 		code, body, err := c.get(ctx, c.admin, "/apis/hello.hardtack.dev/v1/greetings/hello")
-		return code == http.StatusOK && strings.Contains(body, `"to":"e2e"`), fmt.Sprint(code, " ", err, " ", firstLine(body))
+		return code == http.StatusOK && strings.Contains(body, `"to":"`+user+`"`), fmt.Sprint(code, " ", err, " ", firstLine(body))
 	})
 	object := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","labels":{%s}}}`
 	const path = "/api/v1/namespaces/default/configmaps"

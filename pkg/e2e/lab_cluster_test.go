@@ -79,7 +79,7 @@ func labReaches(t *testing.T, r *running) {
 		t.Fatal(err)
 	}
 	c := newClient(t, text)
-	c.reaches(t.Context(), t, func(what string, done func() (bool, string)) {
+	c.reaches(t.Context(), t, "hardtack-lab", func(what string, done func() (bool, string)) {
 		last := ""
 		r.until(t, what, func(lab.Status) bool {
 			ok, state := done()
