@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -224,21 +225,9 @@ type nodeList struct {
 }
 
 func (c *kubernetes) read(ctx context.Context, client *http.Client) ([]Node, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+c.forward+"/api/v1/nodes", nil)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the nodes: %w", err)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the nodes: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("asking for the nodes: %s", response.Status)
-	}
 	var list nodeList
-	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
-		return nil, fmt.Errorf("reading the nodes: %w", err)
+	if err := getJSON(ctx, client, "https://"+c.forward+"/api/v1/nodes", &list); err != nil {
+		return nil, fmt.Errorf("asking for the nodes: %w", err)
 	}
 	nodes := []Node{}
 	for _, item := range list.Items {
@@ -254,4 +243,28 @@ func (c *kubernetes) read(ctx context.Context, client *http.Client) ([]Node, err
 		nodes = append(nodes, n)
 	}
 	return nodes, nil
+}
+
+// maxAnswer bounds an API server's answer.
+const maxAnswer = 16 << 20
+
+// getJSON reads an API server's answer to its end: the server logs one that is cut off as an error.
+func getJSON(ctx context.Context, client *http.Client, url string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	switch {
+	case response.StatusCode != http.StatusOK:
+		return errors.New(response.Status)
+	case err != nil:
+		return err
+	}
+	return json.Unmarshal(text, into)
 }

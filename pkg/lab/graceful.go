@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -31,18 +30,6 @@ const (
 // ReadNodeEvents reads the controller's Events of a node from an API server.
 func ReadNodeEvents(ctx context.Context, client *http.Client, server, node string) ([]NodeEvent, error) {
 	query := url.Values{"fieldSelector": {"involvedObject.kind=Node,source=hardtack-controller,involvedObject.name=" + node}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/api/v1/namespaces/default/events?"+query.Encode(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the events of node %s: %w", node, err)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the events of node %s: %w", node, err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("asking for the events of node %s: %s", node, response.Status)
-	}
 	var list struct {
 		Items []struct {
 			NodeEvent
@@ -51,8 +38,8 @@ func ReadNodeEvents(ctx context.Context, client *http.Client, server, node strin
 			} `json:"metadata"`
 		} `json:"items"`
 	}
-	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
-		return nil, fmt.Errorf("reading the events of node %s: %w", node, err)
+	if err := getJSON(ctx, client, server+"/api/v1/namespaces/default/events?"+query.Encode(), &list); err != nil {
+		return nil, fmt.Errorf("asking for the events of node %s: %w", node, err)
 	}
 	events := make([]NodeEvent, 0, len(list.Items))
 	for _, item := range list.Items {
