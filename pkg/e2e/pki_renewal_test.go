@@ -55,7 +55,7 @@ func (m *master) renewal(t *testing.T) {
 	}
 	began := time.Now()
 	out, err := m.run(t, "hardtack-agent", "renew", "--patience=10s")
-	if err != nil || strings.Count(out, "minted") != 10 {
+	if err != nil || strings.Count(out, "minted") != 11 {
 		t.Fatalf("hardtack-agent renew: %v\n%s", err, out)
 	}
 	if out, err := m.run(t, "hardtack-agent", "renew", "--patience=10s"); err != nil || strings.Contains(out, "minted") {
