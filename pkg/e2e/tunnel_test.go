@@ -254,7 +254,7 @@ func TestTunnelReasons(t *testing.T) {
 				CertificateFile: u.path("node.crt"), KeyFile: u.path("node.key")}.Render())
 		},
 	} {
-		t.Run(strings.Trim(strings.Fields(want)[0], "STAUS=[]"), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(strings.Fields(want)[0], "STATUS="), func(t *testing.T) {
 			t.Parallel()
 			u := newTunnel(t)
 			args := []string{"--kubeconfig=" + u.path("kubeconfig"), "--port=" + u.port}
