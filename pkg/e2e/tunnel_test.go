@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -235,6 +236,16 @@ func eventuallyRefused(t *testing.T, ask func() error) {
 		}
 	}
 	t.Fatal("a node that is gone still answers")
+}
+
+// TestTunnelOfMaster: the kubeconfig of a machine that is a master too names 127.0.0.1.
+func TestTunnelOfMaster(t *testing.T) {
+	t.Parallel()
+	u := newTunnel(t)
+	u.certify("server", pki.Profile{Name: "konnectivity-server", Usage: pki.Server, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Life: time.Hour})
+	u.write("kubeconfig", pki.Kubeconfig{Server: "https://127.0.0.1:443", CAFile: u.path("agent-trusts.crt"), User: "node",
+		CertificateFile: u.path("node.crt"), KeyFile: u.path("node.key")}.Render())
+	u.start("konnectivity-agent", "--kubeconfig="+u.path("kubeconfig"), "--port="+u.port)
 }
 
 // TestTunnelReasons: an agent without a master says why, in the words by which hardtack-ready finds the next step.
