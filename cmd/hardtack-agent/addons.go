@@ -4,18 +4,24 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
-// adminKubeconfig is minted at boot and readable by root only; containerdConfig names the pause image.
-const (
-	adminKubeconfig  = "/run/hardtack/pki/admin/kubeconfig"
-	containerdConfig = "/etc/containerd/config.toml"
-)
+// containerdConfig names the pause image.
+const containerdConfig = "/etc/containerd/config.toml"
+
+// adminKubeconfig is minted at boot and readable by root only.
+var adminKubeconfig = kubeconfigOf(pki.DirAdmin)
+
+// kubeconfigOf is the kubeconfig of a bundle.
+func kubeconfigOf(dir string) string { return pki.Bundle{Dir: dir}.Path("kubeconfig") }
 
 // addonsCommand is hardtack-agent addons.
 func addonsCommand(ctx context.Context, args []string, s streams) error {
@@ -28,39 +34,57 @@ func addonsCommand(ctx context.Context, args []string, s streams) error {
 	if done, err := parseFlags(flags, args, s); done || err != nil {
 		return err
 	}
+	var chosen []string
 	var values map[string]string
 	err := unitRun(ctx, s, "addons", noPhase, func(context.Context) (err error) {
-		values, err = addonValues(*root)
+		chosen, values, err = addonValues(*root)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	objects, err := addons.Load(values, os.DirFS(*dir), os.DirFS(*extra))
+	objects, err := addons.Load(values, chosen, os.DirFS(*dir), os.DirFS(*extra))
 	if err != nil {
 		return fmt.Errorf("reading the addons of %s and %s: %w", *dir, *extra, err)
 	}
-	log := logger(s.err, *verbose)
-	if err := addons.Apply(ctx, kube.NewFile(*kubeconfig), objects, log); err != nil {
+	off, err := addons.Off(os.DirFS(*dir), chosen)
+	if err != nil {
+		return fmt.Errorf("reading the addons of %s: %w", *dir, err)
+	}
+	log, cluster := logger(s.err, *verbose), kube.NewFile(*kubeconfig)
+	if err := addons.Apply(ctx, cluster, objects, log); err != nil {
+		return err
+	}
+	if err := addons.Remove(ctx, cluster, off, log); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(s.out, "%d objects are as the image has them\n", len(objects))
 	return err
 }
 
-// addonValues reads the values that manifests may refer to.
-func addonValues(root string) (map[string]string, error) {
+// addonValues reads which optional manifests are to be applied, and the values that manifests may refer to.
+func addonValues(root string) (chosen []string, values map[string]string, err error) {
 	effective, err := readConfig(root)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	text, err := os.ReadFile(filepath.Join(root, containerdConfig))
 	if err != nil {
-		return nil, fmt.Errorf("looking for the pause image: %w", err)
+		return nil, nil, fmt.Errorf("looking for the pause image: %w", err)
 	}
 	image, err := addons.PauseImage(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", containerdConfig, err)
+		return nil, nil, fmt.Errorf("%s: %w", containerdConfig, err)
 	}
-	return addons.Values(effective.Config, image)
+	if values, err = addons.Values(effective.Config, image); err != nil {
+		return nil, nil, err
+	}
+	if slices.Contains(effective.Addons, pki.MetricsServer) {
+		certificates, err := addons.Certificates(os.DirFS(filepath.Join(root, pki.Bundle{Dir: pki.DirAddons}.Path(""))))
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading the certificates of %s: %w; next: mint them: hardtack-agent certs", pki.MetricsServer, err)
+		}
+		maps.Copy(values, certificates)
+	}
+	return effective.Addons, values, nil
 }

@@ -26,10 +26,11 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
 // controllerKubeconfig is minted at boot. Its user has what the addon 11-controller.yaml gives it, and no more.
-const controllerKubeconfig = "/run/hardtack/pki/hardtack-controller/kubeconfig"
+var controllerKubeconfig = kubeconfigOf(pki.DirController)
 
 // controllerCommand is hardtack-agent controller.
 func controllerCommand(ctx context.Context, args []string, s streams) error {

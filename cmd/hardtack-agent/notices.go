@@ -12,10 +12,11 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/notice/watch"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
 // kubeletKubeconfig is the kubelet's: what it does, it does as the node.
-const kubeletKubeconfig = "/run/hardtack/pki/kubelet/kubeconfig"
+var kubeletKubeconfig = kubeconfigOf(pki.DirKubelet)
 
 // noticesCommand is hardtack-agent notices.
 func noticesCommand(ctx context.Context, args []string, s streams) error {

@@ -200,6 +200,7 @@ func (c *cluster) userData(ctx context.Context, t *testing.T) (data, packedStore
 	}
 	document, err := yaml.Marshal(map[string]any{
 		"apiVersion": spec.APIVersion, "kind": "Cluster", "name": clusterName, "store": "dir:" + clusterStore,
+		"addons": []string{pki.MetricsServer},
 		"groups": []any{map[string]any{"name": "all", "roles": []string{"masters", "etcd", "minions"}, "size": 1,
 			// As on a control plane that has minions beside it.
 			"node": map[string]any{"taints": []string{"node-role.kubernetes.io/control-plane=:NoSchedule"}}}},
@@ -271,7 +272,7 @@ func newClient(t *testing.T, kubeconfig []byte) *cluster {
 func (c *cluster) apply(ctx context.Context, t *testing.T, name string, values map[string]string) {
 	t.Helper()
 	one := os.DirFS(filepath.Join("testdata", "cluster", name))
-	objects, err := addons.Load(values, one)
+	objects, err := addons.Load(values, nil, one)
 	if err != nil {
 		t.Fatal(err)
 	}

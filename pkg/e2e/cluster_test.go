@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func TestCluster(t *testing.T) {
 		{"network policy", c.networkPolicy},
 		{"space", c.space},
 		{"taint", c.taint},
-		{"extended", c.extended},
+		{"extended", c.extended}, {"metrics", c.metrics},
 		{"cis", c.cis},
 		{"outside", c.outside},
 	} {
@@ -309,6 +310,22 @@ func (c *cluster) reaches(ctx context.Context, t *testing.T, user string, await 
 	code, body, err := c.do(ctx, c.admin, http.MethodPost, path, "application/json", fmt.Sprintf(object, "refused", `"hello.hardtack.dev/refuse":"yes"`))
 	if err != nil || code < 400 || !strings.Contains(body, "hello refuses what has the label") {
 		t.Errorf("an object that the webhook refuses: %d %s %v", code, body, err)
+	}
+}
+
+// metrics: the add-on answers what people ask by kubectl top, of a node and of its pods.
+func (c *cluster) metrics(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, what := range []string{"nodes", "pods -n kube-system"} {
+		c.await(ctx, t, "kubectl top "+what, func() (bool, string) {
+			out := c.shell(ctx, t, "kubectl --kubeconfig /run/hardtack/pki/admin/kubeconfig top "+what+" --no-headers")
+			// A node's line ends in its share of the memory, a pod's in its MiB.
+			return regexp.MustCompile(`(?m)^(`+clusterNode+`|metrics-server-\S+) +[1-9][0-9]*m .* [1-9][0-9]*(%|Mi) *$`).MatchString(out), out
+		})
+	}
+	code, body, err := c.get(ctx, c.admin, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io")
+	if err != nil || code != http.StatusOK || strings.Contains(body, "insecureSkipTLSVerify") {
+		t.Errorf("the API server does not verify metrics-server: %d %s %v", code, body, err)
 	}
 }
 

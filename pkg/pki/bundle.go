@@ -26,12 +26,13 @@ const (
 	DirFlannel           = "flanneld"
 	DirTunnelServer      = "konnectivity-server"
 	DirTunnelAgent       = "konnectivity-agent"
+	DirAddons            = "hardtack-addons"
 )
 
 // Daemons lists the directories whose reader is the unit of the same name and may have to be started again, in the order in which
 // they depend on each other. Both ends of the tunnels read everything for each connection.
 func Daemons() []string {
-	return []string{DirEtcd, DirAPIServer, DirControllerManager, DirScheduler, DirController, DirKubelet, DirProxy, DirFlannel}
+	return []string{DirEtcd, DirAPIServer, DirControllerManager, DirScheduler, DirController, DirKubelet, DirProxy, DirFlannel, DirAddons}
 }
 
 // File is one file of a bundle.
@@ -226,6 +227,23 @@ func tunnelServer(a MastersAuthorities, m Machine, api API) Bundle {
 		Dir:    DirTunnelServer,
 		Leaves: []Leaf{{"server", Profile{Name: DirTunnelServer, Usage: Server, Names: names, Addresses: addresses, Life: LeafLife}, a.Kubernetes}},
 		Files:  []File{{"client-ca.crt", EncodeCertificates(a.Kubernetes.Trusted())}},
+	}
+}
+
+// MetricsServer is the name of the Service of the add-on of that name, and of its certificate's files.
+const MetricsServer = "metrics-server"
+
+// MetricsServerBundle returns what the add-on metrics-server is given by a master: a certificate that API servers know it by, and the
+// authority that it knows kubelets by. It runs in a pod, so that whoever applies the add-ons hands them over, and does so again
+// when any of them changes.
+func MetricsServerBundle(a MastersAuthorities) Bundle {
+	return Bundle{
+		Dir: DirAddons, AtStart: []string{"ca.crt", "kubelet-ca.crt", MetricsServer + Crt},
+		Leaves: []Leaf{{MetricsServer, Profile{Name: MetricsServer, Usage: Server, Names: []string{MetricsServer + ".kube-system.svc"}, Life: LeafLife}, a.Kubernetes}},
+		Files: []File{
+			{"ca.crt", EncodeCertificates(a.Kubernetes.Trusted())},
+			{"kubelet-ca.crt", EncodeCertificates(a.KubeletServing.Trusted())},
+		},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -100,6 +101,21 @@ func (f *completer) top() {
 	out.LaunchHook = orDefault(f, "launchHook", in.LaunchHook, hook, Origin{Derived, "store"})
 	out.API.Port = orDefault(f, "api.port", in.API.Port, defaultPort, byHardtack)
 	out.API.Names = listOrDefault(f, "api.names", in.API.Names, nil, byHardtack)
+	out.Addons = listOrDefault(f, "addons", in.Addons, nil, byHardtack)
+	f.addons()
+}
+
+// addons checks that the image has a manifest for each add-on.
+func (f *completer) addons() {
+	known := f.image.addons()
+	for i, name := range f.in.Addons {
+		switch {
+		case !slices.Contains(known, name):
+			f.hint(at("addons", i), near.DidYouMean(name, known), "%q is not an add-on of the image, which has %s", name, strings.Join(known, ", "))
+		case slices.Index(f.in.Addons, name) < i:
+			f.errorf(at("addons", i), "%q is named twice", name)
+		}
+	}
 }
 
 // inCloud reports whether a cluster with that store has machines that know their groups.

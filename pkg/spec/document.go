@@ -27,6 +27,8 @@ var documentFlags = []string{"config", "net-config-path"}
 const (
 	imageAddons   = "/usr/lib/hardtack/addons"
 	replaceAddons = "/etc/hardtack/addons"
+	// optionalAddons, below the first, has those that a document chooses.
+	optionalAddons = "optional"
 )
 
 // isManifest reports whether a document is a manifest of several objects.

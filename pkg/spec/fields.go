@@ -50,6 +50,7 @@ var becomes = map[string][]string{
 	"network.dnsDomain":               {"network.dnsDomain in " + machine.Path, "clusterDomain of the kubelet"},
 	"network.mtu":                     {"network.mtu in " + machine.Path},
 	"podSecurity":                     {"enforce and warn of PodSecurity in " + admissionDocument + ", where it is not the image's"},
+	"addons":                          {"addons in " + machine.Path + " of masters, which apply the manifests of these names"},
 	"groups[].name":                   {"the AutoScaling group " + clusterParameter + "-<name>"},
 	"groups[].roles":                  {"the role files " + path.Join(role.Dir, role.Prefix+"<role>"), "the tag " + role.TagRole + " of the group", "the records " + role.Role("<role>").Host(clusterParameter)},
 	"groups[].size":                   {"the AutoScaling group's size"},

@@ -263,6 +263,9 @@ func (c *Complete) Machine(g Group) machine.Config {
 			m.Etcd.BackupEvery = c.Cluster.Etcd.Backup.Every
 		}
 	}
+	if g.Roles.Has(role.Masters) {
+		m.Addons = s.Addons
+	}
 	if g.Roles.Has(role.Minions) {
 		m.Node = machine.Node{Labels: g.Node.Labels, Taints: g.Node.Taints, MaxPods: g.Node.MaxPods}
 		if g.Node.Naming != "auto" {

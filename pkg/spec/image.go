@@ -76,6 +76,17 @@ func ReadImage(units, assets fs.FS) (*Image, error) {
 	return img, nil
 }
 
+// addons are the names of the optional manifests.
+func (img *Image) addons() []string {
+	// A pattern that is well formed: there is no other error.
+	files, _ := fs.Glob(img.rootfs, path.Join(strings.TrimPrefix(imageAddons, "/"), optionalAddons, "*.yaml"))
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = strings.TrimSuffix(path.Base(f), ".yaml")
+	}
+	return names
+}
+
 // program reads the component's unit, and the environment files that it names.
 func (img *Image) program(us []unit.Unit, c component) (imageProgram, error) {
 	if c.unit() == "" {

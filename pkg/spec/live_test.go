@@ -23,6 +23,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -211,14 +212,36 @@ func (c *live) addons(t *testing.T) {
 	t.Helper()
 	dir, err := fs.Sub(images.FS, "rootfs"+addons.Dir)
 	assert.NilError(t, err)
-	objects, err := addons.Load(map[string]string{"CLUSTER_NAME": "demo", "DNS_ADDRESS": "10.96.0.10", "DNS_DOMAIN": "cluster.local", "SERVICE_CIDR": "10.96.0.0/16", "POD_CIDR": "10.244.0.0/16", "PAUSE_IMAGE": "pause"}, dir)
+	encoded := base64.StdEncoding.EncodeToString([]byte(c.ca))
+	values := map[string]string{"CLUSTER_NAME": "demo", "DNS_ADDRESS": "10.96.0.10", "DNS_DOMAIN": "cluster.local", "SERVICE_CIDR": "10.96.0.0/16", "POD_CIDR": "10.244.0.0/16", "PAUSE_IMAGE": "pause",
+		"KUBERNETES_CA": encoded, "KUBELET_CA": encoded, "METRICS_SERVER_CERTIFICATE": encoded, "METRICS_SERVER_KEY": encoded}
+	objects, err := addons.Load(values, []string{pki.MetricsServer}, dir)
 	assert.NilError(t, err)
 	client, err := kube.New(c.admin())
 	assert.NilError(t, err)
-	assert.NilError(t, addons.Apply(t.Context(), client, objects, slog.New(slog.NewTextHandler(t.Output(), nil))))
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	assert.NilError(t, addons.Apply(t.Context(), client, objects, log))
+	c.addonOff(t, client, dir, log)
 	for _, namespace := range []string{"default", "kube-system"} { // as the controller manager does
 		c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", `{"metadata":{"name":"default"}}`, http.StatusCreated, "")
 	}
+}
+
+// addonOff: an add-on that the document names no more goes, but not what somebody else calls the same.
+func (c *live) addonOff(t *testing.T, client *kube.Client, dir fs.FS, log *slog.Logger) {
+	t.Helper()
+	const ours, theirs = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io", "/api/v1/namespaces/kube-system/services/metrics-server"
+	c.want(t, c.admin(), http.MethodGet, ours, "", http.StatusOK, "caBundle")
+	c.want(t, c.admin(), http.MethodDelete, theirs, "", http.StatusOK, "")
+	c.want(t, c.admin(), http.MethodPost, path.Dir(theirs), `{"metadata":{"name":"metrics-server"},"spec":{"ports":[{"port":443}]}}`, http.StatusCreated, "")
+	off, err := addons.Off(dir, nil)
+	assert.NilError(t, err)
+	for range 2 { // the second master finds nothing
+		assert.NilError(t, addons.Remove(t.Context(), client, off, log))
+	}
+	c.want(t, c.admin(), http.MethodGet, ours, "", http.StatusNotFound, "")
+	c.want(t, c.admin(), http.MethodGet, "/apis/apps/v1/namespaces/kube-system/deployments/metrics-server", "", http.StatusNotFound, "")
+	c.want(t, c.admin(), http.MethodGet, theirs, "", http.StatusOK, "")
 }
 
 // ciphers: no CBC at the API server, and nothing older than TLS 1.3 at etcd.

@@ -44,6 +44,8 @@ type Cluster struct {
 	// PodSecurity is the Pod Security Standard of namespaces that do not name one by label, kube-system excepted:
 	// baseline, restricted, or privileged, which refuses nothing.
 	PodSecurity string `yaml:"podSecurity"`
+	// Addons are what the masters install beside what every cluster has: metrics-server, which kubectl top and autoscalers ask.
+	Addons []string `yaml:"addons"`
 	// Groups are the groups of machines, each an AutoScaling group on AWS.
 	Groups []GroupSpec `yaml:"groups"`
 	// AWS is the settings of the cluster's stack on AWS; they change nothing on machines.

@@ -7,6 +7,7 @@ package addons
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
 // Dir has the manifests of the image, and Extra those that an operator adds with user data.
@@ -29,10 +32,15 @@ const (
 	Extra = "/etc/hardtack/addons"
 )
 
-// Cluster is the API server. Apply may be repeated for the same object.
+// Optional is the directory below Dir of the manifests that are applied only where the document names them.
+const Optional = "optional"
+
+// Cluster is the API server. Calls may be repeated for the same object.
 type Cluster interface {
 	// Apply creates or updates an object, and leaves fields that it does not name alone.
 	Apply(ctx context.Context, object map[string]any) error
+	// Delete deletes an object that Apply has made, and no other.
+	Delete(ctx context.Context, object map[string]any) error
 }
 
 // Object is an object of a manifest.
@@ -67,11 +75,42 @@ func Values(c machine.Config, pauseImage string) (map[string]string, error) {
 	}, nil
 }
 
-// Load reads the manifests *.yaml of the directories, sorted by name within each, and expands their variables. A
-// missing directory is empty; a file replaces one of the same name in an earlier directory. The error has all findings.
-func Load(values map[string]string, dirs ...fs.FS) ([]Object, error) {
+// Certificates are the variables of the certificates that add-ons are given, each in base64 as Secrets have them, from the
+// files of pki.MetricsServerBundle.
+func Certificates(dir fs.FS) (map[string]string, error) {
+	out := map[string]string{}
+	var errs []error
+	for variable, name := range map[string]string{
+		"KUBERNETES_CA": "ca.crt", "KUBELET_CA": "kubelet-ca.crt",
+		"METRICS_SERVER_CERTIFICATE": pki.MetricsServer + pki.Crt, "METRICS_SERVER_KEY": pki.MetricsServer + pki.Key,
+	} {
+		data, err := fs.ReadFile(dir, name)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		out[variable] = base64.StdEncoding.EncodeToString(data)
+	}
+	return out, errors.Join(errs...)
+}
+
+// Load reads the manifests *.yaml of the directories, sorted by name within each, then the chosen ones of Optional below
+// the first directory, and expands their variables. A missing directory is empty; a file replaces one of the same name in
+// an earlier directory. The error has all findings.
+func Load(values map[string]string, chosen []string, dirs ...fs.FS) ([]Object, error) {
 	var objects []Object
 	var errs []error
+	replaced := func(name string, by []fs.FS) bool {
+		return slices.ContainsFunc(by, func(later fs.FS) bool { _, err := fs.Stat(later, name); return err == nil })
+	}
+	read := func(dir fs.FS, file string) {
+		text, err := fs.ReadFile(dir, file)
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		more, err := parse(path.Base(file), text, values)
+		objects, errs = append(objects, more...), append(errs, err)
+	}
 	for i, dir := range dirs {
 		names, err := fs.Glob(dir, "*.yaml")
 		if err != nil {
@@ -79,27 +118,51 @@ func Load(values map[string]string, dirs ...fs.FS) ([]Object, error) {
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			if slices.ContainsFunc(dirs[i+1:], func(later fs.FS) bool { _, err := fs.Stat(later, name); return err == nil }) {
-				continue
+			if !replaced(name, dirs[i+1:]) {
+				read(dir, name)
 			}
-			text, err := fs.ReadFile(dir, name)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			more, err := parse(name, text, values)
-			objects, errs = append(objects, more...), append(errs, err)
+		}
+	}
+	for _, name := range chosen {
+		if !replaced(name+".yaml", dirs[1:]) {
+			read(dirs[0], path.Join(Optional, name+".yaml"))
 		}
 	}
 	return objects, errors.Join(errs...)
 }
 
-// parse reads one manifest.
+// Off are the objects of the optional manifests of a directory that are not chosen, the last one first; only what names them is
+// filled in.
+func Off(dir fs.FS, chosen []string) ([]Object, error) {
+	files, err := fs.Glob(dir, path.Join(Optional, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var objects []Object
+	for _, file := range files {
+		if slices.Contains(chosen, strings.TrimSuffix(path.Base(file), ".yaml")) {
+			continue
+		}
+		text, err := fs.ReadFile(dir, file)
+		if err != nil {
+			return nil, err
+		}
+		more, err := parse(path.Base(file), text, nil)
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(more)
+		objects = append(objects, more...)
+	}
+	return objects, nil
+}
+
+// parse reads one manifest. Without values its variables are empty.
 func parse(name string, text []byte, values map[string]string) ([]Object, error) {
 	var errs []error
 	expanded := os.Expand(string(text), func(key string) string {
 		value, ok := values[key]
-		if !ok {
+		if !ok && values != nil {
 			errs = append(errs, fmt.Errorf("%s: ${%s} is not a variable of manifests", name, key))
 		}
 		return value
@@ -136,17 +199,27 @@ const (
 // Apply applies the objects in order. Failures are retried until they succeed or ctx ends: the API server may start later
 // than this machine, and another may take its place.
 func Apply(ctx context.Context, cluster Cluster, objects []Object, log *slog.Logger) error {
+	return each(ctx, "applying", "applied", cluster.Apply, objects, log)
+}
+
+// Remove deletes the objects in order, in the manner of Apply. What somebody else has made stays.
+func Remove(ctx context.Context, cluster Cluster, objects []Object, log *slog.Logger) error {
+	return each(ctx, "removing", "is not there", cluster.Delete, objects, log)
+}
+
+// each calls do for the objects one by one, for each until it succeeds.
+func each(ctx context.Context, doing, done string, do func(context.Context, map[string]any) error, objects []Object, log *slog.Logger) error {
 	for _, o := range objects {
 		for pause := firstPause; ; pause = min(2*pause, lastPause) {
-			err := cluster.Apply(ctx, o.Value)
+			err := do(ctx, o.Value)
 			if err == nil {
-				log.Info("applied", "object", o.String())
+				log.Info(done, "object", o.String())
 				break
 			}
-			log.Warn("applying an object, which is tried again", "object", o.String(), "from", o.From, "error", err)
+			log.Warn(doing+" an object, which is tried again", "object", o.String(), "from", o.From, "error", err)
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("applying %s of %s: %w", o, o.From, errors.Join(err, ctx.Err()))
+				return fmt.Errorf("%s %s of %s: %w", doing, o, o.From, errors.Join(err, ctx.Err()))
 			case <-time.After(pause):
 			}
 		}

@@ -2,14 +2,22 @@ package addons_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
@@ -41,11 +49,67 @@ func baked(t *testing.T) []addons.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := addons.Load(values, dir)
+	certificates, err := addons.Certificates(minted(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(values, certificates)
+	objects, err := addons.Load(values, []string{pki.MetricsServer}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return objects
+}
+
+// minted are the files that a master has for metrics-server.
+func minted(t *testing.T) fstest.MapFS {
+	t.Helper()
+	var a pki.MastersAuthorities
+	for name, to := range map[string]*pki.Authority{"kubernetes": &a.Kubernetes, "kubelet-serving": &a.KubeletServing} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *to, err = pki.NewAuthority(name, key, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := pki.MetricsServerBundle(a).Mint(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := fstest.MapFS{}
+	for _, f := range files {
+		out[f.Name] = &fstest.MapFile{Data: f.Content}
+	}
+	return out
+}
+
+// TestMetricsServer: the API server knows the add-on by its certificate, for the name by which it asks.
+func TestMetricsServer(t *testing.T) {
+	objects := baked(t)
+	decode := func(o addons.Object, path ...string) []byte {
+		data, err := base64.StdEncoding.DecodeString(at(t, o, path...).(string))
+		if err != nil {
+			t.Fatalf("%s, %v: %v", o, path, err)
+		}
+		return data
+	}
+	secret, service := find(t, objects, "Secret/metrics-server"), find(t, objects, "APIService/v1beta1.metrics.k8s.io")
+	pair, err := tls.X509KeyPair(decode(secret, "data", "tls.crt"), decode(secret, "data", "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(decode(service, "spec", "caBundle"))
+	of := at(t, service, "spec", "service").(map[string]any)
+	name := of["name"].(string) + "." + of["namespace"].(string) + ".svc"
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name}); err != nil {
+		t.Error(err)
+	}
+	if _, err := addons.Certificates(fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "metrics-server.key") {
+		t.Errorf("without certificates: %v", err)
+	}
 }
 
 // at walks into an object by map keys.
@@ -124,7 +188,7 @@ func TestLoad(t *testing.T) {
 		"notes.txt": {Data: []byte("not read")},
 	}
 	more := fstest.MapFS{"00-c.yaml": {Data: []byte("kind: C\nmetadata: {name: c}\n")}}
-	objects, err := addons.Load(values, one, more, fstest.MapFS{})
+	objects, err := addons.Load(values, nil, one, more, fstest.MapFS{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +201,43 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestOptional: what is not chosen is not applied, and what is may be replaced. What it would be is known without its variables.
+func TestOptional(t *testing.T) {
+	image := fstest.MapFS{
+		"10-a.yaml":                    {Data: []byte("kind: A\nmetadata: {name: a}\n")},
+		addons.Optional + "/ship.yaml": {Data: []byte("kind: B\nmetadata: {name: one}\nkey: ${KEY}\n---\nkind: B\nmetadata: {name: two}\n")},
+		addons.Optional + "/raft.yaml": {Data: []byte("kind: C\nmetadata: {name: raft}\n")},
+	}
+	names := func(objects []addons.Object, err error) (out []string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			out = append(out, o.String())
+		}
+		return out
+	}
+	for _, c := range []struct {
+		got, want []string
+	}{
+		{names(addons.Load(map[string]string{}, nil, image)), []string{"A/a"}},
+		{names(addons.Load(map[string]string{"KEY": "x"}, []string{"ship"}, image)), []string{"A/a", "B/one", "B/two"}},
+		{names(addons.Load(map[string]string{}, []string{"ship"}, image, fstest.MapFS{"ship.yaml": {Data: []byte("kind: B\nmetadata: {name: own}\n")}})), []string{"A/a", "B/own"}},
+		{names(addons.Off(image, []string{"raft"})), []string{"B/two", "B/one"}},
+		{names(addons.Off(image, []string{"raft", "ship"})), nil},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("got %v, want %v", c.got, c.want)
+		}
+	}
+	if _, err := addons.Load(map[string]string{}, []string{"boat"}, image); err == nil || !strings.Contains(err.Error(), "optional/boat.yaml") {
+		t.Errorf("an add-on that the image has not: %v", err)
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
-	_, err := addons.Load(nil, fstest.MapFS{
+	_, err := addons.Load(map[string]string{}, nil, fstest.MapFS{
 		"1.yaml": {Data: []byte("kind: A\nmetadata: {name: ${WHO}}\nspec: ${WHAT}\n")},
 		"2.yaml": {Data: []byte("kind: A\n")},
 		"3.yaml": {Data: []byte("kind: [\n")},
@@ -168,6 +267,8 @@ func (a *api) Apply(_ context.Context, object map[string]any) error {
 	a.applied = append(a.applied, name)
 	return nil
 }
+
+func (a *api) Delete(ctx context.Context, object map[string]any) error { return a.Apply(ctx, object) }
 
 func TestApplyTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

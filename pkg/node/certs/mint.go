@@ -179,7 +179,11 @@ func bundlesOf(ctx context.Context, o MintOptions, r role.Role, self pki.Machine
 		if err != nil {
 			return nil, err
 		}
-		return pki.MastersBundles(a, self, api)
+		all, err := pki.MastersBundles(a, self, api)
+		if slices.Contains(o.Config.Addons, pki.MetricsServer) {
+			all = append(all, pki.MetricsServerBundle(a))
+		}
+		return all, err
 	}
 	return nil, nil
 }

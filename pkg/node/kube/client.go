@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -68,6 +70,38 @@ func (c *Client) Apply(ctx context.Context, object map[string]any) error {
 	}
 	if _, err := resource.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: Manager, Force: true}); err != nil {
 		return fmt.Errorf("applying %s: %w", name, err)
+	}
+	return nil
+}
+
+// Delete deletes an object that Apply has made, and what it owns. One that somebody else has made stays; that it is not there is
+// no error.
+func (c *Client) Delete(ctx context.Context, object map[string]any) error {
+	u, err := from(object)
+	if err != nil {
+		return err
+	}
+	name := u.GetKind() + " " + u.GetName()
+	resource, err := c.resource(ctx, u.GroupVersionKind(), u.GetNamespace())
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", name, err)
+	}
+	present, err := resource.Get(ctx, u.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("deleting %s: reading it: %w", name, err)
+	case !slices.ContainsFunc(present.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == Manager && f.Operation == metav1.ManagedFieldsOperationApply
+	}):
+		return nil
+	}
+	// What takes its place in the meantime is another's.
+	uid, background := present.GetUID(), metav1.DeletePropagationBackground
+	err = resource.Delete(ctx, u.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting %s: %w", name, err)
 	}
 	return nil
 }

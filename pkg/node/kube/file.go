@@ -63,6 +63,11 @@ func (f *File) Apply(ctx context.Context, object map[string]any) error {
 	return f.do(func(c *Client) error { return c.Apply(ctx, object) })
 }
 
+// Delete is Client.Delete.
+func (f *File) Delete(ctx context.Context, object map[string]any) error {
+	return f.do(func(c *Client) error { return c.Delete(ctx, object) })
+}
+
 // Nodes is Client.Nodes.
 func (f *File) Nodes(ctx context.Context) ([]controller.Node, error) {
 	return ask(f, func(c *Client) ([]controller.Node, error) { return c.Nodes(ctx) })

@@ -47,6 +47,8 @@ type Config struct {
 	Etcd    Etcd    `yaml:"etcd,omitempty"`
 	Network Network `yaml:"network,omitempty"`
 	Node    Node    `yaml:"node,omitempty"`
+	// Addons are the names of the optional manifests of the image that a master applies; what it applied of others is removed.
+	Addons []string `yaml:"addons,omitempty"`
 	// LaunchHook is the lifecycle hook that the machine completes when its roles work; NoHook is none, and so is the empty
 	// text of a Config that is complete.
 	LaunchHook string `yaml:"launchHook,omitempty"`

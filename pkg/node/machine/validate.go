@@ -118,6 +118,9 @@ func (v validator) config(c Config) {
 			v.errorf(yamlfile.At("api.names", i), "", "%q is neither a DNS name nor an address", name)
 		}
 	}
+	for i, name := range c.Addons {
+		v.form(yamlfile.At("addons", i), name, labelForm, "a DNS label")
+	}
 	v.etcd(c.Etcd)
 	v.network(c.Network)
 	v.node(c.Node)
