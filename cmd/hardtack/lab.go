@@ -29,6 +29,7 @@ func labCommand() *cli.Command {
 			labLogsCommand(),
 			labKillCommand(),
 			labScaleCommand(),
+			labLoadCommand(),
 			labVolumeCommand(),
 			labPlotCommand(),
 			labDaemonCommand(),
@@ -206,6 +207,36 @@ func endMachine(c *cli.Context, client *lab.Client, m lab.MachineStatus) error {
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "%s of group %s has ended after %s: %s\n", m.ID, m.Group, out.Took.Round(time.Second), pods)
 	return err
+}
+
+func labLoadCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "load",
+		Usage:     "put the container images of archives into the lab's registry, from which its machines pull",
+		ArgsUsage: "ARCHIVE...",
+		Flags:     labFlags(jsonFlag()),
+		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
+			if c.NArg() == 0 {
+				return usagef("no archive is given (docker save -o image.tar NAME:TAG writes one)")
+			}
+			loaded := []string{}
+			for _, archive := range c.Args().Slice() {
+				names, err := client.Load(c.Context, archive)
+				if err != nil {
+					return err
+				}
+				loaded = append(loaded, names...)
+				for _, name := range names {
+					logger(c).Info("loaded", "image", name)
+				}
+			}
+			if c.Bool("json") {
+				return printJSON(c.App.Writer, loaded)
+			}
+			_, err := fmt.Fprintf(c.App.Writer, "%d images are in the registry of the lab\n", len(loaded))
+			return err
+		}),
+	}
 }
 
 func labScaleCommand() *cli.Command {

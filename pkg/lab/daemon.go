@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -33,6 +34,8 @@ type daemon struct {
 	runner  Runner
 	cluster *kubernetes
 	board   *board
+	// registry is of container images.
+	registry http.Handler
 	// down stops the lab.
 	down func()
 }
@@ -74,7 +77,11 @@ func (d *daemon) live(ctx context.Context, ready func()) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.region.close()) }()
 	d.host.account = d.region.account
-	d.runner, err = d.Runner(ctx, Surroundings{Source: source{d.host}, AWS: d.region.account.Handler(), Log: d.Log})
+	if d.registry, err = newRegistry(d.Home); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.Home.path(registryDir))) }()
+	d.runner, err = d.Runner(ctx, Surroundings{Source: source{d.host}, AWS: d.region.account.Handler(), Registry: d.registry, Log: d.Log})
 	if err != nil {
 		return fmt.Errorf("making the lab's network: %w", err)
 	}

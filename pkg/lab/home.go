@@ -24,6 +24,7 @@ const (
 	logFile     = "daemon.log"
 	machinesDir = "machines"
 	volumesDir  = "volumes"
+	registryDir = "registry"
 	// KubeconfigFile is the kubeconfig for this computer: an administrator's certificate and the API's forwarded port.
 	KubeconfigFile = "kubeconfig"
 )

@@ -70,18 +70,28 @@ func (m *machines) services(ctx context.Context, s Surroundings) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: s.AWS, ReadHeaderTimeout: time.Minute}
-	m.tasks.Go(func() { m.ended("AWS", server.Serve(aws)) })
-	m.tasks.Go(func() {
-		<-ctx.Done()
-		_ = server.Close() // no machine is left that waits for an answer
-	})
+	m.serve(ctx, "AWS", aws, s.AWS)
+	images, err := m.network.Listen(netip.AddrPortFrom(m.network.Endpoints(), registryPort))
+	if err != nil {
+		return err
+	}
+	m.serve(ctx, "registry", images, readOnly(s.Registry))
 	journals, err := m.network.Listen(netip.AddrPortFrom(m.network.Gateway(), journalPort))
 	if err != nil {
 		return err
 	}
 	m.tasks.Go(func() { m.ended("journals", m.receive(journals)) })
 	return nil
+}
+
+// serve serves a handler to the machines until ctx ends.
+func (m *machines) serve(ctx context.Context, service string, l net.Listener, h http.Handler) {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	m.tasks.Go(func() { m.ended(service, server.Serve(l)) })
+	m.tasks.Go(func() {
+		<-ctx.Done()
+		_ = server.Close() // no machine is left that waits for an answer
+	})
 }
 
 // awsAddress is the address of the AWS APIs for machines.

@@ -57,7 +57,9 @@ type Surroundings struct {
 	}
 	// AWS serves the region's APIs.
 	AWS http.Handler
-	Log *slog.Logger
+	// Registry serves container images.
+	Registry http.Handler
+	Log      *slog.Logger
 }
 
 // Launch describes a machine to start.

@@ -31,6 +31,7 @@ func (d *daemon) serve() (*wire, error) {
 	mux.HandleFunc("POST /v1/volumes/{id}/lose", d.postVolume((*host).lose))
 	mux.HandleFunc("GET /v1/kubeconfig", d.getKubeconfig)
 	mux.HandleFunc("GET /v1/aws", d.getAWS)
+	mux.Handle("/v2/", d.registry)
 	return d.Home.newWire(socketFile, mux)
 }
 

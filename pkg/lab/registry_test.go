@@ -1,0 +1,98 @@
+package lab
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// TestRegistry: what Load has put there, machines pull and cannot replace; another lab has none of it.
+func TestRegistry(t *testing.T) {
+	home, err := NewHome(t.TempDir(), "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := home.make(); err != nil {
+		t.Fatal(err)
+	}
+	images, err := newRegistry(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{Config: Config{Home: home}, registry: images}
+	api, err := d.serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.close()
+	image, err := random.Image(1<<10, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag("registry.example.org/some/thing:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(t.TempDir(), "thing.tar")
+	if err := tarball.WriteToFile(archive, tag, image); err != nil {
+		t.Fatal(err)
+	}
+	c := NewClient(home)
+	loaded, err := c.Load(t.Context(), archive)
+	if err != nil || !slices.Equal(loaded, []string{tag.String()}) {
+		t.Fatalf("loaded %v, %v", loaded, err)
+	}
+	machines := httptest.NewServer(readOnly(images))
+	defer machines.Close()
+	ref, err := name.NewTag(strings.TrimPrefix(machines.URL, "http://")+"/some/thing:1", name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pulled, err := remote.Image(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := pulled.Digest()
+	if want, wrong := image.Digest(); err != nil || wrong != nil || have != want {
+		t.Errorf("pulled %v, want %v: %v %v", have, want, err, wrong)
+	}
+	other, err := random.Image(1<<10, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, other); err == nil || !strings.Contains(err.Error(), http.StatusText(http.StatusMethodNotAllowed)) {
+		t.Errorf("a machine replaced an image: %v", err)
+	}
+	if _, err := newRegistry(home); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(home.path(registryDir), "*")); err != nil || len(left) > 0 {
+		t.Errorf("the last lab's images are left: %v %v", left, err)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	home, err := NewHome(t.TempDir(), "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "x.tar")
+	if err := os.WriteFile(file, []byte("no archive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, archive := range []string{file, filepath.Join(t.TempDir(), "missing.tar")} {
+		if _, err := NewClient(home).Load(context.Background(), archive); err == nil || !strings.Contains(err.Error(), archive) {
+			t.Errorf("%s: %v", archive, err)
+		}
+	}
+}
