@@ -26,7 +26,7 @@ FEW     = 8
 E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_PACKER=$(PACKER) GOTESTSUM_FORMAT=testname scripts/test -p 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build agent plugin lambda image demo test test-race lint generate verify e2e e2e-long nemesis bench clean
+.PHONY: help setup build agent plugin lambda image demo test test-race lint generate verify e2e e2e-long conformance nemesis bench clean
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,9 +83,12 @@ e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in e
 	SCHEDULES=$(or $(SCHEDULES),$(FEW)) $(E2E) -timeout 30m ./pkg/etcd/nemesis
 
 e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) ## What takes CI past its hour: keys replaced in a running cluster, etcd's members by their tags and by force, machines without a cloud, a stack's whole life, etcd's next minor version, and a thousand schedules of etcd
-	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run 'TestRotation|TestLabRotation|TestLabEtcd|TestLabTags|TestMetal|TestSimulator|TestStack' ./pkg/e2e ./pkg/dns/reconcile
+	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run 'TestRotation|TestLabRotation|TestLabEtcd|TestLabTags|TestMetal|TestConformance|TestSimulator|TestStack' ./pkg/e2e ./pkg/dns/reconcile
 	$(E2E) -timeout 30m -run TestRealUpgrade ./pkg/etcd/operate
 	HARDTACK_E2E_LONG=1 SCHEDULES=$(or $(SCHEDULES),1000) $(E2E) -timeout 180m ./pkg/etcd/nemesis
+
+conformance: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Have Kubernetes' own end-to-end tests judge a cluster in the lab (LIST=all, resumable; LIST=short, the default)
+	HARDTACK_E2E_LONG=1 CONFORMANCE=$(or $(LIST),short) $(E2E) -timeout 24h -run 'TestConformance' ./pkg/e2e
 
 nemesis: setup ## Real etcd under the agent's code, while machines, disks, network, names and store fail (SCHEDULES=100; root)
 	HARDTACK_E2E=1 SCHEDULES=$(or $(SCHEDULES),100) go test -count=1 -v -timeout 120m -run 'TestNemesis|TestTorn' ./pkg/etcd/nemesis

@@ -320,7 +320,7 @@ func (c *cluster) metrics(ctx context.Context, t *testing.T) {
 		c.await(ctx, t, "kubectl top "+what, func() (bool, string) {
 			out := c.shell(ctx, t, "kubectl --kubeconfig /run/hardtack/pki/admin/kubeconfig top "+what+" --no-headers")
 			// A node's line ends in its share of the memory, a pod's in its MiB.
-			return regexp.MustCompile(`(?m)^(`+clusterNode+`|metrics-server-\S+) +[1-9][0-9]*m .* [1-9][0-9]*(%|Mi) *$`).MatchString(out), out
+			return regexp.MustCompile(`(?m)^(` + clusterNode + `|metrics-server-\S+) +[1-9][0-9]*m .* [1-9][0-9]*(%|Mi) *$`).MatchString(out), out
 		})
 	}
 	code, body, err := c.get(ctx, c.admin, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io")

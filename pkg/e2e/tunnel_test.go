@@ -51,8 +51,7 @@ func newTunnel(t *testing.T) *tunnel {
 	u.certify("server", pki.Profile{Name: "konnectivity-server", Usage: pki.Server, Names: []string{"localhost"}, Life: time.Hour})
 	u.certify("node", nodeProfile("node-a"))
 	_, u.port, _ = net.SplitHostPort(freeAddress(t))
-	u.write("kubeconfig", pki.Kubeconfig{Server: "https://localhost:443", CAFile: u.path("agent-trusts.crt"), User: "node",
-		CertificateFile: u.path("node.crt"), KeyFile: u.path("node.key")}.Render())
+	u.asks("localhost")
 	u.start("konnectivity-server", "--socket="+u.path("api.sock"), "--agents=:"+u.port, "--id=master-a",
 		"--cert="+u.path("server.crt"), "--key="+u.path("server.key"), "--client-ca="+u.path("server-trusts.crt"))
 	return u
@@ -238,13 +237,18 @@ func eventuallyRefused(t *testing.T, ask func() error) {
 	t.Fatal("a node that is gone still answers")
 }
 
+// asks writes the agent's kubeconfig: the name of the masters, and the node's certificate.
+func (u *tunnel) asks(host string) {
+	u.write("kubeconfig", pki.Kubeconfig{Server: "https://" + host + ":443", CAFile: u.path("agent-trusts.crt"), User: "node",
+		CertificateFile: u.path("node.crt"), KeyFile: u.path("node.key")}.Render())
+}
+
 // TestTunnelOfMaster: the kubeconfig of a machine that is a master too names 127.0.0.1.
 func TestTunnelOfMaster(t *testing.T) {
 	t.Parallel()
 	u := newTunnel(t)
 	u.certify("server", pki.Profile{Name: "konnectivity-server", Usage: pki.Server, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Life: time.Hour})
-	u.write("kubeconfig", pki.Kubeconfig{Server: "https://127.0.0.1:443", CAFile: u.path("agent-trusts.crt"), User: "node",
-		CertificateFile: u.path("node.crt"), KeyFile: u.path("node.key")}.Render())
+	u.asks("127.0.0.1")
 	u.start("konnectivity-agent", "--kubeconfig="+u.path("kubeconfig"), "--port="+u.port)
 }
 
@@ -261,8 +265,7 @@ func TestTunnelReasons(t *testing.T) {
 		},
 		"STATUS=[untrusted] no master is connected": func(u *tunnel, _ *[]string) { u.trust("agent-trusts.crt", newAuthority(u.T)) },
 		"STATUS=[dns] ": func(u *tunnel, _ *[]string) {
-			u.write("kubeconfig", pki.Kubeconfig{Server: "https://nobody.invalid:443", CAFile: u.path("agent-trusts.crt"), User: "node",
-				CertificateFile: u.path("node.crt"), KeyFile: u.path("node.key")}.Render())
+			u.asks("nobody.invalid")
 		},
 	} {
 		t.Run(strings.TrimPrefix(strings.Fields(want)[0], "STATUS="), func(t *testing.T) {

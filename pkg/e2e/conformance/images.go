@@ -1,0 +1,221 @@
+package conformance
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+)
+
+// basePackages are the Debian packages of the layer that all images have: what the tests run in a container beside its own program.
+const basePackages = "busybox-static,bash,curl,bind9-dnsutils,netcat-openbsd,iproute2,nginx-light,perl-base"
+
+// promoted is the registry of the tests' images.
+const promoted = "registry.k8s.io/e2e-test-images/"
+
+// picture is an image: the base layer, a layer of its own, and how it runs.
+type picture struct {
+	// names are the names that the tests ask for (test/utils/image/manifest.go of Version).
+	names []string
+	// programs are those of imagePrograms by their place in the image; etcd is Options.Etcd's.
+	programs map[string]string
+	// files are other files, and links are symbolic links with their targets.
+	files, links map[string]string
+	config       v1.Config
+}
+
+// pictures follow the Dockerfiles below test/images of Version.
+var pictures = []picture{
+	{
+		names:    []string{promoted + "agnhost:2.63.0", promoted + "agnhost:2.55"},
+		programs: map[string]string{"agnhost": "agnhost"},
+		links:    map[string]string{"agnhost-2": "agnhost"},
+		files: map[string]string{
+			"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nuser-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh\n",
+			"etc/group":  "root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n",
+			"uploads/":   "",
+		},
+		config: v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}},
+	},
+	{names: []string{promoted + "busybox:1.37.0-1", promoted + "perl:5.26", promoted + "glibc-dns-testing:2.0.0"}, config: v1.Config{Cmd: []string{"sh"}}},
+	{names: []string{promoted + "nonroot:1.5"}, config: v1.Config{Cmd: []string{"sh"}, User: "1234"}},
+	{
+		names: []string{promoted + "nginx:1.15-4", promoted + "nginx:1.27-0"},
+		// Debian's pages are elsewhere, and its log is a file.
+		files: map[string]string{
+			"etc/nginx/nginx.conf": "user nobody nogroup;\nevents {}\nhttp { access_log /dev/stdout; server { listen 80; root /usr/share/nginx/html; } }\n",
+			"usr/share/nginx/html/index.html": "<!DOCTYPE html>\n<html><head><title>Welcome to nginx!</title></head>" +
+				"<body><h1>Welcome to nginx!</h1></body></html>\n",
+			"var/lib/nginx/": "", "var/log/nginx/": "",
+		},
+		config: v1.Config{Entrypoint: []string{"/usr/sbin/nginx", "-e", "/dev/stderr", "-g", "daemon off;"}},
+	},
+	{
+		names: []string{promoted + "nautilus:1.8"}, programs: map[string]string{"agnhost": "agnhost"},
+		files:  map[string]string{"data.json": `{"image": "nautilus.jpg"}` + "\n", "nautilus.jpg": "nautilus"},
+		config: v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"test-webserver"}},
+	},
+	{
+		names: []string{promoted + "kitten:1.8"}, programs: map[string]string{"agnhost": "agnhost"},
+		files:  map[string]string{"data.json": `{"image": "kitten.jpg"}` + "\n", "kitten.jpg": "kitten"},
+		config: v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"test-webserver"}},
+	},
+	{
+		names: []string{promoted + "sample-apiserver:1.29.2"}, programs: map[string]string{"sample-apiserver": "sample-apiserver"},
+		config: v1.Config{Entrypoint: []string{"/sample-apiserver"}},
+	},
+	{
+		names: []string{promoted + "regression-issue-74839:1.4"}, programs: map[string]string{"regression-issue-74839": "regression-issue-74839"},
+		config: v1.Config{Entrypoint: []string{"/regression-issue-74839"}},
+	},
+	{
+		names: []string{promoted + "resource-consumer:1.14"}, programs: map[string]string{"consumer": "resource-consumer", "consume-cpu": "consume-cpu"},
+		config: v1.Config{Entrypoint: []string{"/consumer"}},
+	},
+	{names: []string{"registry.k8s.io/etcd:3.6.8-0"}, programs: map[string]string{"usr/local/bin/etcd": "etcd"}},
+}
+
+// pauseNames are the names of the pause image.
+var pauseNames = []string{"registry.k8s.io/pause:3.10.2"}
+
+// images makes the archive of all images.
+func (b builder) images(ctx context.Context, programs, to string) error {
+	base, err := b.base(ctx)
+	if err != nil {
+		return err
+	}
+	all := map[name.Tag]v1.Image{}
+	add := func(names []string, image v1.Image) error {
+		for _, n := range names {
+			tag, err := name.NewTag(n)
+			if err != nil {
+				return err
+			}
+			all[tag] = image
+		}
+		return nil
+	}
+	pause, err := tarball.ImageFromPath(b.Pause, nil)
+	if err != nil {
+		return fmt.Errorf("reading the pause image: %w", err)
+	}
+	if err := add(pauseNames, pause); err != nil {
+		return err
+	}
+	for _, p := range pictures {
+		image, err := b.image(p, base, programs)
+		if err != nil {
+			return fmt.Errorf("making %s: %w", p.names[0], err)
+		}
+		if err := add(p.names, image); err != nil {
+			return err
+		}
+	}
+	return tarball.MultiWriteToFile(to, all)
+}
+
+// base makes the layer of Debian's programs, with busybox under each of its names.
+func (b builder) base(ctx context.Context) (v1.Layer, error) {
+	file := filepath.Join(b.dir, "base.tar")
+	err := whole(ctx, file, func(ctx context.Context, to string) error {
+		// Nothing is configured: no maintainer's script of these packages makes anything that the programs need.
+		return run.Run(ctx, run.Command{Name: "mmdebstrap", Args: []string{
+			"--quiet", "--variant=extract", "--mode=root", "--format=tar", "--include=" + basePackages,
+			// Names that a package already has stay its own.
+			`--customize-hook=chroot "$1" /bin/busybox --list | while read -r n; do [ -e "$1/usr/bin/$n" ] || ln -s busybox "$1/usr/bin/$n"; done`,
+			`--customize-hook=rm -rf "$1"/usr/share/doc "$1"/usr/share/man "$1"/usr/share/locale "$1"/var/lib/dpkg "$1"/var/lib/apt`,
+			"trixie", to,
+		}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromFile(file)
+}
+
+// image makes one image.
+func (b builder) image(p picture, base v1.Layer, programs string) (v1.Image, error) {
+	var own bytes.Buffer
+	w := tar.NewWriter(&own)
+	for to, program := range p.programs {
+		file := filepath.Join(programs, program)
+		if program == "etcd" {
+			file = b.Etcd
+		}
+		if err := writeProgram(w, to, file); err != nil {
+			return nil, err
+		}
+	}
+	for to, content := range p.files {
+		h := tar.Header{Name: to, Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg}
+		if strings.HasSuffix(to, "/") {
+			h.Mode, h.Typeflag = 0o1777, tar.TypeDir
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(w, content); err != nil {
+			return nil, err
+		}
+	}
+	for to, target := range p.links {
+		if err := w.WriteHeader(&tar.Header{Name: to, Linkname: target, Typeflag: tar.TypeSymlink}); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(own.Bytes())), nil })
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.AppendLayers(empty.Image, base, layer)
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.Architecture, config.OS = "amd64", "linux"
+	config.Config = p.config
+	config.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	return mutate.ConfigFile(image, config)
+}
+
+func writeProgram(w *tar.Writer, to, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // only read
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	for dir := path.Dir(to); dir != "."; dir = path.Dir(dir) {
+		if err := w.WriteHeader(&tar.Header{Name: dir + "/", Mode: 0o755, Typeflag: tar.TypeDir}); err != nil {
+			return err
+		}
+	}
+	if err := w.WriteHeader(&tar.Header{Name: to, Mode: 0o755, Size: info.Size(), Typeflag: tar.TypeReg}); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, f)
+	return err
+}
