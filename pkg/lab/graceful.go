@@ -11,6 +11,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/evict"
 )
 
 // NodeEvent is an Event of a node that the masters' controller has written: what became of its pods.
@@ -20,12 +22,6 @@ type NodeEvent struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
-
-// The reasons of the controller's last word about a machine's pods.
-const (
-	reasonEvicted    = "Evicted"
-	reasonIncomplete = "EvictionIncomplete"
-)
 
 // ReadNodeEvents reads the controller's Events of a node from an API server.
 func ReadNodeEvents(ctx context.Context, client *http.Client, server, node string) ([]NodeEvent, error) {
@@ -191,9 +187,9 @@ func (f *farewell) hear(ctx context.Context, node string) {
 		f.known[e.Name+e.Message] = true
 		f.said(e.Message)
 		switch e.Reason {
-		case reasonEvicted:
+		case evict.ReasonEvicted:
 			f.out.Moved, f.out.Unknown = true, ""
-		case reasonIncomplete:
+		case evict.ReasonIncomplete:
 			f.out.Left, f.out.Unknown = e.Message, ""
 		}
 	}

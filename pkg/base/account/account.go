@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -47,6 +48,26 @@ func Groups(ctx context.Context, api autoscaling.DescribeAutoScalingGroupsAPICli
 		out = append(out, page.AutoScalingGroups...)
 	}
 	return out, nil
+}
+
+// HooksAPI is the part of AutoScaling's client that HookTime uses.
+type HooksAPI interface {
+	DescribeLifecycleHooks(ctx context.Context, in *autoscaling.DescribeLifecycleHooksInput, opts ...func(*autoscaling.Options)) (*autoscaling.DescribeLifecycleHooksOutput, error)
+}
+
+// HookTime returns for how long a hook of a group waits for its completion; 0 if the group has no such hook. It needs
+// autoscaling:DescribeLifecycleHooks.
+func HookTime(ctx context.Context, api HooksAPI, group, hook string) (time.Duration, error) {
+	out, err := api.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
+	if err != nil {
+		return 0, fmt.Errorf("reading the hook %s of group %s: %w", hook, group, err)
+	}
+	for _, h := range out.LifecycleHooks {
+		if aws.ToString(h.LifecycleHookName) == hook {
+			return time.Duration(aws.ToInt32(h.HeartbeatTimeout)) * time.Second, nil
+		}
+	}
+	return 0, nil
 }
 
 // Machines returns the cluster's EC2 instances, including terminated ones, which EC2 describes for another hour.

@@ -205,14 +205,8 @@ func (c *Cluster) drain(ctx context.Context, g rollout.Group) (time.Duration, er
 	if !g.Roles.Has(role.Minions) || !slices.ContainsFunc(g.Machines, waits) {
 		return 0, nil
 	}
-	out, err := c.Groups.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &g.Name, LifecycleHookNames: []string{role.EvictionHook}})
-	if err != nil {
-		return 0, fmt.Errorf("reading how long %s holds machines for their pods: %w", g.Name, awserr.Explain(err, "autoscaling:DescribeLifecycleHooks"))
-	}
-	for _, h := range out.LifecycleHooks {
-		return time.Duration(aws.ToInt32(h.HeartbeatTimeout)) * time.Second, nil
-	}
-	return 0, nil
+	held, err := account.HookTime(ctx, c.Groups, g.Name, role.EvictionHook)
+	return held, awserr.Explain(err, "autoscaling:DescribeLifecycleHooks")
 }
 
 // refresh returns the newest refresh of the group, or nil if it never had any.

@@ -3,12 +3,10 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
@@ -87,19 +85,6 @@ func (e *Evictions) Drain(ctx context.Context, group string) (time.Duration, err
 	return hook, nil
 }
 
-// hook returns the time of the group's role.EvictionHook; 0 if it has none.
-func (e *Evictions) hook(ctx context.Context, group string) (time.Duration, error) {
-	out, err := e.API.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
-	if err != nil {
-		return 0, fmt.Errorf("reading the hooks of group %s: %w", group, awserr.Explain(err, "autoscaling:DescribeLifecycleHooks"))
-	}
-	i := slices.IndexFunc(out.LifecycleHooks, func(h types.LifecycleHook) bool { return aws.ToString(h.LifecycleHookName) == role.EvictionHook })
-	if i < 0 {
-		return 0, nil
-	}
-	return time.Duration(aws.ToInt32(out.LifecycleHooks[i].HeartbeatTimeout)) * time.Second, nil
-}
-
 // Hold restarts the hook's time.
 func (e *Evictions) Hold(ctx context.Context, m evict.Machine) (time.Duration, error) {
 	hook, err := e.hook(ctx, m.Group)
@@ -132,4 +117,10 @@ func (e *Evictions) Release(ctx context.Context, m evict.Machine) (bool, error) 
 			awserr.Explain(err, "autoscaling:CompleteLifecycleAction on this group"))
 	}
 	return true, nil
+}
+
+// hook returns the time of the group's role.EvictionHook; 0 if it has none.
+func (e *Evictions) hook(ctx context.Context, group string) (time.Duration, error) {
+	held, err := account.HookTime(ctx, e.API, group, role.EvictionHook)
+	return held, awserr.Explain(err, "autoscaling:DescribeLifecycleHooks")
 }

@@ -148,10 +148,10 @@ func (e *Evictor) new(n Node, text string) bool {
 
 // end reports the result, and lets the machine end. What happens to pods that are left is the kubelet's graceful shutdown's.
 func (e *Evictor) end(ctx context.Context, t task, left []stuck, unknown error) error {
-	event := Event{Reason: "Evicted", Message: fmt.Sprintf("all pods have left machine %s", t.machine.ID)}
+	event := Event{Reason: ReasonEvicted, Message: fmt.Sprintf("all pods have left machine %s", t.machine.ID)}
 	switch {
 	case unknown != nil:
-		event = Event{Reason: "EvictionIncomplete", Warning: true, Message: fmt.Sprintf("machine %s ends, and which pods are left is unknown: %v", t.machine.ID, unknown)}
+		event = Event{Reason: ReasonIncomplete, Warning: true, Message: fmt.Sprintf("machine %s ends, and which pods are left is unknown: %v", t.machine.ID, unknown)}
 	case len(left) > 0:
 		why := "in its time"
 		if t.node.Lost {
@@ -161,7 +161,7 @@ func (e *Evictor) end(ctx context.Context, t task, left []stuck, unknown error) 
 		if t.mark.Order != "" { // EC2 ends it, or stops it for a while
 			verb = "still has"
 		}
-		event = Event{Reason: "EvictionIncomplete", Warning: true, Message: fmt.Sprintf("machine %s %s %d pods that have not left %s: %s", t.machine.ID, verb, len(left), why, list(left))}
+		event = Event{Reason: ReasonIncomplete, Warning: true, Message: fmt.Sprintf("machine %s %s %d pods that have not left %s: %s", t.machine.ID, verb, len(left), why, list(left))}
 	}
 	log := e.Log.Info
 	if event.Warning {

@@ -115,6 +115,12 @@ func (e *BlockedError) Error() string { return e.Why }
 // ErrChanged means that a node was changed or deleted since it was read.
 var ErrChanged = errors.New("the node has changed meanwhile")
 
+// The reasons of the last Event about a machine: all its pods have left, or not.
+const (
+	ReasonEvicted    = "Evicted"
+	ReasonIncomplete = "EvictionIncomplete"
+)
+
 // Event is an Event of a node. An Event with the ID of an earlier one replaces it.
 type Event struct {
 	ID, Reason, Message string
