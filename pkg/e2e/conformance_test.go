@@ -102,11 +102,10 @@ func conformanceSuite(t *testing.T) (conformance.Suite, string) {
 		t.Fatal(err)
 	}
 	l, dir := programs.DefaultLock(t), t.TempDir()
-	programs.Install(t, dir, l, "kubernetes", "etcd", "pause")
+	programs.Install(t, dir, l, "kubernetes", "etcd")
 	suite, err := conformance.Build(t.Context(), conformance.Options{
 		Cache: filepath.Join(cache, "hardtack", "conformance"),
 		Etcd:  filepath.Join(dir, programs.Bin, "etcd"),
-		Pause: filepath.Join(dir, "usr/lib/hardtack/images/pause.tar"),
 		Log:   func(text string) { t.Log(text) },
 	})
 	if err != nil {

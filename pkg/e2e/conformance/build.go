@@ -56,8 +56,6 @@ type Options struct {
 	Cache string
 	// Etcd is the path of an etcd, which the tests of aggregated APIs run as a container.
 	Etcd string
-	// Pause is the path of an archive of the pause image.
-	Pause string
 	// Log is told what is done; a step takes minutes.
 	Log func(text string)
 }

@@ -30,7 +30,7 @@ func TestRead(t *testing.T) {
 
 // TestPictures: every name is one that a registry takes, once, and every program is one that is compiled.
 func TestPictures(t *testing.T) {
-	names := slices.Clone(pauseNames)
+	var names []string
 	for _, p := range pictures {
 		names = append(names, p.names...)
 		for to, program := range p.programs {

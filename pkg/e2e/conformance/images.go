@@ -85,11 +85,12 @@ var pictures = []picture{
 		names: []string{promoted + "resource-consumer:1.14"}, programs: map[string]string{"consumer": "resource-consumer", "consume-cpu": "consume-cpu"},
 		config: v1.Config{Entrypoint: []string{"/consumer"}},
 	},
+	{
+		names: []string{"registry.k8s.io/pause:3.10.2"}, programs: map[string]string{"agnhost": "agnhost"},
+		config: v1.Config{Entrypoint: []string{"/agnhost", "pause"}},
+	},
 	{names: []string{"registry.k8s.io/etcd:3.6.8-0"}, programs: map[string]string{"usr/local/bin/etcd": "etcd"}},
 }
-
-// pauseNames are the names of the pause image.
-var pauseNames = []string{"registry.k8s.io/pause:3.10.2"}
 
 // images makes the archive of all images.
 func (b builder) images(ctx context.Context, programs, to string) error {
@@ -98,30 +99,17 @@ func (b builder) images(ctx context.Context, programs, to string) error {
 		return err
 	}
 	all := map[name.Tag]v1.Image{}
-	add := func(names []string, image v1.Image) error {
-		for _, n := range names {
-			tag, err := name.NewTag(n)
-			if err != nil {
-				return err
-			}
-			all[tag] = image
-		}
-		return nil
-	}
-	pause, err := tarball.ImageFromPath(b.Pause, nil)
-	if err != nil {
-		return fmt.Errorf("reading the pause image: %w", err)
-	}
-	if err := add(pauseNames, pause); err != nil {
-		return err
-	}
 	for _, p := range pictures {
 		image, err := b.image(p, base, programs)
 		if err != nil {
 			return fmt.Errorf("making %s: %w", p.names[0], err)
 		}
-		if err := add(p.names, image); err != nil {
-			return err
+		for _, n := range p.names {
+			tag, err := name.NewTag(n)
+			if err != nil {
+				return err
+			}
+			all[tag] = image
 		}
 	}
 	return tarball.MultiWriteToFile(to, all)
