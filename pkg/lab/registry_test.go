@@ -96,3 +96,16 @@ func TestLoadRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestRegistryMirror: what people copy from the README is the lab's address.
+func TestRegistryMirror(t *testing.T) {
+	text, err := os.ReadFile("../../cmd/hardtack/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(RegistryMirror()) {
+		if !strings.Contains(string(text), strings.TrimSpace(line)) {
+			t.Errorf("the README lacks %s", line)
+		}
+	}
+}
