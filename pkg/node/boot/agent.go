@@ -233,16 +233,8 @@ func (a *agent) failClosed(report *Report, cause error) error {
 	for _, t := range report.Tried {
 		fmt.Fprintf(&text, "\n  %s: %s", t.Source, t.Reason)
 	}
-	next := ReasonOf(cause).Next()
-	if ReasonOf(cause) == reason.UserData {
-		var files []string
-		for _, r := range role.All() {
-			files = append(files, r.File())
-		}
-		next = fmt.Sprintf("give the machine user data that begins with #cloud-config and has one or more of %s under write_files: hardtack userdata --role minions prints an example", strings.Join(files, ", "))
-	}
-	fmt.Fprintf(&text, "\nnext: %s", next)
-	err := fmt.Errorf("this machine gets no role, and no role unit starts: %w%s", cause, text.String())
+	fmt.Fprintf(&text, "\nnext: %s", nextStep(cause))
+	err := reason.With(ReasonOf(cause), fmt.Errorf("this machine gets no role, and no role unit starts: %w%s", cause, text.String()))
 	have, listing := a.roleFiles(nil)
 	if listing != nil {
 		return errors.Join(err, listing)
@@ -254,6 +246,24 @@ func (a *agent) failClosed(report *Report, cause error) error {
 		return err
 	}
 	return errors.Join(err, a.removeRoles(have))
+}
+
+// nextStep is the advice at the end of the error's text: that of the reason, which programs read beside it; and for user data,
+// where people may have written it by hand, what it must have.
+func nextStep(cause error) string {
+	var has *reason.Error
+	if errors.As(cause, &has) && has.Next != "" {
+		return has.Next
+	}
+	why := ReasonOf(cause)
+	if why != reason.UserData {
+		return why.Next()
+	}
+	var files []string
+	for _, r := range role.All() {
+		files = append(files, r.File())
+	}
+	return fmt.Sprintf("give the machine user data that begins with #cloud-config and has one or more of %s under write_files: hardtack userdata --role minions prints an example", strings.Join(files, ", "))
 }
 
 func indent(text string) string {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 )
 
@@ -169,12 +170,16 @@ func (a *agent) selectedSources() ([]source, error) {
 			for _, s := range all {
 				names = append(names, s.name)
 			}
-			return nil, fmt.Errorf("kernel command line: %s=%s: source %q is not known: the sources are %s", OptionSource, value, name, strings.Join(names, ", "))
+			return nil, &reason.Error{Reason: reason.UserData, Next: correctKernelLine,
+				Err: fmt.Errorf("kernel command line: %s=%s: source %q is not known: the sources are %s", OptionSource, value, name, strings.Join(names, ", "))}
 		}
 		out = append(out, all[i])
 	}
 	return out, nil
 }
+
+// correctKernelLine is the advice where an option of the kernel command line is wrong.
+const correctKernelLine = "correct the kernel command line (cat /proc/cmdline shows it) in the boot loader's entry, and restart the machine"
 
 // isSelected reports whether the kernel command line names the source.
 func (a *agent) isSelected(source string) bool {
@@ -269,7 +274,7 @@ func (a *agent) readIMDS(ctx context.Context) (foundData, error) {
 	}
 	client, err := a.newMetadata(a.kernel[OptionIMDS])
 	if err != nil {
-		return foundData{}, err
+		return foundData{}, &reason.Error{Reason: reason.Metadata, Next: correctKernelLine, Err: fmt.Errorf("kernel command line: %s: %w", OptionIMDS, err)}
 	}
 	a.log.InfoContext(ctx, "asking the instance metadata service", "deadline", a.deadline, "since", a.machine.why)
 	ctx, cancel := context.WithTimeoutCause(ctx, a.deadline, fmt.Errorf("no answer within %v", a.deadline))
