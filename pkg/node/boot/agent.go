@@ -8,8 +8,6 @@ package boot
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,6 +30,9 @@ const DefaultDeadline = 2 * time.Minute
 type Metadata interface {
 	UserData(ctx context.Context) ([]byte, error)
 	InstanceID(ctx context.Context) (string, error)
+	// LaunchIndex returns the instance's number among those that were launched with it, from 0. It is asked for only if the
+	// user data needs it.
+	LaunchIndex(ctx context.Context) (int, error)
 }
 
 // Options are the options of Run.
@@ -43,7 +44,7 @@ type Options struct {
 	// empty is none.
 	Credentials string
 	// Metadata returns the client of the metadata service at an endpoint, "" being the usual one. NoUserData is its
-	// error for an instance without user data.
+	// error for an instance without user data, or without another value.
 	Metadata   func(endpoint string) (Metadata, error)
 	NoUserData error
 	// Deadline bounds the wait for the metadata service; 0 is DefaultDeadline.
@@ -113,7 +114,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	report.Source, report.From, report.InstanceID = found.source, found.from, found.instanceID
 	a.log.InfoContext(ctx, "user data found", "source", found.source, "from", found.from, "bytes", len(found.data), "instance", found.instanceID)
-	result, findings := userdata.Parse(found.data)
+	result, findings := userdata.Parse(found.data, found.launchIndex)
 	report.Findings = append(report.Findings, findings...)
 	if err := checkResult(result, findings, found); err != nil {
 		return report, a.failClosed(&report, err)
@@ -148,6 +149,7 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 	if err != nil {
 		return err
 	}
+	a.appended = a.loadAppended(report, found.instanceID)
 	steps, err := a.plan(result.Files)
 	if err != nil {
 		return err
@@ -174,9 +176,12 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 	if a.dryRun {
 		return a.checkLines(report, roleTexts(steps))
 	}
-	sum := sha256.Sum256(found.data)
-	record, err := a.stateStep(state{InstanceID: found.instanceID, Machine: a.machine.id, Source: found.source,
-		Digest: hex.EncodeToString(sum[:]), Roles: result.Roles, Files: paths, Created: createdFiles(before, steps)})
+	appends, err := a.appended.step(a)
+	if err != nil {
+		return err
+	}
+	record, err := a.stateStep(state{InstanceID: found.instanceID, LaunchIndex: found.launchIndex, Machine: a.machine.id, Source: found.source,
+		Digest: digest(found.data), Roles: result.Roles, Files: paths, Created: createdFiles(before, steps)})
 	if err != nil {
 		return err
 	}
@@ -192,7 +197,7 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 	if err := errors.Join(a.removeRoles(others), a.removeFiles(report, old)); err != nil {
 		return err
 	}
-	if err := a.write(append(steps, records...)); err != nil {
+	if err := a.write(slices.Concat(appends, steps, records)); err != nil {
 		return err
 	}
 	if err := a.checkLines(report, roleTexts(steps)); err != nil {

@@ -58,11 +58,12 @@ type source struct {
 	read func(context.Context) (foundData, error)
 }
 
-// foundData is the user data of one source. instanceID may be empty.
+// foundData is the user data of one source. instanceID may be empty and launchIndex nil.
 type foundData struct {
 	source, from string
 	data         []byte
 	instanceID   string
+	launchIndex  *int
 }
 
 // absentError is the reason why a source has no user data.
@@ -91,7 +92,8 @@ type agent struct {
 	kernel            map[string]string
 	units             func(context.Context) (Units, error)
 	// before is the state of the last run.
-	before state
+	before   state
+	appended *appended
 }
 
 func newAgent(o Options) *agent {
@@ -251,11 +253,11 @@ func readNoCloud(read func(string) ([]byte, error), from string) (foundData, err
 		// Not to be taken for a missing user-data by the caller, whatever it is.
 		return foundData{}, fmt.Errorf("reading meta-data beside %s: %w", from, err)
 	}
-	id, err := userdata.InstanceID(meta)
+	seed, err := userdata.ParseSeed(meta)
 	if err != nil {
 		return foundData{}, fmt.Errorf("%s: %w", from, err)
 	}
-	return foundData{from: from, data: data, instanceID: id}, nil
+	return foundData{from: from, data: data, instanceID: seed.InstanceID, launchIndex: seed.LaunchIndex}, nil
 }
 
 func (a *agent) readUserDataFile(context.Context) (foundData, error) {
@@ -293,7 +295,16 @@ func (a *agent) readIMDS(ctx context.Context) (foundData, error) {
 	if errors.Is(err, a.noUserData) {
 		return foundData{}, absentError("the instance " + id + " was started without user data")
 	}
-	return foundData{from: "the instance metadata service", data: data, instanceID: id}, err
+	found := foundData{from: "the instance metadata service", data: data, instanceID: id}
+	if err != nil || !userdata.NeedsLaunchIndex(data) {
+		return found, err
+	}
+	index, err := client.LaunchIndex(ctx)
+	if errors.Is(err, a.noUserData) {
+		return found, nil // Parse says what that means
+	}
+	found.launchIndex = &index
+	return found, err
 }
 
 // The retries where the metadata service denies that there is user data. A service that starts can be wrong for
