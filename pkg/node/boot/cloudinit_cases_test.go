@@ -141,7 +141,9 @@ func formCases() []comparison {
 
 func entryCases() []comparison {
 	var all []comparison
-	content := func(name, entry string) { all = append(all, like("content: "+name, configOf("{path: /etc/x, "+entry+"}"))) }
+	content := func(name, entry string) {
+		all = append(all, like("content: "+name, configOf("{path: /etc/x, "+entry+"}")))
+	}
 	content("text", "content: x")
 	content("quoted", `content: "a\tb\n"`)
 	content("unicode", "content: 'grüße ☃'")
