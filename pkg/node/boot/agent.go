@@ -208,8 +208,10 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 
 // keepRoles decides whether the machine keeps its roles although its user data cannot be read. It does if the metadata
 // service had given them and the hardware (not the disk, which can be a copy of another machine's) identifies the
-// machine as the same one: a reboot during an outage must not stop a control plane. Any other role file is removed in
-// any case.
+// machine as the same one. Its units then recover without a hand. A control plane on EC2 does so only once the service
+// answers again, since its credentials for the store, and so its certificates, come from there; what needs neither starts
+// at once, such as a store in a directory, containerd, and the kubelet for its static pods. Any other role file is removed in any
+// case.
 func (a *agent) keepRoles(report *Report, before state, cause error) bool {
 	var broken *unreadableError
 	if !errors.As(cause, &broken) || broken.source != sourceIMDS || before.Source != sourceIMDS {
