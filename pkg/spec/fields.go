@@ -49,6 +49,7 @@ var becomes = map[string][]string{
 	"network.dnsAddress":              {"network.dnsAddress in " + machine.Path, "clusterDNS of the kubelet"},
 	"network.dnsDomain":               {"network.dnsDomain in " + machine.Path, "clusterDomain of the kubelet"},
 	"network.mtu":                     {"network.mtu in " + machine.Path},
+	"network.timeServers":             {clockFile + ", and " + clockUnit + ", which has systemd-timesyncd read it"},
 	"podSecurity":                     {"enforce and warn of PodSecurity in " + admissionDocument + ", where it is not the image's"},
 	"groups[].name":                   {"the AutoScaling group " + clusterParameter + "-<name>"},
 	"groups[].roles":                  {"the role files " + path.Join(role.Dir, role.Prefix+"<role>"), "the tag " + role.TagRole + " of the group", "the records " + role.Role("<role>").Host(clusterParameter)},

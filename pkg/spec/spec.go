@@ -83,6 +83,9 @@ type Network struct {
 	DNSDomain string `yaml:"dnsDomain"`
 	// MTU is the MTU of the pods' network in bytes; 0 is the interface's, less 50 for VXLAN.
 	MTU int `yaml:"mtu"`
+	// TimeServers is the NTP servers of all machines, by name or address, beside those of DHCP. Without a cloud they are Debian's
+	// pool by default; in a cloud there are none, since its own server is there.
+	TimeServers []string `yaml:"timeServers"`
 }
 
 // GroupSpec is one group of identical machines in a document. With Members it stands for one group for each member.
