@@ -54,6 +54,8 @@ require (
 
 require github.com/anishathalye/porcupine v1.3.1
 
+require github.com/beevik/ntp v1.5.0
+
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/prometheus/client_golang v1.23.2 // indirect

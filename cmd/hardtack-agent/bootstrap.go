@@ -17,6 +17,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -31,8 +32,10 @@ func bootstrapCommand(ctx context.Context, args []string, s streams) error {
 		if err := f.open(ctx, s); err != nil {
 			return err
 		}
-		got, err = f.bootstrap(ctx, s)
-		return err
+		if got, err = f.bootstrap(ctx, s, certs.AloneAfter); err != nil {
+			return err
+		}
+		return f.restart(ctx, s, pki.DirKubelet) // if it was alone
 	})
 	if err != nil {
 		return err
@@ -41,7 +44,7 @@ func bootstrapCommand(ctx context.Context, args []string, s streams) error {
 	return showBootstrapped(s.out, got, f.asJSON)
 }
 
-func (f *certsFlags) bootstrap(ctx context.Context, s streams) (certs.Bootstrapped, error) {
+func (f *certsFlags) bootstrap(ctx context.Context, s streams, aloneAfter time.Duration) (certs.Bootstrapped, error) {
 	o := certs.BootstrapOptions{
 		Root: f.root, Config: f.effective, Store: f.store, Now: time.Now,
 		Node:  func() (string, error) { return kubelet.NodeName(f.root) },
@@ -50,7 +53,7 @@ func (f *certsFlags) bootstrap(ctx context.Context, s streams) (certs.Bootstrapp
 			return kube.NewJoiner(server, ca, token)
 		},
 
-		Patience: f.patience, Status: systemd.Status, Log: logger(s.err, f.verbose),
+		Patience: f.patience, AloneAfter: aloneAfter, Status: systemd.Status, Log: logger(s.err, f.verbose),
 	}
 	if hardware := boot.ReadFacts(f.root); hardware.Metadata {
 		endpoint, err := systemd.Credential(awsEndpoint)
@@ -115,7 +118,7 @@ func renewCommand(ctx context.Context, args []string, s streams) error {
 	minted, err := f.mint(ctx, s)
 	out := renewed{Minted: minted}
 	if f.roles.Has(role.Minions) {
-		got, bootErr := f.bootstrap(ctx, s)
+		got, bootErr := f.bootstrap(ctx, s, 0)
 		switch {
 		case bootErr == nil:
 			out.Bootstrap = &got
@@ -125,7 +128,7 @@ func renewCommand(ctx context.Context, args []string, s streams) error {
 			err = errors.Join(err, bootErr)
 		}
 	}
-	if err = errors.Join(err, f.restart(ctx, s)); err != nil {
+	if err = errors.Join(err, f.restart(ctx, s, "")); err != nil {
 		return fail(s, "renew", err)
 	}
 	reportWorking(s, noPhase, readerUnit)

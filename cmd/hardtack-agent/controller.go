@@ -57,12 +57,17 @@ func controllerCommand(ctx context.Context, args []string, s streams) error {
 	if err != nil {
 		return err
 	}
-	c.Log = logger(s.err, *verbose)
+	watchdog, err := systemd.NewWatchdog()
+	if err != nil {
+		return err
+	}
+	c.Log, c.Turn = logger(s.err, *verbose), watchdog.Loop("nodes and certificates")
 	go restarts.watchEpochs(ctx, s, c.Log)
 	if evictor != nil {
-		evictor.Log = c.Log
+		evictor.Log, evictor.Turn = c.Log, watchdog.Loop("evictions")
 		go evictor.Run(ctx)
 	}
+	go watchdog.Run(ctx, c.Log)
 	systemd.Status("looking for the first time")
 	return c.Run(ctx, func() {
 		c.Log.Info("the nodes are in order, and machines can join")

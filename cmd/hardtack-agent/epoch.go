@@ -19,7 +19,7 @@ func (f *certsFlags) watchEpochs(ctx context.Context, s streams, log *slog.Logge
 		changed, err := epochs.Look(ctx)
 		if changed || failed { // what failed in an earlier look is tried again
 			log.InfoContext(ctx, "etcd was restored from a backup: the master's daemons are started again")
-			err = f.restart(ctx, s)
+			err = f.restart(ctx, s, "")
 			failed = err != nil
 		}
 		if err != nil && ctx.Err() == nil {

@@ -29,7 +29,7 @@ const (
 )
 
 // restart starts the daemons again that read only at their start what was replaced.
-func (f *certsFlags) restart(ctx context.Context, s streams) error {
+func (f *certsFlags) restart(ctx context.Context, s streams, only string) error {
 	pending := certs.PendingRestarts(f.root)
 	if len(pending) == 0 {
 		return nil
@@ -44,7 +44,7 @@ func (f *certsFlags) restart(ctx context.Context, s streams) error {
 	}
 	defer manager.Close()
 	return certs.Restart(ctx, certs.RestartOptions{
-		Root: f.root, Member: f.effective.Etcd.Member, Members: f.effective.Etcd.Members, Now: time.Now,
+		Root: f.root, Only: only, Member: f.effective.Etcd.Member, Members: f.effective.Etcd.Members, Now: time.Now,
 		Healthy: f.etcdHealthy, Alone: f.aloneAmongMasters, Restart: manager.Restart,
 		Sleep: func(ctx context.Context, d time.Duration) error {
 			systemd.Status(fmt.Sprintf("starts etcd again in %v, after the members before it", d.Round(time.Second)))

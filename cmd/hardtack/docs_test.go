@@ -196,7 +196,7 @@ func yamlBlocks(t *testing.T, prefix string) []string {
 // The user data that the documents show makes a minion.
 func TestDocsUserData(t *testing.T) {
 	for _, text := range yamlBlocks(t, "#cloud-config") {
-		result, problems := userdata.Parse([]byte(text))
+		result, problems := userdata.Parse([]byte(text), nil)
 		if err := problems.Err(); err != nil {
 			t.Errorf("%v in\n%s", err, text)
 		}

@@ -180,7 +180,7 @@ func printUserData(w io.Writer, c *spec.Complete, group string, ca, data []byte)
 	if err != nil {
 		return err
 	}
-	result, problems := userdata.Parse(data)
+	result, problems := userdata.Parse(data, nil)
 	if err := problems.Err(); err != nil {
 		return fmt.Errorf("reading the user data as a machine does: %w", err)
 	}

@@ -117,7 +117,7 @@ func (m *metal) userData(ctx context.Context, t *testing.T, name string) map[str
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, problems := userdata.Parse(out)
+	result, problems := userdata.Parse(out, nil)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

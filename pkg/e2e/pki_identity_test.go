@@ -120,7 +120,7 @@ func (m *master) ownToken(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	result, problems := userdata.Parse([]byte(text))
+	result, problems := userdata.Parse([]byte(text), nil)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

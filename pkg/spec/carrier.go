@@ -25,7 +25,7 @@ func (p resolved) carrier(f flag, words []string, name string) carrier {
 	switch {
 	case isSet && slices.Equal(words, []string{"--" + name + "=" + f.image.value}):
 		return byImage
-	case !isSet && f.origin.Kind == Default:
+	case !isSet && (f.origin.Kind == Default || f.origin.Kind == ByMachine):
 		return byImage
 	case f.agent:
 		return byAgent

@@ -42,6 +42,7 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 	}
 	f.top()
 	f.network()
+	f.timeServers()
 	f.podSecurity()
 	f.groups()
 	f.etcdMembers()

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 )
 
 // document is the configuration document of a component.
@@ -79,6 +81,11 @@ func (f *completer) document(p *resolved, given map[string]any) {
 	l := layering{origins: f.out.Origins, value: map[string]any{}, defaults: s.Defaults}
 	l.merge(field, l.value, s.skeleton(), upstream)
 	l.merge(field, l.value, bare, Origin{Default, name})
+	for _, m := range machine.AllComputed() {
+		if _, said := bare[m.Name]; m.IsField && m.Component == p.name && !said {
+			l.origins[join(field, m.Name)] = Origin{ByMachine, m.Rule}
+		}
+	}
 	for _, d := range f.derivedFields() {
 		if d.component == p.name {
 			// Also where the image happens to say the same: it would follow.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 )
 
 // Explanation describes one field: its meaning, its value in this cluster and the origin, and where the value ends up.
@@ -169,6 +170,10 @@ func (c *Complete) describeFlag(e *Explanation, p resolved, name string) {
 	line := strings.Join(words, " ")
 	switch p.carrier(fl, words, name) {
 	case byImage:
+		if fl.origin.Kind == ByMachine {
+			e.Becomes = []string{fmt.Sprintf("--%s by each machine's hardtack-node, at boot: %s", name, fl.origin.From)}
+			return
+		}
 		e.Becomes = []string{"not given: " + p.executable + " has it by itself"}
 		if fl.image != nil && fl.image.set {
 			e.Becomes = []string{line + ", as the image has it (" + fl.image.from + ")"}
@@ -207,6 +212,9 @@ func (c *Complete) describeField(e *Explanation, p resolved, names []string) {
 	file, differs := p.document.file()
 	given, inFile := valueAt(file, names)
 	switch {
+	case e.Origin != nil && e.Origin.Kind == ByMachine:
+		e.Becomes = []string{fmt.Sprintf("%s in %s, which each machine's hardtack-node writes at boot: %s", strings.Join(names, "."), machine.KubeletFile, e.Origin.From)}
+		return
 	case !inFile || given == nil:
 		e.Becomes = []string{"not given: the program has it by itself"}
 	case differs:

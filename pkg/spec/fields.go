@@ -49,6 +49,7 @@ var becomes = map[string][]string{
 	"network.dnsAddress":              {"network.dnsAddress in " + machine.Path, "clusterDNS of the kubelet"},
 	"network.dnsDomain":               {"network.dnsDomain in " + machine.Path, "clusterDomain of the kubelet"},
 	"network.mtu":                     {"network.mtu in " + machine.Path},
+	"network.timeServers":             {clockFile + ", and " + clockUnit + ", which has systemd-timesyncd read it"},
 	"podSecurity":                     {"enforce and warn of PodSecurity in " + admissionDocument + ", where it is not the image's"},
 	"addons":                          {"addons in " + machine.Path + " of masters, which apply the manifests of these names"},
 	"groups[].name":                   {"the AutoScaling group " + clusterParameter + "-<name>"},

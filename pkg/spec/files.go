@@ -92,6 +92,7 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 	if g.Node.PodsReachMetadata && g.Roles.Has(role.Minions) {
 		files = append(files, File{Path: openMetadata, Content: []byte("# Pods reach the metadata service: groups[].node.podsReachMetadata.\n")})
 	}
+	files = append(files, c.clock()...)
 	more, err := c.assets(g)
 	if err != nil {
 		return nil, err

@@ -122,6 +122,12 @@ func (f *completer) flags(p *resolved, given map[string]any, derived []derivatio
 		}
 		p.flags[name] = fl
 	}
+	for _, m := range machine.AllComputed() {
+		if fl, ok := p.flags[m.Name]; ok && m.Component == p.name && !m.IsField && (fl.image == nil || !fl.image.set) {
+			fl.origin = Origin{ByMachine, m.Rule}
+			p.flags[m.Name] = fl
+		}
+	}
 	for _, d := range derived {
 		if d.component == p.name {
 			fl := p.flags[d.name]

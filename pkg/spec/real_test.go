@@ -49,7 +49,7 @@ func newGuest(t *testing.T, c *spec.Complete, g spec.Group) guest {
 	t.Helper()
 	data, err := c.UserData(g.Name, []byte(testCA))
 	assert.NilError(t, err)
-	result, _ := userdata.Parse(data)
+	result, _ := userdata.Parse(data, nil)
 	m := guest{roles: result.Roles, files: map[string]string{}}
 	for dir, fsys := range map[string]fs.FS{"": sub(t, images.FS, "rootfs"), "/usr/lib/systemd/system": units.FS} {
 		err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {

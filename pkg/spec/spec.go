@@ -85,6 +85,9 @@ type Network struct {
 	DNSDomain string `yaml:"dnsDomain"`
 	// MTU is the MTU of the pods' network in bytes; 0 is the interface's, less 50 for VXLAN.
 	MTU int `yaml:"mtu"`
+	// TimeServers is the NTP servers of all machines, by name or address, beside those of DHCP. Without a cloud they are Debian's
+	// pool by default; in a cloud there are none, since its own server is there.
+	TimeServers []string `yaml:"timeServers"`
 }
 
 // GroupSpec is one group of identical machines in a document. With Members it stands for one group for each member.
@@ -161,24 +164,30 @@ type Complete struct {
 
 // Origin is the origin of a value.
 type Origin struct {
-	// Kind is "user", "derived" or "default".
+	// Kind is "user", "derived", "default" or "machine".
 	Kind OriginKind `json:"kind"`
-	// From names the program whose default it is, or the field that it is derived from.
+	// From names the program whose default it is, or the field that it is derived from, or is the rule by which machines compute it.
 	From string `json:"from,omitempty"`
 }
 
 // OriginKind is the kind of an Origin.
 type OriginKind string
 
-// The origins. A value is the user's if the document has it and it differs from the default.
+// The origins. A value is the user's if the document has it and it differs from the default. The value of ByMachine is not known
+// before a machine boots: what stands there is the program's own default, which the machine replaces.
 const (
 	User    OriginKind = "user"
 	Derived OriginKind = "derived"
 	Default OriginKind = "default"
+
+	ByMachine OriginKind = "machine"
 )
 
-// String prints "user", "default (hardtack)", "derived (network.serviceCIDR)".
+// String prints "user", "default (hardtack)", "derived (network.serviceCIDR)", "computed on the machine (RULE)".
 func (o Origin) String() string {
+	if o.Kind == ByMachine {
+		return "computed on the machine (" + o.From + ")"
+	}
 	if o.From == "" {
 		return string(o.Kind)
 	}

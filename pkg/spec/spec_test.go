@@ -88,7 +88,7 @@ func checkUserData(t *testing.T, c *spec.Complete, g spec.Group, file string) {
 		t.Errorf("is %d bytes, more than the %d that fit", len(data), spec.MaxUserData)
 	}
 	golden.Assert(t, string(data), file)
-	result, problems := userdata.Parse(data)
+	result, problems := userdata.Parse(data, nil)
 	for _, p := range problems {
 		if p.Rule != userdata.RuleNotRun {
 			t.Errorf("the machine's own reader finds %v", p)

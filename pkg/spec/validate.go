@@ -90,6 +90,11 @@ func (v checker) network(n Network) {
 	if n.MTU != 0 && (n.MTU < 576 || n.MTU > 9216) {
 		v.errorf("network.mtu", "%d is not between 576 and 9216 bytes", n.MTU)
 	}
+	for i, name := range n.TimeServers {
+		if _, err := netip.ParseAddr(name); err != nil && !domainForm.MatchString(name) {
+			v.errorf(at("network.timeServers", i), "%q is neither a DNS name nor an address", name)
+		}
+	}
 }
 
 // prefix checks a range of addresses. The bounds are Kubernetes's: it takes no more than 20 bits of

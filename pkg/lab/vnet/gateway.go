@@ -136,7 +136,7 @@ func (g *gateway) passes(p *Port, ip header.IPv4) bool {
 		return false
 	case dst.Addr() == netip.AddrFrom4([4]byte{255, 255, 255, 255}), dst.Addr() == broadcast(g.network.config.Subnet):
 		return false
-	case !g.has(dst.Addr()):
+	case !g.has(dst.Addr()) && !isNTP(ip):
 		g.network.refuse(p, ip, dst)
 		return false
 	}
@@ -145,6 +145,10 @@ func (g *gateway) passes(p *Port, ip header.IPv4) bool {
 		p.reject(ip)
 		return false
 	case Silent:
+		return false
+	}
+	if isNTP(ip) {
+		g.network.serveNTP(p, ip)
 		return false
 	}
 	return true

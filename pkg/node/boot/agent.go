@@ -8,8 +8,6 @@ package boot
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,6 +30,9 @@ const DefaultDeadline = 2 * time.Minute
 type Metadata interface {
 	UserData(ctx context.Context) ([]byte, error)
 	InstanceID(ctx context.Context) (string, error)
+	// LaunchIndex returns the instance's number among those that were launched with it, from 0. It is asked for only if the
+	// user data needs it.
+	LaunchIndex(ctx context.Context) (int, error)
 }
 
 // Options are the options of Run.
@@ -43,7 +44,7 @@ type Options struct {
 	// empty is none.
 	Credentials string
 	// Metadata returns the client of the metadata service at an endpoint, "" being the usual one. NoUserData is its
-	// error for an instance without user data.
+	// error for an instance without user data, or without another value.
 	Metadata   func(endpoint string) (Metadata, error)
 	NoUserData error
 	// Deadline bounds the wait for the metadata service; 0 is DefaultDeadline.
@@ -113,7 +114,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	report.Source, report.From, report.InstanceID = found.source, found.from, found.instanceID
 	a.log.InfoContext(ctx, "user data found", "source", found.source, "from", found.from, "bytes", len(found.data), "instance", found.instanceID)
-	result, findings := userdata.Parse(found.data)
+	result, findings := userdata.Parse(found.data, found.launchIndex)
 	report.Findings = append(report.Findings, findings...)
 	if err := checkResult(result, findings, found); err != nil {
 		return report, a.failClosed(&report, err)
@@ -148,6 +149,7 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 	if err != nil {
 		return err
 	}
+	a.appended = a.loadAppended(report, found.instanceID)
 	steps, err := a.plan(result.Files)
 	if err != nil {
 		return err
@@ -174,9 +176,12 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 	if a.dryRun {
 		return a.checkLines(report, roleTexts(steps))
 	}
-	sum := sha256.Sum256(found.data)
-	record, err := a.stateStep(state{InstanceID: found.instanceID, Machine: a.machine.id, Source: found.source,
-		Digest: hex.EncodeToString(sum[:]), Roles: result.Roles, Files: paths, Created: createdFiles(before, steps)})
+	appends, err := a.appended.step(a)
+	if err != nil {
+		return err
+	}
+	record, err := a.stateStep(state{InstanceID: found.instanceID, LaunchIndex: found.launchIndex, Machine: a.machine.id, Source: found.source,
+		Digest: digest(found.data), Roles: result.Roles, Files: paths, Created: createdFiles(before, steps)})
 	if err != nil {
 		return err
 	}
@@ -192,7 +197,7 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 	if err := errors.Join(a.removeRoles(others), a.removeFiles(report, old)); err != nil {
 		return err
 	}
-	if err := a.write(append(steps, records...)); err != nil {
+	if err := a.write(slices.Concat(appends, steps, records)); err != nil {
 		return err
 	}
 	if err := a.checkLines(report, roleTexts(steps)); err != nil {
@@ -203,8 +208,10 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 
 // keepRoles decides whether the machine keeps its roles although its user data cannot be read. It does if the metadata
 // service had given them and the hardware (not the disk, which can be a copy of another machine's) identifies the
-// machine as the same one: a reboot during an outage must not stop a control plane. Any other role file is removed in
-// any case.
+// machine as the same one. Its units then recover without a hand. A control plane on EC2 does so only once the service
+// answers again, since its credentials for the store, and so its certificates, come from there; what needs neither starts
+// at once, such as a store in a directory, containerd, and the kubelet for its static pods. Any other role file is removed in any
+// case.
 func (a *agent) keepRoles(report *Report, before state, cause error) bool {
 	var broken *unreadableError
 	if !errors.As(cause, &broken) || broken.source != sourceIMDS || before.Source != sourceIMDS {
@@ -233,16 +240,8 @@ func (a *agent) failClosed(report *Report, cause error) error {
 	for _, t := range report.Tried {
 		fmt.Fprintf(&text, "\n  %s: %s", t.Source, t.Reason)
 	}
-	next := ReasonOf(cause).Next()
-	if ReasonOf(cause) == reason.UserData {
-		var files []string
-		for _, r := range role.All() {
-			files = append(files, r.File())
-		}
-		next = fmt.Sprintf("give the machine user data that begins with #cloud-config and has one or more of %s under write_files: hardtack userdata --role minions prints an example", strings.Join(files, ", "))
-	}
-	fmt.Fprintf(&text, "\nnext: %s", next)
-	err := fmt.Errorf("this machine gets no role, and no role unit starts: %w%s", cause, text.String())
+	fmt.Fprintf(&text, "\nnext: %s", nextStep(cause))
+	err := reason.With(ReasonOf(cause), fmt.Errorf("this machine gets no role, and no role unit starts: %w%s", cause, text.String()))
 	have, listing := a.roleFiles(nil)
 	if listing != nil {
 		return errors.Join(err, listing)
@@ -254,6 +253,24 @@ func (a *agent) failClosed(report *Report, cause error) error {
 		return err
 	}
 	return errors.Join(err, a.removeRoles(have))
+}
+
+// nextStep is the advice at the end of the error's text: that of the reason, which programs read beside it; and for user data,
+// where people may have written it by hand, what it must have.
+func nextStep(cause error) string {
+	var has *reason.Error
+	if errors.As(cause, &has) && has.Next != "" {
+		return has.Next
+	}
+	why := ReasonOf(cause)
+	if why != reason.UserData {
+		return why.Next()
+	}
+	var files []string
+	for _, r := range role.All() {
+		files = append(files, r.File())
+	}
+	return fmt.Sprintf("give the machine user data that begins with #cloud-config and has one or more of %s under write_files: hardtack userdata --role minions prints an example", strings.Join(files, ", "))
 }
 
 func indent(text string) string {

@@ -24,6 +24,7 @@ const (
 	mastersFile = "etc/sysconfig/kubernetes-masters"
 	etcdFile    = "etc/sysconfig/kubernetes-etcd"
 	stateFile   = "var/lib/hardtack/userdata.json"
+	recordFile  = "var/lib/hardtack/appended.json"
 	fileSource  = "etc/hardtack/user-data"
 	credential  = "run/credentials/@system/hardtack.userdata"
 	minions     = "#cloud-config\nwrite_files:\n- {path: /etc/sysconfig/kubernetes-minions, content: 'A=1'}\n"
@@ -100,6 +101,7 @@ var errNone = errors.New("none")
 // service is a metadata service with an answer or an error.
 type service struct {
 	id, data string
+	index    int
 	err      error
 	asked    []string
 	// denials are how often it wrongly says that there is no user data.
@@ -123,6 +125,14 @@ func (s *service) InstanceID(ctx context.Context) (string, error) {
 		return "", s.wait(ctx)
 	}
 	return s.id, nil
+}
+
+func (s *service) LaunchIndex(context.Context) (int, error) {
+	s.asked = append(s.asked, "launch-index")
+	if s.index < 0 {
+		return 0, fmt.Errorf("launch-index: %w", errNone)
+	}
+	return s.index, nil
 }
 
 // wait gives the error when the context ends, as a service out of reach does.

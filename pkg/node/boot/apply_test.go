@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -22,7 +24,6 @@ write_files:
 - {path: /etc/motd, content: "more\n", append: true}
 - {path: /etc/new, content: "new\n", append: true}
 - {path: /usr/local/bin/tool, content: "#!/bin/sh\n", permissions: "4755", owner: "etcd:adm"}
-- {path: /etc/link, content: "no link any more\n"}
 `
 
 // base is a machine's tree with users.
@@ -30,7 +31,7 @@ func base() tree {
 	return tree{
 		credential: allKinds, "run/credentials/@system/hardtack.instance-id": "i-1",
 		"etc/passwd": "root:x:0:0::/root:/bin/sh\nbroken\netcd:x:812:813::/:/usr/sbin/nologin\n", "etc/group": "root:x:0:\nadm:x:4:\n",
-		"etc/motd": "hello\n", "etc/link": "-> motd",
+		"etc/motd": "hello\n",
 	}
 }
 
@@ -79,20 +80,18 @@ func TestApply(t *testing.T) {
 	}
 	want := []string{
 		"append /etc/motd 0644 0:0", "write /etc/new 0644 0:0", "write /usr/local/bin/tool 4755 812:4",
-		"write /etc/link 0644 0:0", "write /etc/sysconfig/kubernetes-minions 0600 0:0",
+		"write /etc/sysconfig/kubernetes-minions 0600 0:0",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("changes -want +got\n%s", diff)
 	}
 	wantTree := tree{
 		minionsFile: "A=1\n", "etc/motd": "hello\nmore\n", "etc/new": "new\n", "usr/local/bin/tool": "#!/bin/sh\n",
-		"etc/link": "no link any more\n",
 	}
 	delete(b, "etc/motd")
-	delete(b, "etc/link")
 	check := func(when string) {
 		t.Helper()
-		if diff := cmp.Diff(wantTree, readTree(t, root, b, tree{stateFile: ""})); diff != "" {
+		if diff := cmp.Diff(wantTree, readTree(t, root, b, tree{stateFile: "", recordFile: ""})); diff != "" {
 			t.Errorf("%s: -want +got\n%s", when, diff)
 		}
 	}
@@ -128,6 +127,150 @@ func TestApply(t *testing.T) {
 	delete(wantTree, minionsFile)
 	wantTree[mastersFile] = "A=1"
 	check("as another instance")
+}
+
+// TestLinks refuses a link or a device that stands where the user data wants a file, since it is not followed; and replaces one
+// that was put in the place of a file of the user data.
+func TestLinks(t *testing.T) {
+	const data = minions + "- {path: /etc/opt/link, content: x}\n"
+	for name, test := range map[string]struct {
+		tree tree
+		pipe string
+		want string
+	}{
+		"link":         {tree{"etc/opt/link": "-> ../passwd", "etc/passwd": "root:x:0:0"}, "", "/etc/opt/link is a symbolic link to ../passwd, and nothing is written through links"},
+		"dead link":    {tree{"etc/opt/link": "-> nowhere"}, "", "/etc/opt/link is a symbolic link to nowhere"},
+		"pipe":         {tree{"etc/opt/x": ""}, "etc/opt/link", "/etc/opt/link is to be a file and is of another kind (prw"},
+		"of directory": {tree{"etc/opt": "-> ../opt", "opt/x": ""}, "", ""}, // as /lib is one
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := tree{fileSource: data}.with(test.tree).make(t)
+			if test.pipe != "" {
+				if err := unix.Mkfifo(filepath.Join(root, test.pipe), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := Run(t.Context(), options(root, &service{}))
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+	// systemctl mask on a unit of the user data, and a reboot.
+	unitFile := "etc/systemd/system/own.service"
+	root := tree{fileSource: minions + "- {path: /" + unitFile + ", content: '[Service]'}\n"}.make(t)
+	mustRun(t, root)
+	if err := os.Remove(filepath.Join(root, unitFile)); err != nil {
+		t.Fatal(err)
+	}
+	tree{unitFile: "-> /dev/null"}.put(t, root)
+	mustRun(t, root)
+	if got := readTree(t, root)[unitFile]; got != "[Service]" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestAppend appends once for each instance, and whatever the file has, as cloud-init does.
+func TestAppend(t *testing.T) {
+	const hosts = "etc/hosts"
+	data := func(content string) string {
+		return minions + "- {path: /" + hosts + ", append: true, content: \"" + content + "\"}\n"
+	}
+	for name, test := range map[string]struct{ before, content, want string }{
+		"end of a line that is there":  {"127.0.0.1 localhost\n", `localhost\n`, "127.0.0.1 localhost\nlocalhost\n"},
+		"a line that is there":         {"a\nb\n", `a\n`, "a\nb\na\n"},
+		"the last line":                {"a\n", `a\n`, "a\na\n"},
+		"a line without its end":       {"127.0.0.1", ` localhost\n`, "127.0.0.1 localhost\n"},
+		"part of the first line there": {"xabc", `abc`, "xabcabc"},
+		"nothing":                      {"a\n", ``, "a\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := tree{credential: data(test.content), "run/credentials/@system/hardtack.instance-id": "i-1", hosts: test.before}.make(t)
+			check := func(when, want string) {
+				t.Helper()
+				if got := readTree(t, root)[hosts]; got != want {
+					t.Errorf("%s: %q, want %q", when, got, want)
+				}
+			}
+			mustRun(t, root)
+			check("first boot", test.want)
+			mustRun(t, root)
+			check("second boot", test.want)
+
+			// A crash after the record and before the file.
+			tree{hosts: test.before}.put(t, root)
+			mustRun(t, root)
+			check("after a crash", test.want)
+
+			// Other user data, and the first again.
+			tree{credential: data(`other\n`)}.put(t, root)
+			mustRun(t, root)
+			tree{credential: data(test.content)}.put(t, root)
+			mustRun(t, root)
+			check("changed and back", test.want+"other\n")
+
+			// A copy of the disk in another instance.
+			tree{hosts: test.before, "run/credentials/@system/hardtack.instance-id": "i-2"}.put(t, root)
+			mustRun(t, root)
+			mustRun(t, root)
+			check("another instance", test.want)
+		})
+	}
+	root := tree{credential: data(`b\n`), hosts: "a\n", recordFile: "{"}.make(t)
+	report := mustRun(t, root)
+	if len(report.Findings) == 0 || report.Findings[0].File != "/"+recordFile {
+		t.Errorf("a broken record: %v", report.Findings)
+	}
+}
+
+// TestDirectoryOwner gives the directories that are missing to the file's owner, and no other.
+func TestDirectoryOwner(t *testing.T) {
+	needRoot(t)
+	root := tree{fileSource: minions + "- {path: /opt/app/data/conf, owner: '812:4'}\n- {path: /opt/app/other/conf}\n", "opt/there": ""}.make(t)
+	mustRun(t, root)
+	for name, want := range map[string]string{"opt": "40755 0:0", "opt/app": "40755 812:4", "opt/app/data": "40755 812:4",
+		"opt/app/data/conf": "100644 812:4", "opt/app/other": "40755 0:0"} {
+		if got := owned(t, root, name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestLaunchIndex gives each instance the parts that are for its launch index.
+func TestLaunchIndex(t *testing.T) {
+	const data = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n" +
+		"--b\nContent-Type: text/cloud-config\nLaunch-Index: 1\n\nwrite_files: [{path: /etc/sysconfig/kubernetes-masters}]\n" +
+		"--b\nContent-Type: text/cloud-config\n\nlaunch-index: 0\nwrite_files: [{path: /etc/sysconfig/kubernetes-minions}]\n--b--\n"
+	for index, want := range map[int]string{0: "minions", 1: "masters"} {
+		root := nitro.make(t)
+		s := &service{id: "i-0123456789abcdef0", data: data, index: index}
+		report, err := Run(t.Context(), options(root, s))
+		if err != nil || report.Roles.String() != want {
+			t.Errorf("launch index %d: %s, %v", index, report.Roles, err)
+		}
+	}
+	for name, test := range map[string]struct {
+		tree tree
+		s    *service
+		want string
+	}{
+		"plain":         {nitro, &service{id: "i-0123456789abcdef0", data: minions}, "minions"},
+		"seed":          {tree{"var/lib/cloud/seed/nocloud/user-data": data, "var/lib/cloud/seed/nocloud/meta-data": "launch-index: 1\n"}, &service{}, "masters"},
+		"none of EC2":   {nitro, &service{id: "i-0123456789abcdef0", data: data, index: -1}, ""},
+		"none in seed":  {tree{"var/lib/cloud/seed/nocloud/user-data": data}, &service{}, ""},
+		"of the others": {nitro, &service{id: "i-0123456789abcdef0", data: data, index: 2}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := test.tree.make(t)
+			report, err := Run(t.Context(), options(root, test.s))
+			if (err == nil) != (test.want != "") || report.Roles.String() != test.want && err == nil {
+				t.Errorf("%s, %v", report.Roles, err)
+			}
+			if asked := slices.Contains(test.s.asked, "launch-index"); asked != (test.s.data == data) {
+				t.Errorf("asked %q", test.s.asked)
+			}
+		})
+	}
 }
 
 // TestDryRun says the same and changes nothing.
@@ -253,7 +396,9 @@ func TestDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.data, s.denials = masters, 3
-	report, err := Run(t.Context(), options(root, s))
+	o := options(root, s)
+	o.Deadline = 300 * time.Millisecond // the waits are a part of it
+	report, err := Run(t.Context(), o)
 	if err != nil || report.Kept || report.Roles.String() != "masters" {
 		t.Errorf("%+v, %v", report, err)
 	}

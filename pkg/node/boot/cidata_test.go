@@ -53,7 +53,7 @@ func firstVolume(t *testing.T) string {
 	t.Helper()
 	root := hardware.make(t)
 	a := newAgent(options(root, &service{}))
-	result, _ := userdata.Parse([]byte(minions + "- {path: /run/of-this-boot, content: x}\n"))
+	result, _ := userdata.Parse([]byte(minions+"- {path: /run/of-this-boot, content: x}\n"), nil)
 	found := foundData{source: sourceVolume, from: "/dev/vdb", data: []byte(minions + "- {path: /run/of-this-boot, content: x}\n"), instanceID: "i-volume"}
 	if err := a.apply(t.Context(), &Report{}, result, state{}, found); err != nil {
 		t.Fatal(err)

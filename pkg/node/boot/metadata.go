@@ -36,6 +36,10 @@ func ReadFacts(root string) Facts {
 // ReasonOf returns the reason of an error of Run: a metadata service that does not answer, a disk that takes no files, or
 // the user data.
 func ReasonOf(err error) reason.Reason {
+	var has *reason.Error
+	if errors.As(err, &has) {
+		return has.Reason
+	}
 	var broken *unreadableError
 	if errors.As(err, &broken) && broken.source == sourceIMDS {
 		return reason.Metadata

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,11 +79,16 @@ func (a *agent) step(f userdata.File) (step, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.created = true
+		if f.Append {
+			_ = a.appended.needs(f.Path, nil, f.Content) // recorded: nothing has it yet
+		}
 		return s, nil
 	case err != nil:
 		return step{}, err
 	case info.IsDir():
 		return step{}, fmt.Errorf("%s is to be a file and is a directory", f.Path)
+	case !info.Mode().IsRegular() && !a.isOurs(f.Path):
+		return step{}, a.otherKind(f.Path, info)
 	}
 	var have []byte
 	if info.Mode().IsRegular() || f.Append {
@@ -92,9 +98,7 @@ func (a *agent) step(f userdata.File) (step, error) {
 	}
 	if f.Append {
 		s.content, s.action = have, actionAppend
-		// Content that the file already has is not appended again: the second boot of an instance, and one
-		// after a crash half-way, end as the first.
-		if !bytes.Contains(have, f.Content) {
+		if a.appended.needs(f.Path, have, f.Content) {
 			s.content = slices.Concat(have, f.Content)
 		}
 	}
@@ -102,6 +106,26 @@ func (a *agent) step(f userdata.File) (step, error) {
 		s.action = actionUnchanged
 	}
 	return s, nil
+}
+
+// isOurs reports whether whatever stands at a path may be replaced: role files and the reader's own files, and what the last user
+// data has written, where somebody has put a link since (systemctl mask does).
+func (a *agent) isOurs(name string) bool {
+	_, named, _ := role.OfFile(name)
+	return named || strings.HasPrefix(name, path.Dir(statePath)+"/") || slices.Contains(a.before.Files, name)
+}
+
+// otherKind is the error about a link or device in the place of a file. cloud-init writes to what it leads to. Here it is not
+// followed: whoever may place a link, in a directory of some daemon's, would choose which file root writes at the next boot.
+func (a *agent) otherKind(name string, info fs.FileInfo) error {
+	if info.Mode().Type() != fs.ModeSymlink {
+		return fmt.Errorf("%s is to be a file and is of another kind (%s)", name, info.Mode())
+	}
+	target, err := os.Readlink(a.path(name))
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s is a symbolic link to %s, and nothing is written through links: name the file itself", name, target)
 }
 
 // sameAs compares mode and owner.

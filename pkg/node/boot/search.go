@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 )
 
@@ -57,11 +58,12 @@ type source struct {
 	read func(context.Context) (foundData, error)
 }
 
-// foundData is the user data of one source. instanceID may be empty.
+// foundData is the user data of one source. instanceID may be empty and launchIndex nil.
 type foundData struct {
 	source, from string
 	data         []byte
 	instanceID   string
+	launchIndex  *int
 }
 
 // absentError is the reason why a source has no user data.
@@ -90,7 +92,8 @@ type agent struct {
 	kernel            map[string]string
 	units             func(context.Context) (Units, error)
 	// before is the state of the last run.
-	before state
+	before   state
+	appended *appended
 }
 
 func newAgent(o Options) *agent {
@@ -169,12 +172,16 @@ func (a *agent) selectedSources() ([]source, error) {
 			for _, s := range all {
 				names = append(names, s.name)
 			}
-			return nil, fmt.Errorf("kernel command line: %s=%s: source %q is not known: the sources are %s", OptionSource, value, name, strings.Join(names, ", "))
+			return nil, &reason.Error{Reason: reason.UserData, Next: correctKernelLine,
+				Err: fmt.Errorf("kernel command line: %s=%s: source %q is not known: the sources are %s", OptionSource, value, name, strings.Join(names, ", "))}
 		}
 		out = append(out, all[i])
 	}
 	return out, nil
 }
+
+// correctKernelLine is the advice where an option of the kernel command line is wrong.
+const correctKernelLine = "correct the kernel command line (cat /proc/cmdline shows it) in the boot loader's entry, and restart the machine"
 
 // isSelected reports whether the kernel command line names the source.
 func (a *agent) isSelected(source string) bool {
@@ -246,11 +253,11 @@ func readNoCloud(read func(string) ([]byte, error), from string) (foundData, err
 		// Not to be taken for a missing user-data by the caller, whatever it is.
 		return foundData{}, fmt.Errorf("reading meta-data beside %s: %w", from, err)
 	}
-	id, err := userdata.InstanceID(meta)
+	seed, err := userdata.ParseSeed(meta)
 	if err != nil {
 		return foundData{}, fmt.Errorf("%s: %w", from, err)
 	}
-	return foundData{from: from, data: data, instanceID: id}, nil
+	return foundData{from: from, data: data, instanceID: seed.InstanceID, launchIndex: seed.LaunchIndex}, nil
 }
 
 func (a *agent) readUserDataFile(context.Context) (foundData, error) {
@@ -269,7 +276,7 @@ func (a *agent) readIMDS(ctx context.Context) (foundData, error) {
 	}
 	client, err := a.newMetadata(a.kernel[OptionIMDS])
 	if err != nil {
-		return foundData{}, err
+		return foundData{}, &reason.Error{Reason: reason.Metadata, Next: correctKernelLine, Err: fmt.Errorf("kernel command line: %s: %w", OptionIMDS, err)}
 	}
 	a.log.InfoContext(ctx, "asking the instance metadata service", "deadline", a.deadline, "since", a.machine.why)
 	ctx, cancel := context.WithTimeoutCause(ctx, a.deadline, fmt.Errorf("no answer within %v", a.deadline))
@@ -288,7 +295,16 @@ func (a *agent) readIMDS(ctx context.Context) (foundData, error) {
 	if errors.Is(err, a.noUserData) {
 		return foundData{}, absentError("the instance " + id + " was started without user data")
 	}
-	return foundData{from: "the instance metadata service", data: data, instanceID: id}, err
+	found := foundData{from: "the instance metadata service", data: data, instanceID: id}
+	if err != nil || !userdata.NeedsLaunchIndex(data) {
+		return found, err
+	}
+	index, err := client.LaunchIndex(ctx)
+	if errors.Is(err, a.noUserData) {
+		return found, nil // Parse says what that means
+	}
+	found.launchIndex = &index
+	return found, err
 }
 
 // The retries where the metadata service denies that there is user data. A service that starts can be wrong for

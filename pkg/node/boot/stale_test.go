@@ -50,7 +50,7 @@ func TestStaleFiles(t *testing.T) {
 		}
 	}
 	want := tree{minionsFile: "A=1", "etc/kubernetes/kubelet.yaml": "changed", "etc/motd": "hellomore"}
-	if diff := cmp.Diff(want, readTree(t, root, tree{fileSource: "", stateFile: ""})); diff != "" {
+	if diff := cmp.Diff(want, readTree(t, root, tree{fileSource: "", stateFile: "", recordFile: ""})); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	var stay []string

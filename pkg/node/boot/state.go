@@ -19,8 +19,10 @@ const statePath = "/var/lib/hardtack/userdata.json"
 type state struct {
 	// InstanceID is the machine's id according to the source, and Machine according to the hardware.
 	InstanceID string `json:"instance_id"`
-	Machine    string `json:"machine"`
-	Source     string `json:"source"`
+	// LaunchIndex is the machine's launch index according to the source; nil if it did not say, or was not asked.
+	LaunchIndex *int   `json:"launch_index,omitempty"`
+	Machine     string `json:"machine"`
+	Source      string `json:"source"`
 	// Digest is the sha256 of the user data, in hex.
 	Digest string   `json:"digest"`
 	Roles  role.Set `json:"roles"`

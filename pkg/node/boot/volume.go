@@ -2,8 +2,6 @@ package boot
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,15 +68,14 @@ func (a *agent) readVolumeCopy(ctx context.Context) (foundData, error) {
 			OptionSource, sourceVolume))
 	}
 	data, err := readFile(a.path(volumeCopy))
-	sum := sha256.Sum256(data)
-	if err == nil && hex.EncodeToString(sum[:]) != a.before.Digest {
+	if err == nil && digest(data) != a.before.Digest {
 		err = fmt.Errorf("%s is not what the first boot wrote", volumeCopy)
 	}
 	if err != nil {
 		return foundData{}, fmt.Errorf("the user data of the volume that was read at the first boot: %w; %s=%s on the kernel command line reads the volume again",
 			err, OptionSource, sourceVolume)
 	}
-	return foundData{from: volumeCopy + ", of the volume at the first boot", data: data, instanceID: a.before.InstanceID}, nil
+	return foundData{from: volumeCopy + ", of the volume at the first boot", data: data, instanceID: a.before.InstanceID, launchIndex: a.before.LaunchIndex}, nil
 }
 
 // waitForUdev waits until udev has handled every disk that the kernel has found so far, or the volume is

@@ -57,7 +57,7 @@ func (a *agent) write(steps []step) (err error) {
 func (a *agent) stage(s step) (staged, error) {
 	out := staged{name: a.path(s.path)}
 	dir := filepath.Dir(out.name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDirs(dir, s.uid, s.gid); err != nil {
 		return out, err
 	}
 	// The name follows from the path, so that the next run reuses the files that a killed run left behind.
@@ -72,6 +72,27 @@ func (a *agent) stage(s step) (staged, error) {
 	}
 	out.temp = temp
 	return out, errors.Join(fillFile(f, s), f.Close())
+}
+
+// makeDirs makes the directories that are missing, for the file's owner as cloud-init does: a daemon that owns a file in a
+// directory of its own replaces it there.
+func makeDirs(dir string, uid, gid int) error {
+	var missing []string
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
+			break // there, or MkdirAll's error
+		}
+		missing = append(missing, d)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil || uid == keepOwner && gid == keepOwner {
+		return err
+	}
+	for _, d := range missing {
+		if err := os.Lchown(d, uid, gid); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func fillFile(f *os.File, s step) error {

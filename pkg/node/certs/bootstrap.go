@@ -34,6 +34,9 @@ type BootstrapOptions struct {
 	// Patience bounds each wait: for the name, the API server, and the certificate. 0 tries once, and Forever waits without
 	// limit.
 	Patience time.Duration
+	// AloneAfter is after which time the kubelet of a node that has to join again starts without a certificate of the
+	// cluster; 0 is never.
+	AloneAfter time.Duration
 	// Status receives texts about what is missing; may be nil.
 	Status func(string)
 	// Log may be nil.
@@ -61,6 +64,9 @@ type Bootstrapped struct {
 // Bootstrap writes the files that the minion's daemons start with, and gets the node its certificate, unless the machine
 // has a good one. The machine trusts the authority of its user data, or the one that Learn has read from the store.
 func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	files := bundles{root: o.Root}
 	if err := files.check(); err != nil {
 		return Bootstrapped{}, err
@@ -92,12 +98,15 @@ func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
 	}
 	cert := o.identity(out.Node, trusted)
 	if out.Joined = cert == nil; out.Joined {
-		if cert, err = o.join(ctx, w, out.Server, ca, out.Node); err != nil {
+		stop := o.alone(out.Server, out.Node)
+		cert, err = o.join(ctx, w, out.Server, ca, out.Node)
+		stop()
+		if err != nil {
 			return out, err
 		}
 	}
 	out.Expires = cert.NotAfter
-	return out, nil
+	return out, o.endAlone()
 }
 
 // name waits for the node's name, which hardtack-node.service decides.

@@ -158,7 +158,7 @@ func (o BootstrapOptions) ownToken() pki.Token {
 	if err == nil {
 		token, err = pki.ParseToken(data)
 	}
-	if err != nil && o.Log != nil {
+	if err != nil {
 		o.Log.Warn("the machine's own bootstrap token is not used", "file", pki.MachineTokenPath, "error", err)
 	}
 	return token

@@ -21,6 +21,8 @@ const restartTurn = time.Minute
 type RestartOptions struct {
 	// Root is the root directory of the machine; "" is "/".
 	Root string
+	// Only, if not empty, is the one daemon to start again.
+	Only string
 	// Member is the machine's member of etcd, and Members are all; without others both may be empty.
 	Member  string
 	Members []string
@@ -55,6 +57,9 @@ func restartFile(root, dir string) string {
 func Restart(ctx context.Context, o RestartOptions) error {
 	var errs []error
 	for _, dir := range PendingRestarts(o.Root) {
+		if o.Only != "" && dir != o.Only {
+			continue
+		}
 		if err := o.restart(ctx, dir); err != nil {
 			errs = append(errs, fmt.Errorf("starting %s again, which still uses what was replaced: %w", dir, err))
 		}

@@ -184,6 +184,8 @@ type Controller struct {
 	Self func() (Self, error)
 	Now  func() time.Time
 	Log  *slog.Logger
+	// Turn, if not nil, is called at each turn of the loop.
+	Turn func()
 
 	// refused has the requests that stay undecided, with the reason that was logged.
 	refused map[string]string
@@ -206,6 +208,9 @@ func (c *Controller) Run(ctx context.Context, ready func()) error {
 	go c.watch(ctx, came)
 	var token time.Time // the next check
 	for first := true; ; {
+		if c.Turn != nil {
+			c.Turn()
+		}
 		var tokenErr error
 		if now := c.Now(); !now.Before(token) {
 			if tokenErr = c.Token(ctx); tokenErr == nil {

@@ -177,6 +177,8 @@ type Evictor struct {
 	Machines Machines
 	Now      func() time.Time
 	Log      *slog.Logger
+	// Turn, if not nil, is called at each turn of Run.
+	Turn func()
 
 	// held: this master had the turn at its last step.
 	held bool
@@ -191,6 +193,9 @@ type Evictor struct {
 // Run runs until ctx ends.
 func (e *Evictor) Run(ctx context.Context) {
 	for ctx.Err() == nil {
+		if e.Turn != nil {
+			e.Turn()
+		}
 		pause := e.run(ctx)
 		select {
 		case <-ctx.Done():

@@ -128,6 +128,19 @@ func (c *Client) InstanceID(ctx context.Context) (string, error) {
 	return id, nil
 }
 
+// LaunchIndex returns the instance's number among those that one request has launched, from 0.
+func (c *Client) LaunchIndex(ctx context.Context) (int, error) {
+	body, err := c.Get(ctx, "meta-data/ami-launch-index")
+	if err != nil {
+		return 0, err
+	}
+	index, err := strconv.Atoi(strings.TrimSpace(string(body)))
+	if err != nil {
+		return 0, fmt.Errorf("reading the launch index from %s: %w", c.options.Endpoint, err)
+	}
+	return index, nil
+}
+
 // Identity is the part of the instance's identity document that Hardtack uses.
 type Identity struct {
 	InstanceID       string `json:"instanceId"`

@@ -22,7 +22,7 @@ const (
 	// EnvFile has the names and flags for the units of a node, which wait for it.
 	EnvFile = "/run/hardtack/node.env"
 	// KubeletFile is a drop-in that overrides the kubelet's configuration.
-	KubeletFile = "/etc/kubernetes/kubelet.conf.d/50-machine.conf"
+	KubeletFile = machine.KubeletFile
 	// TemplateFile is the template from which containerd makes the CNI configuration; it is made from BaseTemplate.
 	TemplateFile = "/run/hardtack/cni-template.conflist"
 	BaseTemplate = "/etc/containerd/cni-template.conflist"

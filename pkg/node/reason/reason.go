@@ -58,7 +58,7 @@ var next = map[Reason]string{
 	Disk:          "findmnt / shows whether the root file system is read-only (the cause is in systemctl status systemd-remount-fs systemd-fsck-root), df whether it is full; then restart the machine",
 	Config:        "hardtack-agent config shows the machine's configuration; compare it with the output of hardtack userdata -f CLUSTER.yaml --group GROUP",
 	Drift:         "hardtack pki show prints what the cluster agreed on; compare it with the output of hardtack userdata -f CLUSTER.yaml --group GROUP",
-	Metadata:      "aws ec2 modify-instance-metadata-options --instance-id ID --http-endpoint enabled, if the service is disabled",
+	Metadata:      "aws ec2 modify-instance-metadata-options --instance-id ID --http-endpoint enabled, if the service is disabled; if it is not, networkctl status shows whether the machine has an address and a route",
 	Network:       "networkctl status shows the interface's address and routes; if there are none, check the network's DHCP server",
 	Clock:         "timedatectl timesync-status shows the time server; the machine continues as soon as its clock is right",
 	Store:         "hardtack pki verify --cluster NAME lists missing objects, and hardtack pki create creates them; if the store does not answer, check the endpoint in the cause",

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -37,9 +36,12 @@ func (p *parser) cloudConfig(t part) {
 		return
 	}
 	keys := p.pairs(t, root, "")
+	if !p.isForUs(t, keys) {
+		return
+	}
 	var ignored []string
 	for _, k := range keys {
-		if !slices.Contains([]string{writeFiles, "merge_how", "merge_type"}, k.name) {
+		if !slices.Contains([]string{writeFiles, "merge_how", "merge_type", launchIndexKey}, k.name) {
 			ignored = append(ignored, k.name)
 		}
 	}
@@ -54,63 +56,29 @@ func (p *parser) cloudConfig(t part) {
 		p.errorf(t, list, writeFiles, "must be a list, not %s", describe(list))
 		return
 	}
-	p.merge(t, keys, list)
-	for i, item := range list.Content {
-		if len(p.problems) > MaxFindings {
-			p.errorf(t, item, writeFiles, "and more: the rest of the list is not looked at")
-			return
-		}
-		p.writeFile(t, i, resolve(item))
-	}
+	p.mergeFiles(t, keys, list)
 }
 
-// merge makes room for the list of a part: as with cloud-init, the list of a later part replaces that
-// of the earlier ones unless the part asks for the lists to be joined.
-func (p *parser) merge(t part, keys []pair, list *yaml.Node) {
-	if len(p.entries) == 0 {
+// origin is where an entry of write_files was.
+type origin struct {
+	part  part
+	index int
+}
+
+// readFiles reads the entries of write_files that all parts together have.
+func (p *parser) readFiles() {
+	if p.list == nil {
 		return
 	}
-	how := t.merge
-	for _, key := range []string{"merge_type", "merge_how"} {
-		if n, ok := lookup(keys, key); ok {
-			how = mergeText(n)
+	for _, item := range p.list.Content {
+		item = resolve(item)
+		from := p.origins[item]
+		if len(p.problems) > MaxFindings {
+			p.errorf(from.part, item, writeFiles, "and more: the rest of the list is not looked at")
+			return
 		}
+		p.writeFile(from.part, from.index, item)
 	}
-	switch {
-	case how == "":
-		var lost []string
-		for _, e := range p.entries {
-			lost = append(lost, e.Path)
-		}
-		p.problems.Add(problem.Problem{File: t.name, Line: list.Line, Field: writeFiles, Severity: problem.Warning,
-			Text: "replaces the write_files of the parts before it, so these are not written: " + shortList(lost),
-			Hint: "give the part merge_how: list(append)+dict(recurse_array)+str() to keep both"})
-		p.entries = nil
-	case !appendingMerge.MatchString(how):
-		p.errorf(t, list, writeFiles, "merge type %q is not known: list(append)+dict(recurse_array) joins the lists, and without one the later list replaces the earlier", how)
-	}
-}
-
-// appendingMerge matches the merge types that append one part's list to another's, in either order.
-var appendingMerge = regexp.MustCompile(`(?i)^(?:.*\+)?\s*(?:list\([^)]*append[^)]*\).*dict\([^)]*recurse_(?:array|list)[^)]*\)|dict\([^)]*recurse_(?:array|list)[^)]*\).*list\([^)]*append[^)]*\))`)
-
-// mergeText writes a merge_how as one text: it may also be a list of names with settings.
-func mergeText(n *yaml.Node) string {
-	if n.Kind == yaml.ScalarNode {
-		return n.Value
-	}
-	var list []struct {
-		Name     string
-		Settings []string
-	}
-	if n.Decode(&list) != nil {
-		return "?"
-	}
-	texts := make([]string, len(list))
-	for i, m := range list {
-		texts[i] = m.Name + "(" + strings.Join(m.Settings, ",") + ")"
-	}
-	return strings.Join(texts, "+")
 }
 
 // decodeYAML returns the only document of data, nil where there is none.

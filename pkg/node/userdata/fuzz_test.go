@@ -25,7 +25,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(mimeOf("text/cloud-config", "quoted-printable", data))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		result, findings := Parse(bytes.Clone(data))
+		result, findings := Parse(bytes.Clone(data), nil)
 		for _, p := range findings {
 			if p.Text == "" || p.File == "" {
 				t.Errorf("a finding without text or file: %#v", p)

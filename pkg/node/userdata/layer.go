@@ -20,8 +20,10 @@ type part struct {
 	kind string
 	// merge is its Merge-Type header.
 	merge string
-	data  []byte
-	depth int
+	// launchIndex is its Launch-Index header.
+	launchIndex string
+	data        []byte
+	depth       int
 }
 
 // kinds maps what user data may begin with to the MIME type that cloud-init's documentation gives it.

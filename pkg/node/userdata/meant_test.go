@@ -16,7 +16,7 @@ func TestDecimalMode(t *testing.T) {
 		"493":   `493 would be read as decimal: write the mode in quotes, "0755" if it was converted to a decimal`,
 		"99999": `99999 would be read as decimal: write the mode in quotes`,
 	} {
-		_, problems := userdata.Parse([]byte("#cloud-config\nwrite_files:\n- {path: /a, permissions: " + text + "}\n"))
+		_, problems := userdata.Parse([]byte("#cloud-config\nwrite_files:\n- {path: /a, permissions: "+text+"}\n"), nil)
 		if got := fmt.Sprint(problems); !strings.Contains(got, want) || text == "99999" && strings.Contains(got, "quotes,") {
 			t.Errorf("%s: %s", text, got)
 		}

@@ -68,13 +68,19 @@ func (p *parser) entity(t part, h textproto.MIMEHeader, body io.Reader) {
 			p.problems.Errorf(t.name, "", "%s without a boundary", kind)
 			return
 		}
+		if h.Get(launchIndexHeader) != "" {
+			p.warn(t, RuleIgnored, "has a header "+launchIndexHeader+", which counts at its parts only", "")
+		}
 		p.multipart(t, multipart.NewReader(body, params["boundary"]))
 		return
 	}
 	data, err := p.transfer(h.Get("Content-Transfer-Encoding"), body)
 	if err != nil {
-		p.problems.Errorf(t.name, "", "reading the part: %v", err)
+		p.problems.Errorf(t.name, "", "reading the part: %v", cutShort(err))
 		return
+	}
+	if index := h.Get(launchIndexHeader); index != "" {
+		t.launchIndex = index
 	}
 	t.kind, t.data, t.merge = kind, data, h.Get("Merge-Type")
 	if t.merge == "" {
@@ -95,7 +101,7 @@ func (p *parser) multipart(t part, r *multipart.Reader) {
 		}
 		child := part{name: partName(t.name, n), depth: t.depth}
 		if err != nil {
-			p.problems.Errorf(child.name, "", "reading the MIME part: %v", err)
+			p.problems.Errorf(child.name, "", "reading the MIME part: %v", cutShort(err))
 			return
 		}
 		if file := raw.FileName(); file != "" {
@@ -106,6 +112,15 @@ func (p *parser) multipart(t part, r *multipart.Reader) {
 		}
 		p.entity(child, raw.Header, raw)
 	}
+}
+
+// cutShort explains the end of a message inside a part. cloud-init takes what is there: but user data that was cut short on its
+// way ends so as well, and half of it may be another role.
+func cutShort(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the message ends inside the part: the last line, --BOUNDARY--, is missing, so that the rest may be as well")
+	}
+	return err
 }
 
 // partName is "part 2", and for parts of parts "part 2.1".

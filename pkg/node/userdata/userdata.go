@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -41,6 +43,8 @@ const (
 	RuleNotRun = "not-run"
 	// RuleIgnored: a key of a cloud-config is ignored.
 	RuleIgnored = "ignored-key"
+	// RuleLaunchIndex: a part is for the instance with another launch index, or nobody says which one this machine has.
+	RuleLaunchIndex = "launch-index"
 	// RuleUnknownRole: a role file of an unknown role.
 	RuleUnknownRole = "unknown-role"
 )
@@ -78,13 +82,18 @@ type Result struct {
 // Parse parses user data: plain, gzip, base64, or MIME multi-part, in any nesting. Of a cloud-config it uses
 // write_files. The findings are errors, after which Result must not be used, and warnings about parts that are ignored.
 // User data without any role is not an error here; Result.Roles is then empty.
-func Parse(data []byte) (Result, problem.List) {
-	p := &parser{left: MaxDecoded}
+//
+// launchIndex is the machine's number among those that one request has started, from 0; nil if nobody says. A part may be for
+// the instance with one launch index only. It is left out on the others, and is an error if the machine's is not known:
+// cloud-init would then take the parts for all of them, and the machine have roles that are meant for others.
+func Parse(data []byte, launchIndex *int) (Result, problem.List) {
+	p := &parser{left: MaxDecoded, launchIndex: launchIndex, origins: map[*yaml.Node]origin{}}
 	if len(data) > MaxInput {
 		p.problems.Errorf(topName, "", "user data of %d bytes is over the bound of %d", len(data), MaxInput)
 		return Result{}, p.problems
 	}
 	p.part(part{name: topName, data: data})
+	p.readFiles()
 	files := p.plan()
 	p.checkPaths(files)
 	var roles []role.Role
@@ -102,8 +111,12 @@ const topName = "user-data"
 
 // parser is the state shared by the layers of one user data.
 type parser struct {
-	problems problem.List
-	// entries are the write_files entries of all parts, in order.
+	problems    problem.List
+	launchIndex *int
+	// list is the write_files of the parts so far, nil for none, and origins where its entries were.
+	list    *yaml.Node
+	origins map[*yaml.Node]origin
+	// entries are the entries of write_files, in order.
 	entries []entry
 	// left is what remains of MaxDecoded, parts how many parts there were.
 	left  int

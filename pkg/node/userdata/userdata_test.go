@@ -28,7 +28,7 @@ func TestParseGolden(t *testing.T) {
 	for _, input := range inputs {
 		name := strings.TrimSuffix(input, ".in")
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			result, findings := Parse(read(t, input))
+			result, findings := Parse(read(t, input), nil)
 			got := listing(result, findings)
 			golden.Assert(t, got, filepath.Base(name)+".golden")
 		})
@@ -55,7 +55,7 @@ func listing(r Result, findings problem.List) string {
 // TestParseLayers wraps one input in every layer, and layers in layers: what comes out is the same.
 func TestParseLayers(t *testing.T) {
 	plain := read(t, "testdata/plain.in")
-	want, findings := Parse(plain)
+	want, findings := Parse(plain, nil)
 	if findings.Err() != nil || len(want.Files) != 2 {
 		t.Fatalf("plain: %v, %d files", findings, len(want.Files))
 	}
@@ -80,7 +80,7 @@ func TestParseLayers(t *testing.T) {
 	}
 	for name, data := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, findings := Parse(data)
+			got, findings := Parse(data, nil)
 			if err := findings.Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +127,7 @@ func TestParseBounds(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, findings := Parse(test.data)
+			_, findings := Parse(test.data, nil)
 			if err := findings.Err(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("findings %v do not say %q", findings, test.want)
 			}
@@ -149,7 +149,7 @@ func TestParseHostile(t *testing.T) {
 	for i := 0; len(keys) < size-16; i++ {
 		keys = fmt.Appendf(keys, "k%d:\n", i)
 	}
-	if _, findings := Parse(keys); len(findings) != 1 || !strings.HasSuffix(findings[0].Text, "k18, k19 and "+fmt.Sprint(bytes.Count(keys, []byte("\n"))-21)+" more") {
+	if _, findings := Parse(keys, nil); len(findings) != 1 || !strings.HasSuffix(findings[0].Text, "k18, k19 and "+fmt.Sprint(bytes.Count(keys, []byte("\n"))-21)+" more") {
 		t.Errorf("%.200v", findings)
 	}
 	const list = "#cloud-config\nwrite_files:\n"
@@ -171,7 +171,7 @@ func TestParseHostile(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			began := time.Now()
-			_, findings := Parse(data)
+			_, findings := Parse(data, nil)
 			took := time.Since(began)
 			runtime.ReadMemStats(&after)
 			allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
@@ -183,7 +183,7 @@ func TestParseHostile(t *testing.T) {
 	}
 }
 
-func TestInstanceID(t *testing.T) {
+func TestParseSeed(t *testing.T) {
 	tests := []struct{ meta, want, err string }{
 		{"", "", ""},
 		{"instance-id: i-0abc\nlocal-hostname: x\n", "i-0abc", ""},
@@ -194,10 +194,12 @@ func TestInstanceID(t *testing.T) {
 		{"instance-id: [a]\n", "", "must be text"},
 		{"just text", "", "mapping of keys"},
 		{"a: [", "", "reading meta-data"},
+		{"instance-id: a\nlaunch-index: one\n", "", "launch-index must be a number"},
 		{strings.Repeat("#", MaxInput+1), "", "over the bound"},
 	}
 	for _, test := range tests {
-		got, err := InstanceID([]byte(test.meta))
+		seed, err := ParseSeed([]byte(test.meta))
+		got := seed.InstanceID
 		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%.40q: %q, %v; want %q, %q", test.meta, got, err, test.want, test.err)
 		}
@@ -211,7 +213,7 @@ func BenchmarkParse(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if result, findings := Parse(data); findings.Err() != nil || len(result.Roles) == 0 {
+				if result, findings := Parse(data, nil); findings.Err() != nil || len(result.Roles) == 0 {
 					b.Fatal(findings)
 				}
 			}

@@ -33,6 +33,8 @@ type Service struct {
 	// UserData is what the instance was started with; nil is none.
 	UserData   []byte
 	InstanceID string
+	// LaunchIndex is the instance's number among those that were launched with it.
+	LaunchIndex int
 	// Tokens, when not 0, is the answer to every request for a token: 403 where the service is turned off.
 	Tokens int
 	// Faults, by path ("/latest/user-data"), are met one by one before the path answers well.
@@ -104,6 +106,8 @@ func (s *Service) answer(r *http.Request, fault Fault) (int, string) {
 		return http.StatusUnauthorized, "Unauthorized"
 	case r.URL.Path == "/latest/meta-data/instance-id":
 		return http.StatusOK, s.InstanceID
+	case r.URL.Path == "/latest/meta-data/ami-launch-index":
+		return http.StatusOK, strconv.Itoa(s.LaunchIndex)
 	case r.URL.Path == "/latest/user-data" && s.UserData != nil:
 		return http.StatusOK, string(s.UserData)
 	}
