@@ -300,8 +300,7 @@ func (m *scaleMaster) cut(t *testing.T) {
 
 // dial connects from inside the machine, whose own addresses some daemons answer at only.
 func (m *scaleMaster) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	runtime.LockOSThread()
-	back, err := os.Open("/proc/thread-self/ns/net")
+	back, err := os.Open("/proc/self/ns/net")
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +310,9 @@ func (m *scaleMaster) dial(ctx context.Context, network, address string) (net.Co
 		return nil, err
 	}
 	defer func() { _ = inside.Close() }()
+	runtime.LockOSThread()
 	if err := unix.Setns(int(inside.Fd()), unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
 		return nil, err
 	}
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, address)
