@@ -69,7 +69,7 @@ func inMaster(t *testing.T, dir string) bool {
 			run += "/" + part
 		}
 		cmd := exec.CommandContext(interrupted, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", os.Args[0],
-			"-test.run="+run, "-test.v", "-test.timeout=20m")
+			"-test.run="+run, "-test.v", "-test.timeout=45m")
 		cmd.Env = append(os.Environ(), inside+"=1")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
@@ -192,16 +192,28 @@ func (m *master) daemon(t *testing.T, name string) { m.instance(t, name, name, n
 // instance starts another one of a daemon, with settings of its own.
 func (m *master) instance(t *testing.T, name, as string, own map[string]string) {
 	t.Helper()
+	settings := map[string]string{"ETCD_DATA_DIR": filepath.Join(m.dir, "data")}
+	maps.Copy(settings, own)
+	words, env := unitCommand(t, "/", name, settings)
+	cmd := exec.CommandContext(interrupted, filepath.Join(m.dir, words[0]), words[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	m.daemons[as], m.logs[as] = cmd, background(t, cmd)
+}
+
+// unitCommand is the command of a unit's ExecStart= and its environment, on a machine whose files are below a root directory.
+// Settings win over those of the files that the unit names.
+func unitCommand(t *testing.T, root, name string, settings map[string]string) (words, env []string) {
+	t.Helper()
 	us, problems := unit.Load(units.FS)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
 	u := us[slices.IndexFunc(us, func(u unit.Unit) bool { return u.Name == name+".service" })]
-	settings := map[string]string{"ETCD_DATA_DIR": filepath.Join(m.dir, "data")}
-	maps.Copy(settings, own)
-	var env []string
+	settings = maps.Clone(settings)
+	given := maps.Clone(settings)
 	for _, o := range u.Values("Service", "EnvironmentFile") {
-		data, err := os.ReadFile(strings.TrimPrefix(o.Value, "-"))
+		file := strings.TrimPrefix(o.Value, "-")
+		data, err := os.ReadFile(filepath.Join(root, file))
 		if strings.HasPrefix(o.Value, "-/run/") && errors.Is(err, fs.ErrNotExist) {
 			continue // made where there is something to say
 		}
@@ -210,7 +222,7 @@ func (m *master) instance(t *testing.T, name, as string, own map[string]string) 
 		}
 		for line := range strings.Lines(string(data)) {
 			key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
-			if ok && !strings.HasPrefix(key, "#") && settings[key] == "" {
+			if ok && !strings.HasPrefix(key, "#") && given[key] == "" {
 				settings[key] = value
 			}
 		}
@@ -218,7 +230,6 @@ func (m *master) instance(t *testing.T, name, as string, own map[string]string) 
 	for key, value := range settings {
 		env = append(env, key+"="+value)
 	}
-	var words []string
 	for word := range strings.FieldsSeq(u.Value("Service", "ExecStart").Value) {
 		if key, ok := strings.CutPrefix(word, "$"); ok && !strings.HasPrefix(key, "{") {
 			words = append(words, strings.Fields(settings[key])...)
@@ -226,9 +237,7 @@ func (m *master) instance(t *testing.T, name, as string, own map[string]string) 
 		}
 		words = append(words, os.Expand(word, func(key string) string { return settings[key] }))
 	}
-	cmd := exec.CommandContext(interrupted, filepath.Join(m.dir, words[0]), words[1:]...)
-	cmd.Env = append(os.Environ(), env...)
-	m.daemons[as], m.logs[as] = cmd, background(t, cmd)
+	return words, env
 }
 
 // pool has the CA that the machine trusts, from its user data.

@@ -102,11 +102,12 @@ func (f *completer) aws() {
 	out.SecretsKey = orDefault(f, "aws.secretsKey", in.SecretsKey, "", byHardtack)
 }
 
-func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec) GroupAWS {
+func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec, all []GroupSpec) GroupAWS {
+	beyond, why := f.fitting(g, all, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".size"})
 	out := GroupAWS{
 		InstanceType: orDefault(f, field+".instanceType", in.InstanceType, defaultInstanceType, byHardtack),
 		Volume:       orDefault(f, field+".volume", in.Volume, defaultVolume, byHardtack),
-		Max:          orDefault(f, field+".max", in.Max, *g.Size+surge(g), Origin{Derived, field[:strings.LastIndex(field, ".")] + ".size"}),
+		Max:          orDefault(f, field+".max", in.Max, *g.Size+beyond, why),
 	}
 	drain := 0
 	if slices.Contains(g.Roles, string(role.Minions)) {
@@ -127,6 +128,36 @@ func surge(g GroupSpec) int {
 		return 0
 	}
 	return min((*g.Size+9)/10, max(0, maxGroupSize-*g.Size))
+}
+
+// fitting is the surge of a group, or less of it where the pods' range has no shares for the surge of all groups: a document that says
+// how many machines there are is not refused for those that a refresh would add. why is where a whole surge comes from.
+func (f *completer) fitting(g GroupSpec, all []GroupSpec, why Origin) (int, Origin) {
+	own, free := surge(g), f.shares()
+	if own == 0 || free == 0 {
+		return own, why
+	}
+	asked := 0
+	for _, other := range all {
+		if !other.set().Has(role.Minions) {
+			continue
+		}
+		size := 1
+		if other.Size != nil {
+			size = *other.Size
+		} else if n := len(other.Members); n > 0 {
+			size = n
+		}
+		free -= max(size, other.AWS.Max)
+		if other.AWS.Max == 0 {
+			other.Size = &size
+			asked += surge(other)
+		}
+	}
+	if asked <= free || free <= 0 {
+		return own, why
+	}
+	return max(1, own*free/asked), Origin{Derived, "network.podCIDR"}
 }
 
 func (f *completer) notices(field string, in Notices, nodes bool) Notices {

@@ -203,7 +203,7 @@ func (f *completer) group(field string, g GroupSpec, written bool, all []GroupSp
 	out.CPUs = orDefault(f, field+".cpus", g.CPUs, cpus, byHardtack)
 	out.Memory = orDefault(f, field+".memory", g.Memory, memory, Origin{Derived, field + ".roles"})
 	out.Node = f.node(field+".node", g.Node, roles, all)
-	out.AWS = f.groupAWS(field+".aws", g.AWS, out)
+	out.AWS = f.groupAWS(field+".aws", g.AWS, out, all)
 	f.out.Cluster.Groups = append(f.out.Cluster.Groups, out)
 	f.expand(out, roles)
 }

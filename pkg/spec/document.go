@@ -92,6 +92,7 @@ func (f *completer) document(p *resolved, given map[string]any) {
 			l.value[d.name], l.origins[join(field, d.name)] = d.value, Origin{Derived, d.from}
 		}
 	}
+	l.merge(field, l.value, f.documentBySize(p.name), Origin{Derived, "groups"})
 	l.overlay(field, l.value, written, s.Defaults)
 	if isManifest(name) {
 		name = path.Join(replaceAddons, path.Base(name))

@@ -69,7 +69,8 @@ func (f *completer) etcd() {
 		storage, from = machine.StorageDisk, Origin{Derived, "etcd.disks"}
 	}
 	out.Storage = orDefault(f, "etcd.storage", in.Storage, storage, from)
-	out.Size = orDefault(f, "etcd.size", in.Size, defaultEtcdVolume, byHardtack)
+	size, why := f.volumeBySize()
+	out.Size = orDefault(f, "etcd.size", in.Size, size, why)
 	out.IOPS = orDefault(f, "etcd.iops", in.IOPS, leastIOPS, byHardtack)
 	out.Throughput = orDefault(f, "etcd.throughput", in.Throughput, leastThroughput, byHardtack)
 	out.Key = orDefault(f, "etcd.key", in.Key, f.out.Cluster.AWS.Key, Origin{Derived, "aws.key"})

@@ -163,9 +163,7 @@ func (c *Complete) describeFlag(e *Explanation, p resolved, name string) {
 		e.Becomes = []string{"nothing: the configuration document decides (" + c.document(p.name) + ")"}
 		return
 	}
-	if fl.origin.Kind == Derived && p.name == apiServer {
-		e.Why = scaleReasons[name]
-	}
+	e.Why = whyScaled(p.name, name, fl.origin)
 	words := fl.words(name, memberParameter)
 	line := strings.Join(words, " ")
 	switch p.carrier(fl, words, name) {
@@ -208,6 +206,9 @@ func (c *Complete) describeField(e *Explanation, p resolved, names []string) {
 	e.Type = c.upstream.Documents[p.name].Fields[strings.Join(names, ".")]
 	if value, ok := valueAt(p.document.defaults, names); ok {
 		e.Default = value
+	}
+	if e.Origin != nil {
+		e.Why = whyScaled(p.name, strings.Join(names, "."), *e.Origin)
 	}
 	file, differs := p.document.file()
 	given, inFile := valueAt(file, names)

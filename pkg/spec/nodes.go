@@ -72,6 +72,17 @@ func (f *completer) nodes() {
 		"%s holds %d nodes with a /%d each, and the groups with the role %s may have %d", pods, holds, mask, role.Minions, need)
 }
 
+// shares is how many nodes get a share of the pods' range, 0 where that cannot be said or others give the shares.
+func (f *completer) shares() int {
+	pods, err := netip.ParsePrefix(f.out.Cluster.Network.PodCIDR)
+	allocate, _ := flagText(f.in.KubeControllerManager.Flags[allocateFlag])
+	mask, _ := f.in.nodeMask()
+	if err != nil || allocate == "false" || mask < pods.Bits() || mask > longestMask {
+		return 0
+	}
+	return 1 << (mask - pods.Bits())
+}
+
 // mostNodes is how many nodes the groups may have at the same time.
 func (f *completer) mostNodes() int {
 	sum := 0

@@ -55,6 +55,24 @@ func TestNodesFit(t *testing.T) {
 			assert.Equal(t, strings.Join(lines, "\n"), test.want)
 		})
 	}
+	// What a refresh would add gives way.
+	for _, test := range []struct {
+		groups string
+		want   []int // of the groups with minions
+	}{
+		{"- {name: minions, roles: [minions], size: 1000}\n", []int{1024}},
+		{"- {name: minions, roles: [minions], size: 900}\n", []int{990}},
+		{"- {name: one, roles: [minions], size: 800}\n- {name: two, roles: [minions], size: 200}\n", []int{819, 204}},
+		{"- {name: one, roles: [minions], size: 800, aws: {max: 820}}\n- {name: two, roles: [minions], size: 200}\n", []int{820, 204}},
+	} {
+		c := complete(t, strings.Split(document("", 3), "- {name: minions")[0]+test.groups)
+		var got []int
+		for _, g := range c.Groups[1:] {
+			got = append(got, g.AWS.Max)
+		}
+		assert.DeepEqual(t, got, test.want)
+	}
+	assert.ErrorContains(t, findings(t, strings.Split(document("", 3), "- {name: minions")[0]+"- {name: minions, roles: [minions], size: 1024}\n").Err(), "may have 1127")
 	group := "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\ngroups:\n- {name: all, roles: [masters, etcd, minions], node: {maxPods: 500}}\n"
 	assert.ErrorContains(t, findings(t, group).Err(), "groups[0].node.maxPods: 500 pods on a node, whose /24 has addresses for 253")
 }

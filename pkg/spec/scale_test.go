@@ -37,6 +37,48 @@ func TestBySize(t *testing.T) {
 	}
 }
 
+// Above 500 nodes the controllers may ask more often, above 3000 etcd's database may be larger and has a volume for it. A document
+// has the last word here too.
+func TestClientsBySize(t *testing.T) {
+	const wide = "network: {podCIDR: 10.0.0.0/10}\n"
+	type want struct {
+		qps, burst, schedulerQPS, quota any
+		volume                          int
+	}
+	for _, test := range []struct {
+		text string
+		most int
+		want want
+	}{
+		{wide, 500, want{"20", 30, 50, "4294967296", 20}},
+		{wide, 501, want{"100", 100, 100, "4294967296", 20}},
+		{wide, 3000, want{"100", 100, 100, "4294967296", 20}},
+		{wide, 3001, want{"100", 100, 100, "8589934592", 25}},
+		{wide + "kubeControllerManager: {flags: {kube-api-qps: 300}}\nkubeScheduler: {config: {clientConnection: {qps: 7}}}\netcd: {size: 40, flags: {quota-backend-bytes: 6442450944}}\n", 3001,
+			want{"300", 100, 7, "6442450944", 40}},
+	} {
+		c := complete(t, document(test.text, test.most)).Cluster
+		connection := c.KubeScheduler.Config["clientConnection"].(map[string]any)
+		flags := c.KubeControllerManager.Flags
+		got := want{flags["kube-api-qps"], flags["kube-api-burst"], connection["qps"], c.Etcd.Flags["quota-backend-bytes"], c.Etcd.Size}
+		assert.Equal(t, got, test.want, "%d nodes", test.most)
+	}
+	c := complete(t, document(wide, 3001))
+	for path, becomes := range map[string]string{
+		"kubeControllerManager.flags.kube-api-qps":   "--kube-api-qps=100 in KUBE_CONTROLLER_MANAGER_ARGS",
+		"kubeScheduler.config.clientConnection.qps":  "clientConnection.qps in /etc/kubernetes/kube-scheduler.yaml, by the user data",
+		"etcd.flags.quota-backend-bytes":             "ETCD_QUOTA_BACKEND_BYTES=8589934592 in /etc/sysconfig/kubernetes-etcd",
+		"kubeAPIServer.flags.watch-cache-sizes":      "not given",
+		"kubeAPIServer.flags.max-requests-inflight":  "--max-requests-inflight=3000",
+		"kubeControllerManager.flags.kube-api-burst": "--kube-api-burst=100",
+	} {
+		e, err := c.Explain(path)
+		assert.NilError(t, err)
+		assert.Assert(t, strings.Contains(e.Why, "Source: "), "%s: %q", path, e.Why)
+		assert.Assert(t, strings.Contains(strings.Join(e.Becomes, "\n"), becomes), "%s becomes %q", path, e.Becomes)
+	}
+}
+
 // The API server reaches a node by its address: no DNS need have its name.
 func TestNodesByAddress(t *testing.T) {
 	c := complete(t, document("", 3))
