@@ -157,7 +157,7 @@ func (c *cluster) ports(ctx context.Context, t *testing.T) {
 
 // listener parses a line of ss: "tcp LISTEN 0 4096 127.0.0.1:10257 0.0.0.0:*
 // users:(("kube-controller",pid=640,fd=3))". Sockets of the kernel have no users. Those of the test itself are left
-// out.
+// out, and those by which the time is asked.
 func listener(line string) string {
 	fields := strings.Fields(line)
 	if len(fields) < 5 {
@@ -176,7 +176,9 @@ func listener(line string) string {
 			program, _, _ = strings.Cut(rest, `"`)
 		}
 	}
-	if port == fmt.Sprint(shellPort) {
+	// A client's port, for as long as a time server has not answered.
+	asksTime := fields[0] == "udp" && program == "systemd-timesyn"
+	if port == fmt.Sprint(shellPort) || asksTime {
 		return ""
 	}
 	return strings.Join([]string{fields[0], address, port, program}, " ")
