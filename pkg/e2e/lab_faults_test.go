@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 )
 
 // faultsCluster has groups without machines, and minions whose user data is nearly as large as allowed. A minion that
@@ -79,12 +81,27 @@ func TestLabFaults(t *testing.T) {
 		{"corrupt user data", "minions", lab.Fault{UserData: []byte("#cloud-config\nwrite_files: [{path: /etc/sysconfig/kubernetes-minions\n")}, []reason.Reason{reason.UserData}, false},
 		{"user data of no role", "minions", lab.Fault{UserData: []byte("#cloud-config\n{}\n")}, []reason.Reason{reason.UserData}, false},
 		{"a range that is not the cluster's", "masters", lab.Fault{UserData: []byte(otherRange)}, []reason.Reason{reason.Drift}, true},
-		{"clock a day behind", "masters", lab.Fault{Skew: -24 * time.Hour}, []reason.Reason{reason.Clock}, true},
+		{"clock a day behind, and no time server", "masters", lab.Fault{Skew: -24 * time.Hour, NoTime: true}, []reason.Reason{reason.Clock}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) { r.tells(t, c, r.launch(t, c)) })
 	}
 	for i, c := range late {
 		t.Run(c.name, func(t *testing.T) { r.tells(t, c, places[i]) })
+	}
+	t.Run("a clock that a time server corrects", r.corrected)
+}
+
+// corrected: a clock that no certificate would be minted by is nobody's fault where there is a time server.
+func (r *running) corrected(t *testing.T) {
+	place := r.launch(t, faulty{group: "masters", fault: lab.Fault{Skew: -24 * time.Hour}})
+	var m lab.MachineStatus
+	r.until(t, "the master is ready", func(s lab.Status) bool {
+		m = s.Machines[place]
+		return m.Phase() == timeline.PhaseReady
+	})
+	text := strings.TrimSpace(r.ask(t, m.ID, "date +%s"))
+	if now, err := strconv.ParseInt(text, 10, 64); err != nil || time.Since(time.Unix(now, 0)).Abs() > time.Hour {
+		t.Errorf("its clock says %q: %v", text, err)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 type Fault struct {
 	// Skew is how far the machine's clock is ahead at power-on; negative if it is behind.
 	Skew time.Duration `json:"skew,omitempty"`
+	// NoTime has the time server not answer the machine, which else corrects its clock.
+	NoTime bool `json:"no_time,omitempty"`
 	// UserData replaces the user data of the group's launch template; nil leaves them.
 	UserData []byte `json:"user_data,omitempty"`
 	// Metadata are faults of the metadata service's answers.

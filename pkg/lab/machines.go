@@ -139,6 +139,9 @@ func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
 	m.journals[l.Addr] = l.Journal
 	m.mu.Unlock()
 	m.meta.SetFaults(l.ID, l.Fault.Metadata...)
+	if l.Fault.NoTime {
+		port.SetFault(vnet.Clock(), vnet.Silent)
+	}
 	machine, err := qemu.Start(ctx, m.config(l, port))
 	if err == nil {
 		err = machine.Console().Follow(l.Console)
