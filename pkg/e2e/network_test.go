@@ -159,6 +159,8 @@ func powerOn(ctx context.Context, t *testing.T, network *vnet.Network, i ec2.Ins
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Its clock stays as wrong as it is at power-on.
+	port.SetFault(vnet.Clock(), vnet.Silent)
 	m, err := qemu.Start(ctx, qemu.Config{
 		Name: "hardtack-e2e-" + i.ID, Disks: append([]qemu.Disk{{Path: image(t), Format: "qcow2"}}, volumes...), Skew: skew,
 		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: i.Type, Serial: "ec2f5c1a-0000-4000-8000-000000000001"},
