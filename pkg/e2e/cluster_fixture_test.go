@@ -224,17 +224,7 @@ func userDataOfAll(t *testing.T, document, ca []byte) []byte {
 // operator reads the cluster's authority, and makes an administrator's client of the API server.
 func (c *cluster) operator(ctx context.Context, t *testing.T, secrets *store.Dir) {
 	t.Helper()
-	var pair [2][]byte
-	for i, suffix := range []string{pki.Crt, pki.Key} {
-		var err error
-		if pair[i], err = secrets.Get(ctx, pki.KubernetesCA+suffix); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var err error
-	if c.ca, err = pki.ParseAuthority(pair[0], pair[1]); err != nil {
-		t.Fatal(err)
-	}
+	c.ca = readAuthority(ctx, t, secrets)
 	me, err := c.ca.Issue(pki.Profile{Name: "e2e", Groups: []string{pki.GroupAdmins}, Usage: pki.Client, Life: time.Hour * 2}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -243,6 +233,23 @@ func (c *cluster) operator(ctx context.Context, t *testing.T, secrets *store.Dir
 	if c.kube, err = kube.New(c.admin); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// readAuthority is the cluster's authority of clients, with its key.
+func readAuthority(ctx context.Context, t *testing.T, secrets store.Store) pki.Authority {
+	t.Helper()
+	var pair [2][]byte
+	for i, suffix := range []string{pki.Crt, pki.Key} {
+		var err error
+		if pair[i], err = secrets.Get(ctx, pki.KubernetesCA+suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ca, err := pki.ParseAuthority(pair[0], pair[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
 }
 
 // as returns a client configuration with that certificate, or an anonymous one without it.

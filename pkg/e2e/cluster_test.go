@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -328,10 +329,19 @@ func (c *cluster) metrics(ctx context.Context, t *testing.T) {
 	}
 }
 
-// outside asserts that the machine fetched nothing from the internet, and lists the attempts.
+// services is the default range of Services.
+var services = netip.MustParsePrefix("10.96.0.0/16")
+
+// outside asserts that the machine fetched nothing from the internet, and lists the attempts. The API server asks metrics-server
+// from its APIService's first second on; before kube-proxy's first rules are in, such a packet's way is the default route, and
+// no router knows that address.
 func (c *cluster) outside(_ context.Context, t *testing.T) {
 	t.Helper()
 	for _, a := range c.network.Refused() {
+		if services.Contains(a.Dst.Addr()) && a.Packets <= 3 {
+			t.Logf("before kube-proxy's first rules: %d packets to the Service %s", a.Packets, a.Dst)
+			continue
+		}
 		t.Errorf("the machine wanted %d bytes of %s at %s", a.Bytes, a.Proto, a.Dst)
 	}
 }

@@ -264,9 +264,7 @@ func (s *seats) keys(member string) (int, error) {
 // two have nothing of what the cluster acknowledged, so that they must not serve as that cluster.
 func TestEtcdReborn(t *testing.T) {
 	needMachines(t)
-	if os.Geteuid() != 0 {
-		t.Skip("makes network and mount namespaces: run as root")
-	}
+	needNamespaces(t)
 	dir := t.TempDir()
 	programs.Install(t, dir, programs.DefaultLock(t), "etcd") // here first: inside the namespace it could not be built
 	if !inNamespace(t) {

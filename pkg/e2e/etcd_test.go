@@ -42,9 +42,7 @@ func etcdAddress(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("10.
 // real etcd members find each other by --discovery-srv alone.
 func TestEtcdDiscovery(t *testing.T) {
 	needMachines(t)
-	if os.Geteuid() != 0 {
-		t.Skip("makes network and mount namespaces: run as root")
-	}
+	needNamespaces(t)
 	dir := t.TempDir()
 	programs.Install(t, dir, programs.DefaultLock(t), "etcd") // here first: inside the namespace it could not be built
 	program := filepath.Join(dir, programs.Bin)

@@ -83,6 +83,14 @@ func needTime(t *testing.T) {
 	}
 }
 
+// needNamespaces skips tests whose machines are network and mount namespaces, where only root may make them.
+func needNamespaces(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("makes network and mount namespaces: run as root")
+	}
+}
+
 // image is the baked disk.
 func image(t *testing.T) string {
 	t.Helper()

@@ -127,7 +127,7 @@ func newMaster(t *testing.T, dir string) *master {
 	if m.told, err = config.Read("/", config.Hardware{Why: "this is a test"}); err != nil {
 		t.Fatal(err)
 	}
-	m.decide(t)
+	decide(t, m.store, "/run/hardtack/etcd", etcd.Facts{Member: machine.LoneMember})
 	_, err = certs.Mint(t.Context(), certs.MintOptions{
 		Roles: role.NewSet(role.Masters, role.Etcd), Config: m.told, Store: m.store,
 		Host: func() (certs.Host, error) {
@@ -141,10 +141,10 @@ func newMaster(t *testing.T, dir string) *master {
 	return m
 }
 
-// decide writes the environment that lets etcd start, as the agent does for a member of a first start.
-func (m *master) decide(t *testing.T) {
+// decide writes the environment with which etcd begins, as the agent does for a member of a first start.
+func decide(t *testing.T, records store.Store, dir string, facts etcd.Facts) {
 	t.Helper()
-	data, err := m.store.Get(t.Context(), etcd.BeginObject(1))
+	data, err := records.Get(t.Context(), etcd.BeginObject(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,11 +152,15 @@ func (m *master) decide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := etcd.Action{Start: etcd.New, Clients: etcd.Open}.Environment(etcd.Facts{Member: machine.LoneMember, PeerURL: begin.Members[0].URL, Store: etcd.Store{Begin: &begin}})
-	if err := os.MkdirAll("/run/hardtack/etcd", 0o755); err != nil {
+	facts.Store.Begin = &begin
+	if facts.PeerURL == "" {
+		facts.PeerURL = begin.Members[0].URL
+	}
+	lines := etcd.Action{Start: etcd.New, Clients: etcd.Open}.Environment(facts)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("/run/hardtack/etcd/member", []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "member"), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -296,13 +300,7 @@ func (m *master) kubectl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	file := filepath.Join(m.dir, "admin.kubeconfig")
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		crt, crtErr := m.store.Get(t.Context(), pki.KubernetesCA+pki.Crt)
-		key, keyErr := m.store.Get(t.Context(), pki.KubernetesCA+pki.Key)
-		ca, err := pki.ParseAuthority(crt, key)
-		if err := errors.Join(crtErr, keyErr, err); err != nil {
-			t.Fatal(err)
-		}
-		data, err := pki.AdminKubeconfig(ca, "https://masters.demo.k8s", time.Hour, time.Now())
+		data, err := pki.AdminKubeconfig(readAuthority(t.Context(), t, m.store), "https://masters.demo.k8s", time.Hour, time.Now())
 		if err == nil {
 			err = os.WriteFile(file, data, 0o600)
 		}

@@ -41,9 +41,7 @@ const memberRests = 10 * time.Second
 // members of etcd and two API servers. Its clients read and write all the time, and none of their requests may fail.
 func TestRotation(t *testing.T) {
 	needTime(t)
-	if os.Geteuid() != 0 {
-		t.Skip("makes network and mount namespaces: run as root")
-	}
+	needNamespaces(t)
 	dir := t.TempDir()
 	programs.Install(t, dir, programs.DefaultLock(t), "etcd", "kubernetes")
 	buildAgent(t, dir)

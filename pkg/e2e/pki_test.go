@@ -28,9 +28,7 @@ import (
 func TestCertificates(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	needMachines(t)
-	if os.Geteuid() != 0 {
-		t.Skip("makes network and mount namespaces: run as root")
-	}
+	needNamespaces(t)
 	dir := t.TempDir()
 	programs.Install(t, dir, programs.DefaultLock(t), "etcd", "kubernetes")
 	buildAgent(t, dir)

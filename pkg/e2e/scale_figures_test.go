@@ -139,7 +139,7 @@ func (h *histogram) add(m *dto.Histogram) {
 	}
 }
 
-// quantile is 0 for a histogram that is empty, and the last finite bound for what is above it.
+// quantile is by hand because component-base's takes one histogram, and these are sums over labels and processes. It is 0 for a histogram that is empty, and the last finite bound for what is above it.
 func (h *histogram) quantile(q float64) float64 {
 	rank, below, low := q*float64(h.count), uint64(0), 0.0
 	for _, bound := range slices.Sorted(maps.Keys(h.buckets)) {

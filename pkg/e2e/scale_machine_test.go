@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -80,10 +79,7 @@ func newScaleCluster(t *testing.T, dir, document string) *scaleCluster {
 	if _, err := authority.Create(t.Context(), c.store, complete.Info(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	if c.authority, err = readAuthority(t.Context(), c.store); err != nil {
-		t.Fatal(err)
-	}
+	c.authority = readAuthority(t.Context(), t, c.store)
 	sh(t, "ip link add $1 type bridge; ip address add $2/24 dev $1; ip link set $1 up", scaleBridge, scaleNetwork+"1")
 	hosts := "127.0.0.1 localhost\n"
 	for _, g := range complete.Groups {
@@ -104,18 +100,6 @@ func newScaleCluster(t *testing.T, dir, document string) *scaleCluster {
 		t.Fatal(err)
 	}
 	return c
-}
-
-func readAuthority(ctx context.Context, s store.Store) (pki.Authority, error) {
-	crt, err := s.Get(ctx, pki.KubernetesCA+pki.Crt)
-	if err != nil {
-		return pki.Authority{}, err
-	}
-	key, err := s.Get(ctx, pki.KubernetesCA+pki.Key)
-	if err != nil {
-		return pki.Authority{}, err
-	}
-	return pki.ParseAuthority(crt, key)
 }
 
 func (m *scaleMaster) name() string { return "master-" + m.group.Member }
@@ -178,25 +162,8 @@ func (m *scaleMaster) prepare(t *testing.T, complete *spec.Complete) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.decide(t, told)
-}
-
-// decide writes the environment with which a member of a first start begins.
-func (m *scaleMaster) decide(t *testing.T, told config.Effective) {
-	t.Helper()
-	data, err := m.cluster.store.Get(t.Context(), etcd.BeginObject(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin, err := etcd.Parse[etcd.Begin](data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	facts := etcd.Facts{Member: m.group.Member, PeerURL: machine.EtcdPeerURL("demo", m.group.Member, told.Etcd.Members), Store: etcd.Store{Begin: &begin}}
-	lines := etcd.Action{Start: etcd.New, Clients: etcd.Open}.Environment(facts)
-	if err := os.WriteFile(filepath.Join(m.root, "run/hardtack/etcd/member"), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	decide(t, m.cluster.store, filepath.Join(m.root, "run/hardtack/etcd"),
+		etcd.Facts{Member: m.group.Member, PeerURL: machine.EtcdPeerURL("demo", m.group.Member, told.Etcd.Members)})
 }
 
 // scaleDaemon is a unit's command that is started again when it ends, as Restart=always does.

@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -64,9 +63,7 @@ func TestScaleMasters(t *testing.T) {
 
 func testScale(t *testing.T, members string) {
 	needMachines(t)
-	if os.Geteuid() != 0 {
-		t.Skip("makes network and mount namespaces: run as root")
-	}
+	needNamespaces(t)
 	nodes, pods := scaleSize(t)
 	dir := t.TempDir()
 	lock := programs.DefaultLock(t)
@@ -110,17 +107,8 @@ func testScale(t *testing.T, members string) {
 // kwokTool builds kwok where that is due. The stages are those that upstream ships beside it.
 func kwokTool(t *testing.T) *kwok {
 	t.Helper()
-	say := func(dir, name string, args ...string) string {
-		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Dir = dir
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%s %v: %v", name, args, err)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	program := say(root, "scripts/tool", "kwok")
-	module := say(filepath.Join(root, "scripts/tools/kwok"), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
+	program := printed(t, root, "scripts/tool", "kwok")
+	module := printed(t, filepath.Join(root, "scripts/tools/kwok"), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
 	return &kwok{program: program, stages: filepath.Join(module, "kustomize/stage")}
 }
 

@@ -59,12 +59,7 @@ func New(config *rest.Config) (*Client, error) {
 // Apply creates or updates an object by server-side apply: we own the fields that it names, other fields stay as they
 // are. Concurrent calls for the same object all succeed.
 func (c *Client) Apply(ctx context.Context, object map[string]any) error {
-	u, err := from(object)
-	if err != nil {
-		return err
-	}
-	name := u.GetKind() + " " + u.GetName()
-	resource, err := c.resource(ctx, u.GroupVersionKind(), u.GetNamespace())
+	u, name, resource, err := c.address(ctx, object)
 	if err != nil {
 		return fmt.Errorf("applying %s: %w", name, err)
 	}
@@ -77,12 +72,7 @@ func (c *Client) Apply(ctx context.Context, object map[string]any) error {
 // Delete deletes an object that Apply has made, and what it owns. One that somebody else has made stays; that it is not there is
 // no error.
 func (c *Client) Delete(ctx context.Context, object map[string]any) error {
-	u, err := from(object)
-	if err != nil {
-		return err
-	}
-	name := u.GetKind() + " " + u.GetName()
-	resource, err := c.resource(ctx, u.GroupVersionKind(), u.GetNamespace())
+	u, name, resource, err := c.address(ctx, object)
 	if err != nil {
 		return fmt.Errorf("deleting %s: %w", name, err)
 	}
@@ -104,6 +94,15 @@ func (c *Client) Delete(ctx context.Context, object map[string]any) error {
 		return fmt.Errorf("deleting %s: %w", name, err)
 	}
 	return nil
+}
+
+// address is an object as client-go wants it, what to call it, and where the API server has it.
+func (c *Client) address(ctx context.Context, object map[string]any) (u *unstructured.Unstructured, name string, resource dynamic.ResourceInterface, err error) {
+	if u, err = from(object); err != nil {
+		return nil, "an object", nil, err
+	}
+	resource, err = c.resource(ctx, u.GroupVersionKind(), u.GetNamespace())
+	return u, u.GetKind() + " " + u.GetName(), resource, err
 }
 
 // from converts an object from a YAML or JSON decoder; client-go needs the number types of its own decoder.
