@@ -44,6 +44,17 @@ func readOnly(h http.Handler) http.Handler {
 // Load puts the images of an archive, as docker save and crane pull write them, into the lab's registry, and returns their names.
 // Machines find them there whatever registry the name begins with, where containerd takes the lab's as its mirror.
 func (c *Client) Load(ctx context.Context, archive string) ([]string, error) {
+	// The host is no name of a machine: the client's connections all go to the lab's socket.
+	loaded, err := Push(ctx, archive, "lab.invalid", remote.WithTransport(c.http.Transport))
+	if err != nil {
+		return loaded, fmt.Errorf("the registry of the lab %s: %w", c.home.Name, notRunning(err))
+	}
+	return loaded, nil
+}
+
+// Push puts the images of an archive into the registry of a host, each below the name that it has below its own, and returns
+// their names: those that are there, where there is an error.
+func Push(ctx context.Context, archive, host string, options ...remote.Option) ([]string, error) {
 	open := func() (io.ReadCloser, error) { return os.Open(archive) }
 	manifest, err := tarball.LoadManifest(open)
 	if err != nil {
@@ -60,13 +71,12 @@ func (c *Client) Load(ctx context.Context, archive string) ([]string, error) {
 			if err != nil {
 				return loaded, fmt.Errorf("reading %s of %s: %w", tagged, archive, err)
 			}
-			// The host is no name of a machine: the client's connections all go to the lab's socket.
-			to, err := name.NewTag("lab.invalid/"+tag.RepositoryStr()+":"+tag.TagStr(), name.Insecure)
+			to, err := name.NewTag(host+"/"+tag.RepositoryStr()+":"+tag.TagStr(), name.Insecure)
 			if err != nil {
 				return loaded, fmt.Errorf("%s: %w", archive, err)
 			}
-			if err := remote.Write(to, image, remote.WithContext(ctx), remote.WithTransport(c.http.Transport)); err != nil {
-				return loaded, fmt.Errorf("putting %s into the registry of the lab %s: %w", tagged, c.home.Name, notRunning(err))
+			if err := remote.Write(to, image, append(options, remote.WithContext(ctx))...); err != nil {
+				return loaded, fmt.Errorf("putting %s there: %w", tagged, err)
 			}
 			loaded = append(loaded, tagged)
 		}

@@ -46,8 +46,8 @@ var imagePrograms = []string{
 type Suite struct {
 	// E2E and Critest are the paths of the two programs.
 	E2E, Critest string
-	// Images is the path of an archive with all images, as docker save writes it.
-	Images string
+	// Images is the path of an archive with all images of E2E, as docker save writes it, and RuntimeImages that of Critest's.
+	Images, RuntimeImages string
 }
 
 // Options are the options of Build.
@@ -72,7 +72,7 @@ func Build(ctx context.Context, o Options) (Suite, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Suite{}, fmt.Errorf("making a place for the suite: %w", err)
 	}
-	s := Suite{E2E: filepath.Join(dir, "e2e.test"), Critest: filepath.Join(dir, "critest"), Images: filepath.Join(dir, "images.tar")}
+	s := Suite{E2E: filepath.Join(dir, "e2e.test"), Critest: filepath.Join(dir, "critest"), Images: archive(dir, pictures), RuntimeImages: archive(dir, runtimePictures)}
 	b := builder{Options: o, dir: dir}
 	programs := filepath.Join(dir, "programs")
 	for _, step := range []struct {
@@ -82,7 +82,8 @@ func Build(ctx context.Context, o Options) (Suite, error) {
 		{"compiling the programs of the images", programs, b.programs},
 		{"compiling Kubernetes' end-to-end tests", s.E2E, b.test(e2ePackage)},
 		{"compiling critest", s.Critest, b.test(critestPackage)},
-		{"making the images", s.Images, func(ctx context.Context, to string) error { return b.images(ctx, programs, to) }},
+		{"making the images", s.Images, func(ctx context.Context, to string) error { return b.images(ctx, pictures, programs, to) }},
+		{"making critest's images", s.RuntimeImages, func(ctx context.Context, to string) error { return b.images(ctx, runtimePictures, programs, to) }},
 	} {
 		if _, err := os.Stat(step.to); err == nil {
 			continue
@@ -93,6 +94,12 @@ func Build(ctx context.Context, o Options) (Suite, error) {
 		}
 	}
 	return s, nil
+}
+
+// archive is where an archive of these images is kept.
+func archive(dir string, pictures []picture) string {
+	// Go prints maps in the order of their keys.
+	return filepath.Join(dir, fmt.Sprintf("images-%.8x.tar", sha256.Sum256(fmt.Append(nil, pictures))))
 }
 
 // whole makes a file or a directory beside its place and renames it: a build that is interrupted leaves no half one.

@@ -15,7 +15,7 @@ import (
 func TestRead(t *testing.T) {
 	data, err := os.ReadFile("testdata/report.json")
 	assert.NilError(t, err)
-	got, err := read(data)
+	got, err := Read(data)
 	assert.NilError(t, err)
 	for i := range got {
 		assert.Assert(t, got[i].Seconds > 0)

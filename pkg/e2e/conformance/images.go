@@ -52,17 +52,7 @@ var pictures = []picture{
 	},
 	{names: []string{promoted + "busybox:1.37.0-1", promoted + "perl:5.26", promoted + "glibc-dns-testing:2.0.0"}, config: v1.Config{Cmd: []string{"sh"}}},
 	{names: []string{promoted + "nonroot:1.5"}, config: v1.Config{Cmd: []string{"sh"}, User: "1234"}},
-	{
-		names: []string{promoted + "nginx:1.15-4", promoted + "nginx:1.27-0"},
-		// Debian's pages are elsewhere, and its log is a file.
-		files: map[string]string{
-			"etc/nginx/nginx.conf": "user nobody nogroup;\nevents {}\nhttp { access_log /dev/stdout; server { listen 80; root /usr/share/nginx/html; } }\n",
-			"usr/share/nginx/html/index.html": "<!DOCTYPE html>\n<html><head><title>Welcome to nginx!</title></head>" +
-				"<body><h1>Welcome to nginx!</h1></body></html>\n",
-			"var/lib/nginx/": "", "var/log/nginx/": "",
-		},
-		config: v1.Config{Entrypoint: []string{"/usr/sbin/nginx", "-e", "/dev/stderr", "-g", "daemon off;"}},
-	},
+	webServer(80, promoted+"nginx:1.15-4", promoted+"nginx:1.27-0"),
 	{
 		names: []string{promoted + "nautilus:1.8"}, programs: map[string]string{"agnhost": "agnhost"},
 		files:  map[string]string{"data.json": `{"image": "nautilus.jpg"}` + "\n", "nautilus.jpg": "nautilus"},
@@ -92,8 +82,60 @@ var pictures = []picture{
 	{names: []string{"registry.k8s.io/etcd:3.6.8-0"}, programs: map[string]string{"usr/local/bin/etcd": "etcd"}},
 }
 
-// images makes the archive of all images.
-func (b builder) images(ctx context.Context, programs, to string) error {
+// critestRegistry is where critest's own images are.
+const critestRegistry = "gcr.io/k8s-staging-cri-tools/"
+
+// users are those of critest's images, which busybox's image has besides (images/ of cri-tools).
+var users = map[string]string{
+	"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33:www-data:/var/www:/bin/false\ndefault-user:x:1000:1000::/home/default-user:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n",
+	"etc/group":  "root:x:0:\nwww-data:x:33:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\nnogroup:x:65534:\n",
+}
+
+// runtimePictures are the images of critest. One that it names by its digest cannot be made: test-image-digest.
+var runtimePictures = append([]picture{
+	{names: []string{promoted + "busybox:1.29-2"}, files: users, config: v1.Config{Cmd: []string{"sh"}}},
+	{names: []string{"registry.k8s.io/pause:3.9", "k8s.gcr.io/pause:3.9"}, programs: map[string]string{"agnhost": "agnhost"}, config: v1.Config{Entrypoint: []string{"/agnhost", "pause"}}},
+	webServer(80, promoted+"nginx:1.14-2"), webServer(12003, critestRegistry+"hostnet-nginx-amd64:latest"),
+	asUser("test-image-user-uid", "1002"), asUser("test-image-user-username", "www-data"),
+	asUser("test-image-user-uid-group", "1003:1004"), asUser("test-image-user-username-group", "www-data:1004"),
+	asUser("test-image-predefined-group", "1000"),
+}, named("test-image-1:latest", "test-image-2:latest", "test-image-3:latest", "test-image-latest:latest", "test-image-tag:test", "test-image-tag:all",
+	"test-image-tags:1 test-image-tags:2 test-image-tags:3")...)
+
+// webServer is an nginx on a port. Debian's pages are elsewhere, and its log is a file.
+func webServer(port int, names ...string) picture {
+	return picture{
+		names: names,
+		files: map[string]string{
+			"etc/passwd": users["etc/passwd"], "etc/group": users["etc/group"],
+			"etc/nginx/nginx.conf": fmt.Sprintf("user nobody nogroup;\nevents {}\nhttp { access_log /dev/stdout; server { listen %d; root /usr/share/nginx/html; } }\n", port),
+			"usr/share/nginx/html/index.html": "<!DOCTYPE html>\n<html><head><title>Welcome to nginx!</title></head>" +
+				"<body><h1>Welcome to nginx!</h1></body></html>\n",
+			"var/lib/nginx/": "", "var/log/nginx/": "",
+		},
+		config: v1.Config{Entrypoint: []string{"/usr/sbin/nginx", "-e", "/dev/stderr", "-g", "daemon off;"}},
+	}
+}
+
+// asUser is an image of critest that runs as a user.
+func asUser(name, user string) picture {
+	return picture{names: []string{critestRegistry + name + ":latest"}, files: users, config: v1.Config{Cmd: []string{"sh"}, User: user}}
+}
+
+// named are images of critest that differ in one file, each with the names that a string has.
+func named(names ...string) (list []picture) {
+	for _, n := range names {
+		p := picture{files: map[string]string{n: ""}, config: v1.Config{Cmd: []string{"sh"}}}
+		for one := range strings.FieldsSeq(n) {
+			p.names = append(p.names, critestRegistry+one)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// images makes an archive of images.
+func (b builder) images(ctx context.Context, pictures []picture, programs, to string) error {
 	base, err := b.base(ctx)
 	if err != nil {
 		return err

@@ -75,7 +75,7 @@ func (s Suite) Run(ctx context.Context, c Cluster, names []string, out io.Writer
 	if err != nil {
 		return nil, fmt.Errorf("running %d specs: %w", len(names), errors.Join(failed, err))
 	}
-	if results, err = read(data); err != nil {
+	if results, err = Read(data); err != nil {
 		return nil, fmt.Errorf("reading what became of %d specs: %w", len(names), errors.Join(failed, err))
 	}
 	if len(results) != len(names) {
@@ -84,8 +84,8 @@ func (s Suite) Run(ctx context.Context, c Cluster, names []string, out io.Writer
 	return results, nil
 }
 
-// read reads ginkgo's report: the specs that ran, and not what was left out.
-func read(data []byte) ([]Result, error) {
+// Read reads ginkgo's report: the specs that ran, and not what was left out.
+func Read(data []byte) ([]Result, error) {
 	var reports []struct {
 		SpecReports []struct {
 			ContainerHierarchyTexts    []string
