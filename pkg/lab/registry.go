@@ -2,10 +2,12 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
+	"net/url"
 	"os"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -46,10 +48,10 @@ func readOnly(h http.Handler) http.Handler {
 func (c *Client) Load(ctx context.Context, archive string) ([]string, error) {
 	// The host is no name of a machine: the client's connections all go to the lab's socket.
 	loaded, err := Push(ctx, archive, "lab.invalid", remote.WithTransport(c.http.Transport))
-	if err != nil {
-		return loaded, fmt.Errorf("the registry of the lab %s: %w", c.home.Name, notRunning(err))
+	if unreached, ok := errors.AsType[*url.Error](err); ok {
+		return loaded, fmt.Errorf("putting images into the registry of the lab %s: %w", c.home.Name, notRunning(unreached))
 	}
-	return loaded, nil
+	return loaded, err
 }
 
 // Push puts the images of an archive into the registry of a host, each below the name that it has below its own, and returns
