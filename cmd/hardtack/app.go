@@ -38,6 +38,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			stackCommand(),
 			etcdCommand(),
 			labCommand(),
+			doctorCommand(),
 			completionCommand(),
 		},
 		EnableBashCompletion: true,

@@ -25,6 +25,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/examine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/doctor"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
@@ -56,7 +59,7 @@ func TestHardened(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"ciphers", c.ciphers}, {"pods", c.pods}, {"external addresses", c.externalIPs}, {"tokens", c.tokens},
-		{"controller", c.controller}, {"audit", c.audit},
+		{"controller", c.controller}, {"doctor", c.doctor}, {"audit", c.audit},
 	} {
 		t.Run(one.name, one.run)
 	}
@@ -382,6 +385,46 @@ func (c *live) people(t *testing.T, idp *issuer) {
 		code, text := c.try(t.Context(), as(idp.token(t, bad)), http.MethodGet, "/api/v1/secrets", "", "")
 		assert.Assert(t, code == http.StatusUnauthorized || code == http.StatusForbidden, "%s: %d %s", name, code, text)
 	}
+}
+
+// doctor: what is asked of a component that is not there gets the API's own error at once, and a check of hardtack doctor.
+func (c *live) doctor(t *testing.T) {
+	t.Helper()
+	const object, shop = `{"metadata":{"name":%q},"spec":%s}`, "/namespaces/default/"
+	for path, body := range map[string]string{
+		"/apis/apiregistration.k8s.io/v1/apiservices": fmt.Sprintf(object, "v1.absent.example.org",
+			`{"group":"absent.example.org","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"absent"}}`),
+		"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations": `{"metadata":{"name":"absent"},"webhooks":[{"name":"absent.example.org","admissionReviewVersions":["v1"],"sideEffects":"None",
+			"clientConfig":{"service":{"namespace":"default","name":"absent"}},"rules":[{"apiGroups":["batch"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["jobs"]}]}]}`,
+		"/apis/autoscaling/v2" + shop + "horizontalpodautoscalers": fmt.Sprintf(object, "web", `{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}`),
+		"/api/v1" + shop + "persistentvolumeclaims":                fmt.Sprintf(object, "data", `{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}`),
+		"/api/v1" + shop + "services":                              fmt.Sprintf(object, "front", `{"type":"LoadBalancer","ports":[{"port":80}]}`),
+		"/apis/networking.k8s.io/v1" + shop + "ingresses":          fmt.Sprintf(object, "front", `{"ingressClassName":"nginx","defaultBackend":{"service":{"name":"front","port":{"number":80}}}}`),
+	} {
+		c.want(t, c.admin(), http.MethodPost, path, body, http.StatusCreated, "")
+	}
+	client, err := kube.New(c.admin())
+	assert.NilError(t, err)
+	want := map[string]string{
+		"nodes": "no machine has joined", "dns": "no CoreDNS answers", "metrics": "wait for it: default/web",
+		"apis": "v1.absent.example.org gets 503, Service default/absent: ServiceNotFound", "webhooks": "Service default/absent does not exist: what it would look at is refused, after up to 10 s",
+		"volumes": "default/data: no StorageClass is the default", "loadbalancers": "default/front", "ingresses": "default/front",
+	}
+	var found doctor.List
+	c.await(t, "the API server to have looked for the API's pods", func() bool {
+		found = examine.Run(t.Context(), client, time.Now().Add(2*examine.Patience))
+		return slices.ContainsFunc(found, func(ch doctor.Check) bool { return strings.Contains(ch.Text, "ServiceNotFound") })
+	})
+	for _, ch := range found {
+		if words, asked := want[ch.Name]; asked {
+			assert.Assert(t, ch.State == doctor.Error && strings.Contains(ch.Text, words), "%+v", ch)
+			delete(want, ch.Name)
+		}
+	}
+	assert.Equal(t, len(want), 0, "%v of %v", want, found)
+	c.want(t, c.admin(), http.MethodGet, "/apis/absent.example.org/v1", "", http.StatusServiceUnavailable, "")
+	c.want(t, c.admin(), http.MethodPost, "/apis/batch/v1/namespaces/default/jobs",
+		`{"metadata":{"name":"one"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"one","image":"one"}]}}}}`, http.StatusInternalServerError, `service \"absent\" not found`)
 }
 
 // audit: who did what is there, and what a Secret holds is not.
