@@ -28,6 +28,7 @@ func labCommand() *cli.Command {
 			labExecCommand(),
 			labLogsCommand(),
 			labKillCommand(),
+			labNoticeCommand(),
 			labScaleCommand(),
 			labLoadCommand(),
 			labVolumeCommand(),

@@ -51,6 +51,8 @@ type guest struct {
 	started, ended time.Time
 	// end is why it has ended: "killed", "terminated", or QEMU's error.
 	end string
+	// interrupted ends the wait for a spot instance's interruption; nil is none. The host's lock guards it.
+	interrupted context.CancelFunc
 }
 
 // power returns the running machine; nil while it does not run.

@@ -209,6 +209,9 @@ KillMode=process
 SendSIGHUP=yes
 `
 
+// Announce replaces what the metadata service announces to a machine.
+func (m *machines) Announce(id string, n metadata.Notices) { m.meta.SetNotices(id, n) }
+
 // Outside lists the packets that machines sent to addresses outside of the network.
 func (m *machines) Outside() []Outside {
 	list := []Outside{}

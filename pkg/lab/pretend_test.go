@@ -87,7 +87,11 @@ type pretender struct {
 }
 
 func (p *pretender) Outside() []Outside { return nil }
-func (p *pretender) Close() error       { p.api.Close(); return nil }
+
+// Announce does nothing: these machines ask no metadata service for notices.
+func (p *pretender) Announce(string, metadata.Notices) {}
+
+func (p *pretender) Close() error { p.api.Close(); return nil }
 
 // Forward returns an address at which nothing listens, since no API server runs.
 func (p *pretender) Forward(context.Context, string, func(context.Context) (netip.AddrPort, error)) (net.Addr, error) {

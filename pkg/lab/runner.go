@@ -16,6 +16,8 @@ import (
 type Runner interface {
 	// Start powers a machine on. It runs until Stop, until it ends by itself, or until ctx ends.
 	Start(ctx context.Context, l Launch) (Running, error)
+	// Announce replaces what the metadata service announces to a machine.
+	Announce(id string, n metadata.Notices)
 	// Outside lists the packets that machines sent to addresses outside of the network.
 	Outside() []Outside
 	// Forward listens on a port of this computer and carries each connection to the machine's port that target returns

@@ -22,6 +22,7 @@ func (d *daemon) serve() (*wire, error) {
 	mux.HandleFunc("POST /v1/down", d.postDown)
 	mux.HandleFunc("POST /v1/machines/{id}/kill", d.postKill)
 	mux.HandleFunc("POST /v1/machines/{id}/end", d.postEnd)
+	mux.HandleFunc("POST /v1/machines/{id}/notice", d.postNotice)
 	mux.HandleFunc("GET /v1/nodes/{name}/events", d.getEvents)
 	mux.HandleFunc("POST /v1/machines/{id}/shell", d.postShell)
 	mux.HandleFunc("POST /v1/groups/{name}/size/{size}", d.postSize)

@@ -43,6 +43,7 @@ func (s source) Instance(addr netip.Addr) (metadata.Instance, bool) {
 			ID: m.ID, Type: m.Type, ImageID: m.Image, Launched: m.Launched, UserData: userData, Role: m.Role,
 			Placement: metadata.Placement{Account: accountID, Region: regionName, Zone: m.Zone},
 			Card:      metadata.Card{Addr: addr, MAC: vnet.MACOf(addr), Subnet: subnet, Hostname: hostName(addr)},
+			Spot:      g.spot(),
 			Tags:      shownTags(m), LifecycleState: s.target(g),
 		}, true
 	}
