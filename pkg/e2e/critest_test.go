@@ -41,7 +41,7 @@ func TestContainerRuntime(t *testing.T) {
 	c.send(ctx, t, there, packCritest(t, suite.Critest))
 	// Its pods' logs and volumes are directories that containerd mounts, so that they are not below the unit's own /tmp.
 	t.Log(c.shell(ctx, t, `systemctl stop kubelet && mkdir -p /etc/containerd/certs.d/_default && mv `+there+`/hosts.toml /etc/containerd/certs.d/_default/ &&
-		systemd-run --quiet --unit=critest --remain-after-exit --working-directory=`+there+` --setenv=TMPDIR=`+there+` --setenv=HOME=/root \
+		systemd-run --quiet --unit=critest --remain-after-exit --working-directory=`+there+` --setenv=TMPDIR=`+there+` --setenv=HOME=/root --setenv=PATH=`+there+`:/usr/sbin:/usr/bin \
 		--property=StandardOutput=file:`+there+`/log --property=StandardError=file:`+there+`/log \
 		`+there+`/critest --runtime-endpoint=unix:///run/containerd/containerd.sock --ginkgo.no-color --ginkgo.json-report=`+there+`/report.json`))
 	c.await(ctx, t, "critest", func() (bool, string) {
@@ -121,7 +121,9 @@ func packCritest(t *testing.T, program string) []byte {
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	for name, content := range map[string][]byte{"critest": binary, "hosts.toml": []byte(lab.RegistryMirror())} {
+	for name, content := range map[string][]byte{"critest": binary, "hosts.toml": []byte(lab.RegistryMirror()),
+		// critest loads AppArmor's profiles by sudo, which a machine without people does not have; it is root here.
+		"sudo": []byte("#!/bin/sh\nexec \"$@\"\n")} {
 		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(content)), Mode: 0o755}); err != nil {
 			t.Fatal(err)
 		}

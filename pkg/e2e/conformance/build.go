@@ -39,7 +39,8 @@ const (
 // imagePrograms are the programs in container images, by the path of their package.
 var imagePrograms = []string{
 	imagePackages + "agnhost", imagePackages + "regression-issue-74839", imagePackages + "resource-consumer",
-	imagePackages + "resource-consumer/consume-cpu", "k8s.io/sample-apiserver",
+	imagePackages + "resource-consumer/consume-cpu", imagePackages + "nonewprivs",
+	"k8s.io/sample-apiserver",
 }
 
 // Suite is what Build has built.
@@ -72,9 +73,9 @@ func Build(ctx context.Context, o Options) (Suite, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Suite{}, fmt.Errorf("making a place for the suite: %w", err)
 	}
-	s := Suite{E2E: filepath.Join(dir, "e2e.test"), Critest: filepath.Join(dir, "critest"), Images: archive(dir, pictures), RuntimeImages: archive(dir, runtimePictures)}
+	s := Suite{E2E: filepath.Join(dir, "e2e.test"), Critest: filepath.Join(dir, "critest"), Images: archive(dir, "images", pictures), RuntimeImages: archive(dir, "critest-images", runtimePictures)}
 	b := builder{Options: o, dir: dir}
-	programs := filepath.Join(dir, "programs")
+	programs := filepath.Join(dir, fmt.Sprintf("programs-%.8x", sha256.Sum256(fmt.Append(nil, imagePrograms))))
 	for _, step := range []struct {
 		what, to string
 		do       func(ctx context.Context, to string) error
@@ -96,10 +97,10 @@ func Build(ctx context.Context, o Options) (Suite, error) {
 	return s, nil
 }
 
-// archive is where an archive of these images is kept.
-func archive(dir string, pictures []picture) string {
+// archive is where an archive of these images, all of which have the base, is kept.
+func archive(dir, name string, pictures []picture) string {
 	// Go prints maps in the order of their keys.
-	return filepath.Join(dir, fmt.Sprintf("images-%.8x.tar", sha256.Sum256(fmt.Append(nil, pictures))))
+	return filepath.Join(dir, fmt.Sprintf("%s-%.8x.tar", name, sha256.Sum256(fmt.Append(nil, baseArguments, pictures))))
 }
 
 // whole makes a file or a directory beside its place and renames it: a build that is interrupted leaves no half one.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -95,7 +96,9 @@ var users = map[string]string{
 var runtimePictures = append([]picture{
 	{names: []string{promoted + "busybox:1.29-2"}, files: users, config: v1.Config{Cmd: []string{"sh"}}},
 	{names: []string{"registry.k8s.io/pause:3.9", "k8s.gcr.io/pause:3.9"}, programs: map[string]string{"agnhost": "agnhost"}, config: v1.Config{Entrypoint: []string{"/agnhost", "pause"}}},
-	webServer(80, promoted+"nginx:1.14-2"), webServer(12003, critestRegistry+"hostnet-nginx-amd64:latest"),
+	// Its program is set-user-ID root.
+	{names: []string{promoted + "nonewprivs:1.3"}, files: users, programs: map[string]string{"usr/local/bin/nnp": "nonewprivs"}, config: v1.Config{Cmd: []string{"nnp"}}},
+	webServer(80, promoted+"nginx:1.14-2"), webServer(80, promoted+"httpd:2.4.39-4"), webServer(12003, critestRegistry+"hostnet-nginx-amd64:latest"),
 	asUser("test-image-user-uid", "1002"), asUser("test-image-user-username", "www-data"),
 	asUser("test-image-user-uid-group", "1003:1004"), asUser("test-image-user-username-group", "www-data:1004"),
 	asUser("test-image-predefined-group", "1000"),
@@ -157,18 +160,21 @@ func (b builder) images(ctx context.Context, pictures []picture, programs, to st
 	return tarball.MultiWriteToFile(to, all)
 }
 
+// baseArguments make the layer that all images have. Nothing is configured: no maintainer's script of these packages makes anything
+// that the programs need. This variant ends before it would run customize hooks, and says nothing of them.
+var baseArguments = []string{
+	"--quiet", "--variant=extract", "--mode=root", "--format=tar", "--include=" + basePackages,
+	// Names that a package already has stay its own. Without its list of names an image would have no shell.
+	`--extract-hook=set -e; names=$(chroot "$1" /bin/busybox --list); for n in $names; do [ -e "$1/usr/bin/$n" ] || ln -s busybox "$1/usr/bin/$n"; done; test -e "$1/bin/sh"`,
+	`--extract-hook=rm -rf "$1"/usr/share/doc "$1"/usr/share/man "$1"/usr/share/locale "$1"/var/lib/dpkg "$1"/var/lib/apt`,
+	"trixie",
+}
+
 // base makes the layer of Debian's programs, with busybox under each of its names.
 func (b builder) base(ctx context.Context) (v1.Layer, error) {
-	file := filepath.Join(b.dir, "base.tar")
+	file := archive(b.dir, "base", nil)
 	err := whole(ctx, file, func(ctx context.Context, to string) error {
-		// Nothing is configured: no maintainer's script of these packages makes anything that the programs need.
-		return run.Run(ctx, run.Command{Name: "mmdebstrap", Args: []string{
-			"--quiet", "--variant=extract", "--mode=root", "--format=tar", "--include=" + basePackages,
-			// Names that a package already has stay its own.
-			`--customize-hook=chroot "$1" /bin/busybox --list | while read -r n; do [ -e "$1/usr/bin/$n" ] || ln -s busybox "$1/usr/bin/$n"; done`,
-			`--customize-hook=rm -rf "$1"/usr/share/doc "$1"/usr/share/man "$1"/usr/share/locale "$1"/var/lib/dpkg "$1"/var/lib/apt`,
-			"trixie", to,
-		}})
+		return run.Run(ctx, run.Command{Name: "mmdebstrap", Args: append(slices.Clone(baseArguments), to)})
 	})
 	if err != nil {
 		return nil, err
@@ -243,7 +249,11 @@ func writeProgram(w *tar.Writer, to, file string) error {
 			return err
 		}
 	}
-	if err := w.WriteHeader(&tar.Header{Name: to, Mode: 0o755, Size: info.Size(), Typeflag: tar.TypeReg}); err != nil {
+	mode := int64(0o755)
+	if path.Base(to) == "nnp" {
+		mode = 0o6755 // as upstream's image has it: chmod +s
+	}
+	if err := w.WriteHeader(&tar.Header{Name: to, Mode: mode, Size: info.Size(), Typeflag: tar.TypeReg}); err != nil {
 		return err
 	}
 	_, err = io.Copy(w, f)
