@@ -14,7 +14,7 @@ type s3Protocol struct{}
 
 // s3Headers are the headers of Amazon's that are modelled.
 var s3Headers = map[string]bool{
-	"X-Amz-Content-Sha256": true, "X-Amz-Date": true, "X-Amz-Security-Token": true, "X-Amz-Checksum-Sha256": true, "X-Amz-Checksum-Mode": true,
+	"X-Amz-Content-Sha256": true, "X-Amz-Date": true, "X-Amz-Security-Token": true, "X-Amz-Checksum-Sha256": true, "X-Amz-Checksum-Mode": true, "X-Amz-Sdk-Checksum-Algorithm": true,
 }
 
 func (s3Protocol) read(r *http.Request, _ []byte, c *call) error {
