@@ -36,17 +36,17 @@ var sideways = map[string][]string{
 	"pkg/base/awsconfig":        {"pkg/base/awshttp", "pkg/node/imds"}, // the SDK's configuration takes that client, and the machine's metadata
 	"pkg/base/account":          {"pkg/role"},                          // the tags
 	"pkg/base/awsuser":          {"pkg/base/awshttp"},
-	"pkg/base/problem/yamlfile": {"pkg/base/problem/near"},                                                                        // what somebody may have meant
-	"pkg/awsfake/moto":          {"pkg/base/run"},                                                                                 // it is a process
-	"pkg/dns/doctor":            {"pkg/dns/shipped"},                                                                              // a deployment is compared with the template
-	"pkg/spec":                  {"pkg/node/machine", "pkg/node/notice", "pkg/image/unit", "pkg/node/userdata", "pkg/pki/issuer"}, // what a machine is told, what is done about its notices, which flags the units have, whether the user data can be read, and where an issuer has its keys
-	"pkg/image/build":           {"pkg/image/cache", "pkg/image/oci"},                                                             // what it builds is kept there, and the pause image is written as one
-	"pkg/image/fetch":           {"pkg/image/cache", "pkg/image/oci", "pkg/image/build"},                                          // what has no release is built
-	"pkg/image/rootfs":          {"pkg/image/unit"},                                                                               // the links that enable a unit come from its [Install] section
-	"pkg/dns/prepare":           {"pkg/dns/reconcile"},                                                                            // the contract of a zone, and its errors
-	"pkg/dns/check":             {"pkg/dns/reconcile", "pkg/dns/prepare"},                                                         // as above
-	"pkg/cluster":               {"pkg/cluster/template"},                                                                         // what it deploys
-	"pkg/lab":                   {"pkg/dns/function", "pkg/cluster", "pkg/cluster/template"},                                      // the same handler as the Lambda, and the stack of AWS
+	"pkg/base/problem/yamlfile": {"pkg/base/problem/near"},                                                                                   // what somebody may have meant
+	"pkg/awsfake/moto":          {"pkg/base/run"},                                                                                            // it is a process
+	"pkg/dns/doctor":            {"pkg/dns/shipped"},                                                                                         // a deployment is compared with the template
+	"pkg/spec":                  {"pkg/node/machine", "pkg/node/notice", "pkg/image/unit", "pkg/node/userdata", "pkg/pki", "pkg/pki/issuer"}, // what a machine is told, what is done about its notices, which flags the units have, whether the user data can be read, and where an issuer has its keys
+	"pkg/image/build":           {"pkg/image/cache", "pkg/image/oci"},                                                                        // what it builds is kept there, and the pause image is written as one
+	"pkg/image/fetch":           {"pkg/image/cache", "pkg/image/oci", "pkg/image/build"},                                                     // what has no release is built
+	"pkg/image/rootfs":          {"pkg/image/unit"},                                                                                          // the links that enable a unit come from its [Install] section
+	"pkg/dns/prepare":           {"pkg/dns/reconcile"},                                                                                       // the contract of a zone, and its errors
+	"pkg/dns/check":             {"pkg/dns/reconcile", "pkg/dns/prepare"},                                                                    // as above
+	"pkg/cluster":               {"pkg/cluster/template"},                                                                                    // what it deploys
+	"pkg/lab":                   {"pkg/dns/function", "pkg/cluster", "pkg/cluster/template"},                                                 // the same handler as the Lambda, and the stack of AWS
 	// one table of reasons, and one way to wait
 	"pkg/node/boot":    {"pkg/node/reason", "pkg/node/config"},
 	"pkg/node/certs":   {"pkg/node/reason", "pkg/node/config"}, // what it compares with the store's word

@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -49,6 +50,8 @@ type s3Object struct {
 	data []byte
 	sum  [sha256.Size]byte
 	at   time.Time
+	// kind is the type of the content; empty is S3's own.
+	kind string
 }
 
 // S3 returns the account's buckets.
@@ -114,7 +117,7 @@ func (s *S3) Set(bucket, key string, data []byte) {
 		delete(b.objects, key)
 		return
 	}
-	b.objects[key] = s3Object{slices.Clone(data), sha256.Sum256(data), s.account.clock.Now()}
+	b.objects[key] = s3Object{slices.Clone(data), sha256.Sum256(data), s.account.clock.Now(), ""}
 }
 
 // SetPolicy sets a bucket's policy, in JSON. It fails as S3's PutBucketPolicy does, and if the policy has more than awsfake models.
@@ -210,7 +213,7 @@ func (s *S3) serve(c *call) (any, error) {
 	if !ok {
 		return nil, s.missing(c, b)
 	}
-	reply := s3Reply{data: o.data, header: map[string]string{"ETag": etag(o), "Last-Modified": o.at.UTC().Format(http.TimeFormat)}}
+	reply := s3Reply{data: o.data, header: map[string]string{"ETag": etag(o), "Last-Modified": o.at.UTC().Format(http.TimeFormat), "Content-Type": cmp.Or(o.kind, "binary/octet-stream")}}
 	if c.header("X-Amz-Checksum-Mode") == "ENABLED" {
 		reply.header["X-Amz-Checksum-Sha256"] = base64.StdEncoding.EncodeToString(o.sum[:])
 	}
@@ -250,7 +253,7 @@ func (s *S3) putObject(c *call, b *s3Bucket, key string) (any, error) {
 			return nil, &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Message: "At least one of the pre-conditions you specified did not hold"}
 		}
 	}
-	o := s3Object{slices.Clone(c.Body), sum, c.Now}
+	o := s3Object{slices.Clone(c.Body), sum, c.Now, c.header("Content-Type")}
 	b.objects[key] = o
 	return s3Reply{header: map[string]string{"ETag": etag(o), "X-Amz-Checksum-Sha256": base64.StdEncoding.EncodeToString(sum[:])}}, nil
 }

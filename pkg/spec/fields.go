@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -53,7 +54,7 @@ var becomes = map[string][]string{
 	"podSecurity":                     {"enforce and warn of PodSecurity in " + admissionDocument + ", where it is not the image's"},
 	"serviceAccounts.issuer":          {"the first --service-account-issuer of kube-apiserver, and --service-account-jwks-uri, where it is not the image's"},
 	"serviceAccounts.acceptedIssuers": {"every further --service-account-issuer of kube-apiserver"},
-	"serviceAccounts.publishTo":       {"nothing on machines: hardtack pki issuer publish writes there", "public/issuer.yaml in the store, once it has"},
+	"serviceAccounts.publishTo":       {"nothing on machines: hardtack pki issuer publish writes there", pki.PublicIssuer + " in the store, once it has"},
 	"addons":                          {"addons in " + machine.Path + " of masters, which apply the manifests of these names"},
 	"groups[].name":                   {"the AutoScaling group " + clusterParameter + "-<name>"},
 	"groups[].roles":                  {"the role files " + path.Join(role.Dir, role.Prefix+"<role>"), "the tag " + role.TagRole + " of the group", "the records " + role.Role("<role>").Host(clusterParameter)},

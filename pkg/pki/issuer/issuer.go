@@ -157,3 +157,28 @@ func (p Published) Check(url string, keys []*ecdsa.PublicKey) (problems []string
 	}
 	return problems
 }
+
+// Record is the object pki.PublicIssuer of a cluster's store.
+type Record struct {
+	// Issuer is the URL of the issuer whose keys are published.
+	Issuer string `json:"issuer"`
+	// To is where they are written, as publish.Open takes it; empty if that is not Hardtack's to do.
+	To string `json:"to,omitempty"`
+}
+
+// Marshal encodes the record.
+func (r Record) Marshal() ([]byte, error) {
+	data, err := json.Marshal(r)
+	return append(data, '\n'), err
+}
+
+// ParseRecord reads what Marshal has written.
+func ParseRecord(data []byte) (r Record, err error) {
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Record{}, fmt.Errorf("reading the record of the issuer: %w", err)
+	}
+	if !strings.HasPrefix(r.Issuer, "https://") {
+		return Record{}, fmt.Errorf("reading the record of the issuer: %q is not a URL that begins with https", r.Issuer)
+	}
+	return r, nil
+}
