@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +21,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 	"gotest.tools/v3/assert"
+	authv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
@@ -204,7 +209,59 @@ func TestPodsTakeRoles(t *testing.T) {
 		got := a.take(t, tt.token)
 		assert.Assert(t, strings.HasPrefix(got, tt.want), "%s: %s, want %s", tt.name, got, tt.want)
 	}
+	t.Run("the documented pod", func(t *testing.T) { c.documentedPod(t, a, taken) })
 	t.Run("rotation", func(t *testing.T) { c.rotatesKey(t, a, document, forAWS, taken) })
+}
+
+// documentedPod creates the pod of cmd/hardtack/README.md, and does what its kubelet and its SDK do: the volume's token, for the pod, in the
+// file that the SDK's variables name.
+func (c *live) documentedPod(t *testing.T, a *cloud, taken string) {
+	t.Helper()
+	text, err := os.ReadFile("../../cmd/hardtack/README.md")
+	assert.NilError(t, err)
+	_, block, ok := strings.Cut(string(text), "```yaml\napiVersion: v1\nkind: Pod\n")
+	assert.Assert(t, ok, "the README has no pod")
+	block, _, _ = strings.Cut("apiVersion: v1\nkind: Pod\n"+block, "```")
+	code, said := c.try(t.Context(), c.admin(), http.MethodPost, "/api/v1/namespaces/default/pods", "application/yaml", block)
+	assert.Equal(t, code, http.StatusCreated, said)
+	var pod corev1.Pod
+	assert.NilError(t, json.Unmarshal([]byte(said), &pod))
+	env := map[string]string{}
+	for _, v := range pod.Spec.Containers[0].Env {
+		env[v.Name] = v.Value
+	}
+	var file, token string
+	for _, v := range pod.Spec.Volumes {
+		for _, m := range pod.Spec.Containers[0].VolumeMounts {
+			if v.Name != "aws" || m.Name != v.Name {
+				continue
+			}
+			source := v.Projected.Sources[0].ServiceAccountToken
+			file = path.Join(m.MountPath, source.Path)
+			token = c.podToken(t, pod, source)
+		}
+	}
+	assert.Equal(t, file, env["AWS_WEB_IDENTITY_TOKEN_FILE"])
+	assert.Equal(t, env["AWS_ROLE_ARN"], "arn:aws:iam::123456789012:role/uploader")
+	assert.Equal(t, a.take(t, token), taken)
+	// The usual token of the same pod is worth nothing there.
+	assert.Assert(t, strings.HasPrefix(a.take(t, c.podToken(t, pod, &corev1.ServiceAccountTokenProjection{})), "InvalidIdentityToken: "))
+}
+
+// podToken is the token of a volume's source, as the kubelet asks for it.
+func (c *live) podToken(t *testing.T, pod corev1.Pod, source *corev1.ServiceAccountTokenProjection) string {
+	t.Helper()
+	request := authv1.TokenRequest{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"}, Spec: authv1.TokenRequestSpec{
+		ExpirationSeconds: source.ExpirationSeconds, BoundObjectRef: &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}}
+	if source.Audience != "" {
+		request.Spec.Audiences = []string{source.Audience}
+	}
+	body, err := json.Marshal(request)
+	assert.NilError(t, err)
+	code, text := c.try(t.Context(), c.admin(), http.MethodPost, "/api/v1/namespaces/default/serviceaccounts/"+pod.Spec.ServiceAccountName+"/token", "", string(body))
+	assert.Equal(t, code, http.StatusCreated, text)
+	assert.NilError(t, json.Unmarshal([]byte(text), &request))
+	return request.Status.Token
 }
 
 // rotatesKey replaces the key step by step. Tokens of both keys are good while both are published, and the old one's no longer.
