@@ -10,6 +10,7 @@ type roleShape struct {
 	Text     string     `cfn:"Description"`
 	Boundary string     `cfn:"PermissionsBoundary"`
 	Policies []rolePart `cfn:"Policies"`
+	Managed  []string   `cfn:"ManagedPolicyArns"`
 	Session  int        `cfn:"MaxSessionDuration"`
 	Tags     any        `cfn:"Tags"`
 }
@@ -76,6 +77,9 @@ func (p *provision) setPolicies(r *role, want *roleShape) error {
 			return err
 		}
 		policies = append(policies, policy)
+	}
+	if len(want.Managed) > 0 { // of AWS's own none is modelled either
+		return refuse("NoSuchEntity", "Policy %s does not exist or is not attachable.", want.Managed[0])
 	}
 	if want.Boundary != "" { // the account has no managed policies
 		return refuse("NoSuchPolicy", "Policy %s does not exist or is not attachable.", want.Boundary)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"gotest.tools/v3/assert"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 const issuerDocument = "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"
@@ -43,4 +45,38 @@ func TestIssuer(t *testing.T) {
 			assert.DeepEqual(t, got, tt.want)
 		})
 	}
+}
+
+const uploaderRole = "serviceAccounts: {issuer: https://id.example.org}\naws: {podRoles: [{name: uploader, allow: [{actions: [s3:GetObject], resources: [\"*\"]}]}]}\n"
+
+// TestPodRolesOfADocument: what a role leaves out follows from its name, a complete document says the same again, and what cannot work
+// is refused.
+func TestPodRolesOfADocument(t *testing.T) {
+	c := complete(t, issuerDocument+uploaderRole)
+	assert.Equal(t, c.Cluster.AWS.PodRoles[0].Subject(), "system:serviceaccount:default:uploader")
+	assert.Equal(t, c.Origins["aws.podRoles[0].serviceAccount"].String(), "derived (aws.podRoles[0].name)")
+	for _, tt := range []struct{ name, text, want string }{
+		{"no issuer", strings.Replace(uploaderRole, "serviceAccounts: {issuer: https://id.example.org}\n", "", 1), "only the cluster knows"},
+		{"a port", strings.Replace(uploaderRole, "id.example.org", "id.example.org:8443", 1), "no issuer with a port"},
+		{"nothing allowed", strings.Replace(uploaderRole, `, allow: [{actions: [s3:GetObject], resources: ["*"]}]`, "", 1), "the role may do nothing"},
+		{"an action", strings.Replace(uploaderRole, "s3:GetObject", "GetObject", 1), `"GetObject" is not an action`},
+		{"a resource", strings.Replace(uploaderRole, `"*"`, "bucket", 1), `"bucket" is neither an ARN`},
+		{"a policy", strings.Replace(uploaderRole, "allow:", "policies: [AdministratorAccess], allow:", 1), "is not the ARN of a managed policy"},
+		{"one name for two", strings.Replace(uploaderRole, "podRoles: [", "podRoles: [{name: up-loader, policies: [\"arn:aws:iam::aws:policy/x\"]}, ", 1), "is already at aws.podRoles[0]"},
+		{"a namespace", strings.Replace(uploaderRole, "name: uploader", "name: uploader, namespace: a.b", 1), "is not the name of a namespace"},
+	} {
+		text := refused(t, issuerDocument+tt.text)
+		assert.Assert(t, strings.Contains(text, tt.want), "%s: %s", tt.name, text)
+	}
+}
+
+// refused returns the findings of a document that is refused.
+func refused(t *testing.T, text string) string {
+	t.Helper()
+	c, problems := spec.Parse("cluster.yaml", []byte(text))
+	if problems.Err() == nil {
+		_, problems = c.Complete(readImage(t))
+	}
+	assert.Assert(t, problems.Err() != nil, "it is taken:\n%s", text)
+	return problems.Err().Error()
 }

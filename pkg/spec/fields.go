@@ -81,6 +81,7 @@ var becomes = map[string][]string{
 	"aws.loadBalancer":                {"a load balancer, its listener and its targets, or nothing"},
 	"aws.key":                         {"KmsKeyId in every launch template"},
 	"aws.secretsKey":                  {"public/secrets-key in the store, KeyId of each secret there, and kms:Decrypt in the policy of every instance role"},
+	"aws.podRoles":                    {"an AWS::IAM::Role each, and an AWS::IAM::OIDCProvider", "the stack's outputs PodRole<Name>"},
 	"groups[].aws.instanceType":       {"InstanceType in the group's launch template"},
 	"groups[].aws.volume":             {"VolumeSize in the group's launch template"},
 	"groups[].aws.max":                {"the AutoScaling group's MaxSize"},

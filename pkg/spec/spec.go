@@ -20,7 +20,7 @@ const (
 // DefaultVersion is the Kubernetes minor version of a document that names none.
 const DefaultVersion = "1.36"
 
-// The doc comments of the fields of a document, here and in component.go, etcd.go, aws.go, accounts.go and extras.go, are also what Explain says:
+// The doc comments of the fields of a document, here and in component.go, etcd.go, aws.go, accounts.go, podroles.go and extras.go, are also what Explain says:
 // each begins with "<Field> is" or "<Field> are". TestFieldTexts copies them to fields.json.
 //
 //go:generate go test -run TestFieldTexts -update .
