@@ -9,7 +9,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
@@ -46,14 +45,8 @@ func TestPodRoles(t *testing.T) {
 	createAuthorities(t, conf)
 	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true)
 	assert.NilError(t, err)
-	_, err = c.Apply(t.Context(), cluster.ApplyOptions{Deployment: cluster.Deployment{Parameters: map[string]string{template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: "subnet-0000000000000000a"}}})
+	applied, err := c.Apply(t.Context(), cluster.ApplyOptions{Deployment: cluster.Deployment{Parameters: map[string]string{template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: "subnet-0000000000000000a"}}})
 	assert.NilError(t, err)
-	out, err := cloudformation.NewFromConfig(conf).DescribeStacks(t.Context(), &cloudformation.DescribeStacksInput{StackName: aws.String("hardtack-demo")})
-	assert.NilError(t, err)
-	arns := map[string]string{}
-	for _, o := range out.Stacks[0].Outputs {
-		arns[*o.OutputKey] = *o.OutputValue
-	}
 
 	for _, name := range []string{"demo-tokens", "demo-data"} {
 		assert.NilError(t, account.S3().Create(awsfake.Bucket{Name: name}))
@@ -82,8 +75,8 @@ func TestPodRoles(t *testing.T) {
 		text, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: doc.PublicIssuer(), Subject: "system:serviceaccount:" + namespace + ":" + account, Audience: jwt.Audience{"sts.amazonaws.com"},
 			IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(time.Hour))}).Serialize()
 		assert.NilError(t, err)
-		arn := arns[template.PodRoleOutput(role)]
-		assert.Assert(t, strings.HasPrefix(arn, "arn:aws:iam::"), "the output of %s: %v", role, arns)
+		arn := applied.PodRoles[role]
+		assert.Assert(t, strings.HasPrefix(arn, "arn:aws:iam::"), "%s: %v", role, applied.PodRoles)
 		as := conf
 		as.RetryMaxAttempts = 1
 		as.Credentials = stscreds.NewWebIdentityRoleProvider(sts.NewFromConfig(as), arn, podToken(text))
