@@ -54,7 +54,15 @@ require (
 
 require github.com/anishathalye/porcupine v1.3.1
 
-require github.com/beevik/ntp v1.5.0
+require (
+	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
+	github.com/beevik/ntp v1.5.0
+)
+
+require (
+	github.com/aws/aws-sdk-go-v2/service/internal/checksum v1.11.10 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/s3shared v1.20.9 // indirect
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -143,7 +151,7 @@ require (
 	github.com/felixge/httpsnoop v1.0.4 // indirect
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/fxamacker/cbor/v2 v2.9.0
-	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
+	github.com/go-jose/go-jose/v4 v4.1.4
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/gofrs/flock v0.8.1 // indirect

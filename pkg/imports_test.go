@@ -24,7 +24,7 @@ var layers = []struct {
 	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/image/bake", "pkg/node", "pkg/node/notice/watch", "pkg/dns/reconcile", "pkg/dns/prepare", "pkg/dns/check", "pkg/pki/authority", "pkg/ami", "pkg/cluster/rollout", "pkg/cluster/examine", "pkg/etcd/operate"}},
 	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{
 		"pkg/image/cache", "pkg/image/oci", "pkg/image/build", "pkg/image/fetch", "pkg/disk", "pkg/dns/lookup", "pkg/node/kube", "pkg/node/identity", "pkg/node/probe", "pkg/node/systemd", "pkg/node/lifecycle", "pkg/node/volume", "pkg/dns/fleet", "pkg/dns/zone",
-		"pkg/dns/deployment", "pkg/pki/store", "pkg/etcd/gateway", "pkg/etcd/cloud", "pkg/etcd/backup", "pkg/ami/cloud", "pkg/cluster/cloudformation", "pkg/cluster/autoscaling", "pkg/lab/qemu", "pkg/lab/vnet", "pkg/awsfake",
+		"pkg/dns/deployment", "pkg/pki/store", "pkg/pki/publish", "pkg/etcd/gateway", "pkg/etcd/cloud", "pkg/etcd/backup", "pkg/ami/cloud", "pkg/cluster/cloudformation", "pkg/cluster/autoscaling", "pkg/lab/qemu", "pkg/lab/vnet", "pkg/awsfake",
 	}},
 	{"assets", "plain files, embedded", []string{"images", "units", "lambda"}},
 	{"region", "what Lambda, the lab and the stack commands wire up from all below", []string{"pkg/image", "pkg/dns/function", "pkg/cluster", "pkg/cluster/template", "pkg/lab"}},
@@ -36,17 +36,17 @@ var sideways = map[string][]string{
 	"pkg/base/awsconfig":        {"pkg/base/awshttp", "pkg/node/imds"}, // the SDK's configuration takes that client, and the machine's metadata
 	"pkg/base/account":          {"pkg/role"},                          // the tags
 	"pkg/base/awsuser":          {"pkg/base/awshttp"},
-	"pkg/base/problem/yamlfile": {"pkg/base/problem/near"},                                                      // what somebody may have meant
-	"pkg/awsfake/moto":          {"pkg/base/run"},                                                               // it is a process
-	"pkg/dns/doctor":            {"pkg/dns/shipped"},                                                            // a deployment is compared with the template
-	"pkg/spec":                  {"pkg/node/machine", "pkg/node/notice", "pkg/image/unit", "pkg/node/userdata"}, // what a machine is told, what is done about its notices, which flags the units have, and whether the user data can be read
-	"pkg/image/build":           {"pkg/image/cache", "pkg/image/oci"},                                           // what it builds is kept there, and the pause image is written as one
-	"pkg/image/fetch":           {"pkg/image/cache", "pkg/image/oci", "pkg/image/build"},                        // what has no release is built
-	"pkg/image/rootfs":          {"pkg/image/unit"},                                                             // the links that enable a unit come from its [Install] section
-	"pkg/dns/prepare":           {"pkg/dns/reconcile"},                                                          // the contract of a zone, and its errors
-	"pkg/dns/check":             {"pkg/dns/reconcile", "pkg/dns/prepare"},                                       // as above
-	"pkg/cluster":               {"pkg/cluster/template"},                                                       // what it deploys
-	"pkg/lab":                   {"pkg/dns/function", "pkg/cluster", "pkg/cluster/template"},                    // the same handler as the Lambda, and the stack of AWS
+	"pkg/base/problem/yamlfile": {"pkg/base/problem/near"},                                                                                   // what somebody may have meant
+	"pkg/awsfake/moto":          {"pkg/base/run"},                                                                                            // it is a process
+	"pkg/dns/doctor":            {"pkg/dns/shipped"},                                                                                         // a deployment is compared with the template
+	"pkg/spec":                  {"pkg/node/machine", "pkg/node/notice", "pkg/image/unit", "pkg/node/userdata", "pkg/pki", "pkg/pki/issuer"}, // what a machine is told, what is done about its notices, which flags the units have, whether the user data can be read, and where an issuer has its keys
+	"pkg/image/build":           {"pkg/image/cache", "pkg/image/oci"},                                                                        // what it builds is kept there, and the pause image is written as one
+	"pkg/image/fetch":           {"pkg/image/cache", "pkg/image/oci", "pkg/image/build"},                                                     // what has no release is built
+	"pkg/image/rootfs":          {"pkg/image/unit"},                                                                                          // the links that enable a unit come from its [Install] section
+	"pkg/dns/prepare":           {"pkg/dns/reconcile"},                                                                                       // the contract of a zone, and its errors
+	"pkg/dns/check":             {"pkg/dns/reconcile", "pkg/dns/prepare"},                                                                    // as above
+	"pkg/cluster":               {"pkg/cluster/template"},                                                                                    // what it deploys
+	"pkg/lab":                   {"pkg/dns/function", "pkg/cluster", "pkg/cluster/template"},                                                 // the same handler as the Lambda, and the stack of AWS
 	// one table of reasons, and one way to wait
 	"pkg/node/boot":    {"pkg/node/reason", "pkg/node/config"},
 	"pkg/node/certs":   {"pkg/node/reason", "pkg/node/config"}, // what it compares with the store's word
@@ -67,13 +67,13 @@ var outside = []struct {
 	{"github.com/hashicorp/packer-plugin-sdk", []string{"cmd/packer-plugin-hardtack"}, "Packer's types stay at its edge"},
 	{"github.com/hashicorp/packer/", nil, "Packer is a tool to run, never a library (BUSL-1.1)"},
 	{"github.com/coreos/go-systemd", []string{"pkg/image/unit", "pkg/image/tree", "pkg/node/systemd", "pkg/node/lifecycle"}, "units are parsed in one place, and the service manager is talked to in one"},
-	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/ami/cloud", "pkg/etcd/cloud", "pkg/etcd/backup", "pkg/cluster$", "pkg/cluster/cloudformation", "pkg/cluster/autoscaling", "pkg/base/awsconfig", "pkg/base/account", "pkg/base/awsuser", "pkg/node/lifecycle", "pkg/node/identity", "pkg/node/volume", "pkg/dns/fleet", "pkg/dns/zone", "pkg/awsfake", "pkg/pki/store", "pkg/dns/deployment", "pkg/dns/function", "pkg/lab", "cmd/hardtack"}, "AWS's types stay in the adapters"},
+	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/ami/cloud", "pkg/etcd/cloud", "pkg/etcd/backup", "pkg/cluster$", "pkg/cluster/cloudformation", "pkg/cluster/autoscaling", "pkg/base/awsconfig", "pkg/base/account", "pkg/base/awsuser", "pkg/node/lifecycle", "pkg/node/identity", "pkg/node/volume", "pkg/dns/fleet", "pkg/dns/zone", "pkg/awsfake", "pkg/pki/store", "pkg/pki/publish", "pkg/dns/deployment", "pkg/dns/function", "pkg/lab", "cmd/hardtack"}, "AWS's types stay in the adapters"},
 	{"github.com/miekg/dns", []string{"pkg/dns/zone", "pkg/dns/lookup", "pkg/lab/vnet"}, "v1 is in maintenance: kept behind the packages that ask and, for the lab's machines, answer"},
 	{"gvisor.dev/gvisor", []string{"pkg/lab/vnet"}, "a TCP/IP stack is seen through net.Conn and net.Listener only"},
 	{"k8s.io/client-go", []string{"pkg/node/kube", "pkg/e2e"}, "the API server's client stays in its adapter"},
 	{"github.com/sigstore/", []string{"pkg/image/fetch"}, "signatures are verified where files arrive"},
 	{"github.com/lima-vm/go-qcow2reader", []string{"pkg/disk/qcow2"}, "formats of disk images are read in one place"},
-	{"net/http", []string{"pkg/ami/cloud", "pkg/etcd/gateway", "pkg/etcd/backup", "pkg/base/awshttp", "pkg/node/kube", "pkg/node/identity", "pkg/image/fetch", "pkg/node/imds", "pkg/awsfake", "pkg/dns/fleet", "pkg/dns/zone", "pkg/node/probe", "pkg/lab/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack"}, "pure packages and use cases open no connection"},
+	{"net/http", []string{"pkg/ami/cloud", "pkg/etcd/gateway", "pkg/etcd/backup", "pkg/base/awshttp", "pkg/node/kube", "pkg/node/identity", "pkg/pki/publish", "pkg/image/fetch", "pkg/node/imds", "pkg/awsfake", "pkg/dns/fleet", "pkg/dns/zone", "pkg/node/probe", "pkg/lab/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack"}, "pure packages and use cases open no connection"},
 }
 
 func TestImportsGoDown(t *testing.T) {

@@ -48,6 +48,7 @@ func pkiCommand() *cli.Command {
 					&cli.StringFlag{Name: "secrets-key", Usage: "the customer `KEY` of the secrets, an alias or an ARN (default: AWS's)"}),
 				Action: pkiPolicy},
 			pkiKubeconfigCommand(),
+			pkiIssuerCommand(),
 		},
 	}
 }

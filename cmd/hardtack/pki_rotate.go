@@ -25,15 +25,25 @@ type rotator struct {
 func pkiRotate() []*cli.Command {
 	commands := []*cli.Command{pkiRotateEncryption()}
 	for _, name := range authority.Replaceable() {
+		var more []cli.Flag
+		if name == pki.ServiceAccount {
+			more = []cli.Flag{&cli.BoolFlag{Name: "unpublished", Usage: "neither publish the keys nor look at what is published, although they were: outside the cluster nobody verifies pods' tokens any more"}}
+		}
 		commands = append(commands, &cli.Command{
 			Name: pki.ShortName(name), Usage: "take the next of three steps to replace " + pki.ShortName(name) + ": trust the new one, sign with it, trust only it",
-			Flags: rotateFlags(),
+			Flags: rotateFlags(more...),
 			Action: func(c *cli.Context) error {
 				return rotate(c, rotator{
 					state: func(ctx context.Context, s store.Store) (authority.Rotation, error) {
 						return authority.RotationOf(ctx, s, name)
 					},
 					step: func(ctx context.Context, s store.Store, o authority.RotateOptions) (authority.Rotation, error) {
+						if name == pki.ServiceAccount && !c.Bool("unpublished") {
+							var err error
+							if o.Issuer, err = recordedIssuer(c, s); err != nil {
+								return authority.Rotation{}, err
+							}
+						}
 						return authority.RotateAuthority(ctx, s, c.String("cluster"), name, o)
 					},
 				})

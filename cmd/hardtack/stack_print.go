@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -115,6 +117,9 @@ func appliedText(a *cluster.Applied) string {
 	fmt.Fprintf(&b, "stack %s: %s, %s\n%s", a.Stack, what, a.Status, a.Zone)
 	if a.API != "" {
 		fmt.Fprintf(&b, "load balancer: %s\n", a.API)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.PodRoles)) {
+		fmt.Fprintf(&b, "role of pods: %s, %s\n", name, a.PodRoles[name])
 	}
 	b.WriteString(changesText(nil, a.Refresh))
 	b.WriteString(unmovedText(a.Unmoved))

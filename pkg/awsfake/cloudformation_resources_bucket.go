@@ -60,6 +60,11 @@ func (p *provision) bucket(want *bucketShape) (Bucket, error) {
 			}
 		}
 	}
+	if want.Public == nil { // as S3 has it for new buckets since April 2023
+		b.Private, b.BlockPolicy = true, true
+	} else {
+		b.Private, b.BlockPolicy = want.Public.RestrictPolicy, want.Public.BlockPolicy
+	}
 	b.Versioned = want.Versioning != nil && want.Versioning.Status == "Enabled"
 	if want.Lifecycle == nil {
 		return b, nil
@@ -121,7 +126,7 @@ func bucketKinds() map[string]resourceKind {
 			change: func(p *provision, want, _ *bucketPolicyShape) error { return p.bucketPolicy(want) },
 			drop: func(p *provision, was *bucketPolicyShape) (bool, error) {
 				if b := p.s3().buckets[was.Bucket]; b != nil {
-					b.policy = nil
+					b.policy, b.public = nil, nil
 				}
 				return true, nil
 			},

@@ -10,6 +10,8 @@ type roleShape struct {
 	Text     string     `cfn:"Description"`
 	Boundary string     `cfn:"PermissionsBoundary"`
 	Policies []rolePart `cfn:"Policies"`
+	Managed  []string   `cfn:"ManagedPolicyArns"`
+	Session  int        `cfn:"MaxSessionDuration"`
 	Tags     any        `cfn:"Tags"`
 }
 
@@ -61,9 +63,13 @@ func (p *provision) identities() *identities { return &p.cf.account.identities }
 
 // setPolicies sets a role's policies from the template.
 func (p *provision) setPolicies(r *role, want *roleShape) error {
-	if err := checkTrust(want.Trust); err != nil {
+	if err := r.setTrust(want.Trust); err != nil {
 		return err
 	}
+	if want.Session != 0 && (want.Session < roleSession || want.Session > 12*roleSession) {
+		return refuse("ValidationError", "Value '%d' at 'maxSessionDuration' failed to satisfy constraint: Member must have value between 3600 and 43200", want.Session)
+	}
+	r.session = want.Session
 	var policies []Policy
 	for _, part := range want.Policies {
 		policy, err := document(part.Document)
@@ -71,6 +77,9 @@ func (p *provision) setPolicies(r *role, want *roleShape) error {
 			return err
 		}
 		policies = append(policies, policy)
+	}
+	if len(want.Managed) > 0 { // of AWS's own none is modelled either
+		return refuse("NoSuchEntity", "Policy %s does not exist or is not attachable.", want.Managed[0])
 	}
 	if want.Boundary != "" { // the account has no managed policies
 		return refuse("NoSuchPolicy", "Policy %s does not exist or is not attachable.", want.Boundary)
@@ -80,7 +89,7 @@ func (p *provision) setPolicies(r *role, want *roleShape) error {
 }
 
 func identityKinds() map[string]resourceKind {
-	return map[string]resourceKind{"AWS::IAM::Role": roleKind(), "AWS::IAM::InstanceProfile": profileKind()}
+	return map[string]resourceKind{"AWS::IAM::Role": roleKind(), "AWS::IAM::InstanceProfile": profileKind(), "AWS::IAM::OIDCProvider": providerKind()}
 }
 
 func roleKind() resourceKind {
@@ -116,6 +125,40 @@ func roleKind() resourceKind {
 				return true, refuse("DeleteConflict", "Cannot delete entity, must remove roles from instance profile first.")
 			}
 			p.identities().forget(r)
+			return true, nil
+		},
+	}
+}
+
+// providerShape are the properties of AWS::IAM::OIDCProvider that are modelled: thumbprints are for issuers whose certificate no public
+// authority has signed.
+type providerShape struct {
+	URL     string   `cfn:"Url" update:"replace"`
+	Clients []string `cfn:"ClientIdList"`
+	Tags    any      `cfn:"Tags"`
+}
+
+func providerKind() resourceKind {
+	return kind[providerShape]{
+		attributes: []string{"Arn"},
+		make: func(p *provision, want *providerShape) error {
+			arn, err := p.identities().addProvider(want.URL, want.Clients)
+			if err == nil {
+				p.setID(arn, "Arn", arn)
+			}
+			return err
+		},
+		change: func(p *provision, want, _ *providerShape) error {
+			one, ok := p.identities().providers[p.physical]
+			if !ok {
+				return refuse("NoSuchEntity", "OpenIDConnect Provider not found for arn %s", p.physical)
+			}
+			one.clients = want.Clients
+			p.identities().providers[p.physical] = one
+			return nil
+		},
+		drop: func(p *provision, _ *providerShape) (bool, error) {
+			delete(p.identities().providers, p.physical)
 			return true, nil
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"net/http"
 	"sync"
 	"time"
 
@@ -38,6 +39,9 @@ type Options struct {
 	Closed bool
 	// Random is what secrets and session tokens are made of; nil is crypto/rand. It must not end.
 	Random io.Reader
+	// Web is how STS reads the documents of identity providers that are not in a bucket of the account; nil reads none. STS asks for them
+	// at every call: it is not modelled that AWS may keep them for a while.
+	Web *http.Client
 	// Regions are the account's regions beside its home, us-west-2, each with separate images, snapshots and
 	// parameters. A call signed for any other region is answered by the home region.
 	Regions []string
@@ -50,6 +54,7 @@ type Account struct {
 	services map[string]endpoint
 	route53  *Route53
 	regional *regional
+	web      *http.Client
 
 	// mu is held while a call is carried out; it guards the state of all services.
 	mu         sync.Mutex
@@ -64,7 +69,7 @@ type Account struct {
 // New returns an empty account.
 func New(o Options) *Account {
 	a := &Account{
-		clock: o.Clock, faults: o.Faults, dated: o.Clock == nil, identities: newIdentities(o),
+		clock: o.Clock, faults: o.Faults, dated: o.Clock == nil, web: o.Web, identities: newIdentities(o),
 		buckets: map[string]*bucket{}, policies: map[string]Policy{},
 		tally: newTally(),
 	}

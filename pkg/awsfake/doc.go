@@ -13,6 +13,9 @@
 // is closed from the start (Options.Closed). From then on signatures are checked, sessions end, and IAM policies ([ParsePolicy]) are evaluated for each action, resource and
 // condition, with the refusals of each service.
 //
+// A role can also be taken with a token of an identity provider ([Account.AddOIDCProvider], [Account.SetTrust]): the call is not
+// signed, and the token is verified with the keys that its issuer publishes, in a bucket of the account or elsewhere (Options.Web).
+//
 // Stacks ([Account.CloudFormation]) make their resources in the account itself. Their roles, launch templates and
 // records follow the same rules as those that are made by API calls.
 //

@@ -26,6 +26,10 @@ type role struct {
 	policies []Policy
 	// made roles come from a stack.
 	made bool
+	// trusts are the statements about tokens of its trust policy, and session how long credentials last at most, in seconds; zero is
+	// roleSession.
+	trusts  []trust
+	session int
 }
 
 // key is an access key and its owner.
@@ -93,14 +97,16 @@ type identities struct {
 	keys  map[string]key
 	// profiles are the instance profiles, and the role of each.
 	profiles map[string]string
-	serial   int
-	random   io.Reader
+	// providers are the OIDC identity providers by ARN.
+	providers map[string]webProvider
+	serial    int
+	random    io.Reader
 	// shut accounts are closed without roles and users, too.
 	shut bool
 }
 
 func newIdentities(o Options) identities {
-	i := identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}, random: o.Random, shut: o.Closed}
+	i := identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}, providers: map[string]webProvider{}, random: o.Random, shut: o.Closed}
 	if i.random == nil {
 		i.random = rand.Reader
 	}

@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -29,22 +30,28 @@ type Bucket struct {
 	// Key encrypts its objects; empty is S3's own.
 	Key       string
 	Versioned bool
+	// Private buckets let nobody in by a policy for everybody (RestrictPublicBuckets).
+	Private bool
 	// Days is after how many days objects are deleted; 0 is never.
 	Days int
 	Tags map[string]string
+	// BlockPolicy buckets refuse a policy that allows everybody something (BlockPublicPolicy).
+	BlockPolicy bool
 }
 
 type s3Bucket struct {
 	Bucket
 	objects map[string]s3Object
-	// policy has only denials, of everybody.
-	policy Policy
+	// policy has the denials of everybody, and public what everybody may, signed or not.
+	policy, public Policy
 }
 
 type s3Object struct {
 	data []byte
 	sum  [sha256.Size]byte
 	at   time.Time
+	// kind is the type of the content; empty is S3's own.
+	kind string
 }
 
 // S3 returns the account's buckets.
@@ -110,7 +117,43 @@ func (s *S3) Set(bucket, key string, data []byte) {
 		delete(b.objects, key)
 		return
 	}
-	b.objects[key] = s3Object{slices.Clone(data), sha256.Sum256(data), s.account.clock.Now()}
+	b.objects[key] = s3Object{slices.Clone(data), sha256.Sum256(data), s.account.clock.Now(), ""}
+}
+
+// SetPolicy sets a bucket's policy, in JSON. It fails as S3's PutBucketPolicy does, and if the policy has more than awsfake models.
+func (s *S3) SetPolicy(bucket string, document []byte) error {
+	s.account.mu.Lock()
+	defer s.account.mu.Unlock()
+	b := s.buckets[bucket]
+	if b == nil {
+		return &Error{Status: http.StatusNotFound, Code: "NoSuchBucket", Message: "The specified bucket does not exist"}
+	}
+	var v any
+	if err := json.Unmarshal(document, &v); err != nil {
+		return refuse("MalformedPolicy", "%v", err)
+	}
+	return b.setPolicy(v)
+}
+
+// Public returns an object as anybody can read it by the bucket's URL, without credentials. Its error is S3's: AccessDenied also for what
+// is not there, unless everybody may list the bucket.
+func (s *S3) Public(bucket, key string) ([]byte, error) {
+	s.account.mu.Lock()
+	defer s.account.mu.Unlock()
+	b := s.buckets[bucket]
+	if b == nil {
+		return nil, &Error{Status: http.StatusNotFound, Code: "NoSuchBucket", Message: "The specified bucket does not exist"}
+	}
+	context := map[string][]string{"aws:securetransport": {"true"}}
+	arn := "arn:aws:s3:::" + bucket + "/" + key
+	if b.Private || judge([]Policy{b.policy, b.public}, "s3:GetObject", arn, context) != allowed {
+		return nil, &Error{Status: http.StatusForbidden, Code: "AccessDenied", Message: "Access Denied"}
+	}
+	o, ok := b.objects[key]
+	if !ok {
+		return nil, &Error{Status: http.StatusForbidden, Code: "AccessDenied", Message: "Access Denied"}
+	}
+	return slices.Clone(o.data), nil
 }
 
 // find returns the bucket of a call.
@@ -170,7 +213,7 @@ func (s *S3) serve(c *call) (any, error) {
 	if !ok {
 		return nil, s.missing(c, b)
 	}
-	reply := s3Reply{data: o.data, header: map[string]string{"ETag": etag(o), "Last-Modified": o.at.UTC().Format(http.TimeFormat)}}
+	reply := s3Reply{data: o.data, header: map[string]string{"ETag": etag(o), "Last-Modified": o.at.UTC().Format(http.TimeFormat), "Content-Type": cmp.Or(o.kind, "binary/octet-stream")}}
 	if c.header("X-Amz-Checksum-Mode") == "ENABLED" {
 		reply.header["X-Amz-Checksum-Sha256"] = base64.StdEncoding.EncodeToString(o.sum[:])
 	}
@@ -210,7 +253,7 @@ func (s *S3) putObject(c *call, b *s3Bucket, key string) (any, error) {
 			return nil, &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Message: "At least one of the pre-conditions you specified did not hold"}
 		}
 	}
-	o := s3Object{slices.Clone(c.Body), sum, c.Now}
+	o := s3Object{slices.Clone(c.Body), sum, c.Now, c.header("Content-Type")}
 	b.objects[key] = o
 	return s3Reply{header: map[string]string{"ETag": etag(o), "X-Amz-Checksum-Sha256": base64.StdEncoding.EncodeToString(sum[:])}}, nil
 }
@@ -256,8 +299,8 @@ func (s *S3) list(c *call, b *s3Bucket) (any, error) {
 	return s3Reply{document: out}, nil
 }
 
-// setPolicy takes a bucket's policy: denials of everybody, about the bucket and its objects. An allowance would be more than
-// awsfake models.
+// setPolicy takes a bucket's policy: denials of everybody, about the bucket and its objects, and what everybody may, unless the bucket
+// blocks public policies. An allowance for somebody would be more than awsfake models.
 func (b *s3Bucket) setPolicy(v any) error {
 	var p struct {
 		Version   string           `json:"Version"`
@@ -272,15 +315,25 @@ func (b *s3Bucket) setPolicy(v any) error {
 	}
 	for _, s := range p.Statement {
 		who, _ := s["Principal"].(map[string]any)
-		if s["Effect"] != "Deny" || len(who) != 1 || who["AWS"] != "*" {
-			return refuse("MalformedPolicy", "awsfake models bucket policies that deny everybody something, and nothing else: %s", raw)
+		if s["Principal"] != "*" && (len(who) != 1 || who["AWS"] != "*") {
+			return refuse("MalformedPolicy", "awsfake models bucket policies about everybody, and no others: %s", raw)
+		}
+		if s["Effect"] == "Allow" && b.BlockPolicy {
+			return &Error{Status: http.StatusForbidden, Code: "AccessDenied", Message: "User is not authorized to perform: s3:PutBucketPolicy because public policies are prevented by the BlockPublicPolicy setting in S3 Block Public Access."}
 		}
 		delete(s, "Principal")
 	}
-	if b.policy, err = document(p); err != nil {
+	all, err := document(p)
+	if err != nil {
 		return err
 	}
-	for _, s := range b.policy {
+	b.policy, b.public = nil, nil
+	for _, s := range all {
+		if s.Deny {
+			b.policy = append(b.policy, s)
+		} else {
+			b.public = append(b.public, s)
+		}
 		for _, arn := range s.Resources {
 			if arn != "arn:aws:s3:::"+b.Name && !strings.HasPrefix(arn, "arn:aws:s3:::"+b.Name+"/") {
 				return refuse("MalformedPolicy", "Policy has invalid resource: %s", arn)

@@ -14,7 +14,7 @@ type s3Protocol struct{}
 
 // s3Headers are the headers of Amazon's that are modelled.
 var s3Headers = map[string]bool{
-	"X-Amz-Content-Sha256": true, "X-Amz-Date": true, "X-Amz-Security-Token": true, "X-Amz-Checksum-Sha256": true, "X-Amz-Checksum-Mode": true,
+	"X-Amz-Content-Sha256": true, "X-Amz-Date": true, "X-Amz-Security-Token": true, "X-Amz-Checksum-Sha256": true, "X-Amz-Checksum-Mode": true, "X-Amz-Sdk-Checksum-Algorithm": true,
 }
 
 func (s3Protocol) read(r *http.Request, _ []byte, c *call) error {
@@ -28,8 +28,11 @@ func (s3Protocol) read(r *http.Request, _ []byte, c *call) error {
 	switch query := r.URL.Query(); {
 	case bucket == "":
 		return unknown
-	case key != "" && len(query) == 0:
+	case key != "" && len(query) <= 1:
 		c.Action = map[string]string{http.MethodPut: "PutObject", http.MethodGet: "GetObject", http.MethodHead: "HeadObject"}[r.Method]
+		if len(query) == 1 && query.Get("x-id") != c.Action { // the SDK names the action, and S3 looks at the method
+			c.Action = ""
+		}
 	case key == "" && r.Method == http.MethodGet && query.Get("list-type") == "2" && lists(query):
 		c.Action = "ListObjectsV2"
 	}

@@ -53,6 +53,8 @@ type call struct {
 	Query        url.Values
 	// Body is the JSON or XML document.
 	Body []byte
+	// published is what STS has read of the issuer of a token.
+	published published
 }
 
 // endpoints lists the APIs by the name that signatures carry.
@@ -67,7 +69,7 @@ func (a *Account) endpoints() map[string]endpoint {
 		"sqs":            {jsonProtocol{version: "1.0", shapes: "com.amazonaws.sqs#"}, a.regional.sqs},
 		"ssm":            {jsonProtocol{version: "1.1"}, regionalService{a, func(p *place) service { return p.ssm }}},
 		"s3":             {s3Protocol{}, a.regional.s3},
-		"sts":            {queryProtocol{namespace: "https://sts.amazonaws.com/doc/2011-06-15/"}, sts{}},
+		"sts":            {queryProtocol{namespace: "https://sts.amazonaws.com/doc/2011-06-15/"}, sts{a}},
 	}
 }
 
@@ -84,6 +86,9 @@ func (a *Account) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Body: body}
 	c.Signature = readSignature(r, body)
 	c.Key, c.Region, c.Service = c.Signature.key, c.Signature.region, c.Signature.service
+	if isUnsigned(c, r, body) {
+		c.Service, c.Region = "sts", HomeRegion
+	}
 	e, ok := a.services[c.Service]
 	if !ok {
 		http.Error(w, fmt.Sprintf("awsfake has no service %q (known by the signature's scope)", c.Service), http.StatusNotImplemented)
@@ -126,6 +131,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 func (a *Account) answer(ctx context.Context, s service, c *call) (answer any, err error) {
+	if p, ok := s.(interface{ prepare(context.Context, *call) }); ok {
+		p.prepare(ctx, c)
+	}
 	err = a.do(ctx, c.Service, c.Action, func(now time.Time) (err error) {
 		c.Now = now
 		if err := a.authorize(ctx, s, c); err != nil {

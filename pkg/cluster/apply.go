@@ -50,6 +50,8 @@ type Applied struct {
 	Unmoved []string `json:"unmoved,omitempty"`
 	// API is the DNS name of the load balancer; empty where the cluster has none.
 	API string `json:"load_balancer,omitempty"`
+	// PodRoles are the ARNs of the roles for pods, by their names in the document.
+	PodRoles map[string]string `json:"pod_roles,omitempty"`
 	// Refresh are the groups whose machines Refresh would replace.
 	Refresh []Behind `json:"refresh"`
 }
@@ -120,6 +122,10 @@ func (c *Cluster) execute(ctx context.Context, plan *cloudformation.Plan, protec
 		out.Changed = true
 	}
 	out.Status, out.ZoneID, out.API = now.Status, now.Outputs[template.OutputZone], now.Outputs[template.OutputAPI]
+	out.PodRoles = map[string]string{}
+	for _, r := range c.config.Document.Cluster.AWS.PodRoles {
+		out.PodRoles[r.Name] = now.Outputs[template.PodRoleOutput(r.Name)]
+	}
 	out.Empty = now.Parameters[template.ParameterMachines] != template.MachinesYes
 	if out.Zone, err = c.prepareZone(ctx, out.ZoneID); err != nil {
 		return &UnpreparedError{Err: err}

@@ -24,6 +24,8 @@ const (
 	PublicInfo = role.Public + "cluster-info.yaml"
 	// PublicSecretsKey names the KMS key of a store in Parameter Store, where that is not AWS's own.
 	PublicSecretsKey = role.Public + "secrets-key"
+	// PublicIssuer says where the keys of the service accounts' tokens are published (issuer.Record), once they are.
+	PublicIssuer = role.Public + "issuer.json"
 
 	mastersDir = string(role.Masters) + "/"
 )

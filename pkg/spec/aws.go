@@ -26,6 +26,9 @@ type AWS struct {
 	// (alias/NAME), or stack for one that hardtack pki create makes in a stack of its own; empty is AWS's key, which everyone
 	// may use who may read a parameter.
 	SecretsKey string `yaml:"secretsKey"`
+	// PodRoles are roles that pods take by the tokens of their service accounts. The stack makes them, with an identity provider for
+	// serviceAccounts.issuer.
+	PodRoles []PodRole `yaml:"podRoles"`
 }
 
 // GroupAWS is the settings of a group's machines on AWS.
@@ -100,6 +103,7 @@ func (f *completer) aws() {
 	out.LoadBalancer = orDefault(f, "aws.loadBalancer", in.LoadBalancer, LoadBalancerNone, byHardtack)
 	out.Key = orDefault(f, "aws.key", in.Key, "", byHardtack)
 	out.SecretsKey = orDefault(f, "aws.secretsKey", in.SecretsKey, "", byHardtack)
+	f.podRoles()
 }
 
 func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec, all []GroupSpec) GroupAWS {

@@ -44,6 +44,7 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 	f.network()
 	f.timeServers()
 	f.podSecurity()
+	f.serviceAccounts()
 	f.groups()
 	f.etcdMembers()
 	f.aws()

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -51,6 +52,9 @@ var becomes = map[string][]string{
 	"network.mtu":                     {"network.mtu in " + machine.Path},
 	"network.timeServers":             {clockFile + ", and " + clockUnit + ", which has systemd-timesyncd read it"},
 	"podSecurity":                     {"enforce and warn of PodSecurity in " + admissionDocument + ", where it is not the image's"},
+	"serviceAccounts.issuer":          {"the first --service-account-issuer of kube-apiserver, and --service-account-jwks-uri, where it is not the image's"},
+	"serviceAccounts.acceptedIssuers": {"every further --service-account-issuer of kube-apiserver"},
+	"serviceAccounts.publishTo":       {"nothing on machines: hardtack pki issuer publish writes there", pki.PublicIssuer + " in the store, once it has"},
 	"addons":                          {"addons in " + machine.Path + " of masters, which apply the manifests of these names"},
 	"groups[].name":                   {"the AutoScaling group " + clusterParameter + "-<name>"},
 	"groups[].roles":                  {"the role files " + path.Join(role.Dir, role.Prefix+"<role>"), "the tag " + role.TagRole + " of the group", "the records " + role.Role("<role>").Host(clusterParameter)},
@@ -77,6 +81,7 @@ var becomes = map[string][]string{
 	"aws.loadBalancer":                {"a load balancer, its listener and its targets, or nothing"},
 	"aws.key":                         {"KmsKeyId in every launch template"},
 	"aws.secretsKey":                  {"public/secrets-key in the store, KeyId of each secret there, and kms:Decrypt in the policy of every instance role"},
+	"aws.podRoles":                    {"an AWS::IAM::Role each, and an AWS::IAM::OIDCProvider", "the stack's outputs PodRole<Name>"},
 	"groups[].aws.instanceType":       {"InstanceType in the group's launch template"},
 	"groups[].aws.volume":             {"VolumeSize in the group's launch template"},
 	"groups[].aws.max":                {"the AutoScaling group's MaxSize"},

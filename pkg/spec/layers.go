@@ -36,7 +36,8 @@ type flag struct {
 // has reports whether the flag has just these values.
 func (f flag) has(values []string) bool { return slices.Equal(f.values, values) }
 
-// derivation is a flag or a field of a document that follows from the cluster.
+// derivation is a flag or a field of a document that follows from the cluster. The value of a flag is a text, or a list of them for
+// one that is given once for each.
 type derivation struct {
 	component, name string
 	value           any
@@ -60,6 +61,7 @@ func (f *completer) derivedFlags() []derivation {
 		{"kubeControllerManager", "cluster-cidr", c.Network.PodCIDR, "network.podCIDR", false},
 		{"kubeAPIServer", "secure-port", fmt.Sprint(c.API.Port), "api.port", false},
 	}
+	derived = append(derived, f.issuerFlags()...)
 	derived = append(derived, f.bySize()...)
 	members := f.members()
 	if len(members) == 0 {
@@ -132,7 +134,11 @@ func (f *completer) flags(p *resolved, given map[string]any, derived []derivatio
 		if d.component == p.name {
 			fl := p.flags[d.name]
 			// Also where the image happens to say the same: it would follow.
-			fl.values, fl.origin, fl.agent = fl.upstream.values(d.value.(string)), Origin{Derived, d.from}, d.agent
+			values, many := d.value.([]string)
+			if !many {
+				values = fl.upstream.values(d.value.(string))
+			}
+			fl.values, fl.origin, fl.agent = values, Origin{Derived, d.from}, d.agent
 			p.flags[d.name] = fl
 		}
 	}

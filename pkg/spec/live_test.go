@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ import (
 func TestHardened(t *testing.T) {
 	idp := newIssuer(t)
 	c := liveCluster(t, realPrograms(t, spec.DefaultVersion), strings.NewReplacer("https://login.example.org", idp.server.URL,
-		"        audiences:", "        certificateAuthority: |\n"+indent(idp.ca(), "          ")+"\n        audiences:"))
+		"        audiences:", "        certificateAuthority: |\n"+indent(idp.ca(), "          ")+"\n        audiences:").Replace(documentedOIDC(t)))
 	c.addons(t)
 	t.Run("people", func(t *testing.T) { c.people(t, idp) })
 	for _, one := range []struct {
@@ -69,6 +70,11 @@ func TestHardened(t *testing.T) {
 type live struct {
 	root, api, etcd string
 	ca              []byte
+	programs        unpacked
+	store           store.Store
+	here            *strings.Replacer
+	// stop ends the API server.
+	stop func()
 }
 
 // documentedOIDC is the document of cmd/hardtack/README.md that has people log in by OpenID Connect.
@@ -85,14 +91,28 @@ func documentedOIDC(t *testing.T) string {
 	return ""
 }
 
-// liveCluster starts the processes for the README's document; replace changes the document's texts.
-func liveCluster(t *testing.T, p unpacked, replace *strings.Replacer) *live {
+// liveCluster starts the processes for a document.
+func liveCluster(t *testing.T, p unpacked, document string) *live {
 	t.Helper()
-	complete := complete(t, replace.Replace(documentedOIDC(t)))
+	c := &live{root: t.TempDir(), api: freePort(t), etcd: freePort(t), programs: p}
+	c.store = store.NewDir(filepath.Join(c.root, "store"))
+	_, err := authority.Create(t.Context(), c.store, complete(t, document).Info(), time.Now())
+	assert.NilError(t, err)
+	c.here = strings.NewReplacer("/run/hardtack", c.root+"/run/hardtack", "/etc/kubernetes", c.root+"/etc/kubernetes", "/var/", c.root+"/var/",
+		":2379", ":"+c.etcd, ":2380", ":"+freePort(t), ":2381", ":"+freePort(t), "--secure-port=443", "--secure-port="+c.api)
+	m := c.machine(t, document)
+	c.run(t, m, "etcd", "--data-dir=/var/lib/etcd/data") // hardtack-member decides where its data are
+	c.serve(t, m)
+	return c
+}
+
+// machine writes the files of a master: those of its user data, and what the agent mints with the keys in the store.
+func (c *live) machine(t *testing.T, document string) guest {
+	t.Helper()
+	complete := complete(t, document)
 	group, err := complete.Group("masters")
 	assert.NilError(t, err)
 	m := newGuest(t, complete, group)
-	c := &live{root: t.TempDir(), api: freePort(t), etcd: freePort(t)}
 	for name, text := range m.files {
 		if strings.HasPrefix(name, "/etc/kubernetes/") {
 			file := filepath.Join(c.root, name)
@@ -100,36 +120,40 @@ func liveCluster(t *testing.T, p unpacked, replace *strings.Replacer) *live {
 			assert.NilError(t, os.WriteFile(file, []byte(text), 0o600))
 		}
 	}
-	secrets := store.NewDir(filepath.Join(c.root, "store"))
 	conf := config.Effective{Config: complete.Machine(group)}
-	_, err = authority.Create(t.Context(), secrets, complete.Info(), time.Now())
-	assert.NilError(t, err)
-	c.ca, err = secrets.Get(t.Context(), pki.PublicKubernetes)
+	c.ca, err = c.store.Get(t.Context(), pki.PublicKubernetes)
 	assert.NilError(t, err)
 	conf.CAFile = "/ca.crt"
 	assert.NilError(t, os.WriteFile(filepath.Join(c.root, "ca.crt"), c.ca, 0o600))
-	_, err = certs.Mint(t.Context(), certs.MintOptions{Root: c.root, Roles: group.Roles, Config: conf, Store: secrets, Now: time.Now,
+	_, err = certs.Mint(t.Context(), certs.MintOptions{Root: c.root, Roles: group.Roles, Config: conf, Store: c.store, Now: time.Now,
 		Host: func() (certs.Host, error) {
 			return certs.Host{Name: "live", Addresses: []netip.Addr{netip.MustParseAddr("10.1.0.10")}}, nil
 		}})
 	assert.NilError(t, err)
-	here := strings.NewReplacer("/run/hardtack", c.root+"/run/hardtack", "/etc/kubernetes", c.root+"/etc/kubernetes", "/var/", c.root+"/var/",
-		":2379", ":"+c.etcd, ":2380", ":"+freePort(t), ":2381", ":"+freePort(t), "--secure-port=443", "--secure-port="+c.api)
-	for _, program := range []string{"etcd", "kube-apiserver"} {
-		args := m.arguments(t, program+".service", program)
-		if program == "etcd" { // hardtack-member decides where its data are
-			args = append(args, "--data-dir=/var/lib/etcd/data")
-		}
-		for i := range args {
-			args[i] = here.Replace(args[i])
-		}
-		c.start(t, p.path(program), args...)
+	return m
+}
+
+// run starts a program with the command line of its unit.
+func (c *live) run(t *testing.T, m guest, program string, more ...string) (stop func()) {
+	t.Helper()
+	args := append(m.arguments(t, program+".service", program), more...)
+	for i := range args {
+		args[i] = c.here.Replace(args[i])
 	}
+	return c.start(t, c.programs.path(program), args...)
+}
+
+// serve starts the API server of a machine, in the place of the one that runs.
+func (c *live) serve(t *testing.T, m guest) {
+	t.Helper()
+	if c.stop != nil {
+		c.stop()
+	}
+	c.stop = c.run(t, m, "kube-apiserver")
 	c.await(t, "the API server", func() bool {
 		code, _ := c.try(t.Context(), c.admin(), http.MethodGet, "/readyz", "", "")
 		return code == http.StatusOK
 	})
-	return c
 }
 
 func freePort(t *testing.T) string {
@@ -142,22 +166,26 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// start runs a program until the test ends.
-func (c *live) start(t *testing.T, program string, args ...string) {
+// start runs a program until it is stopped, at the latest when the test ends.
+func (c *live) start(t *testing.T, program string, args ...string) (stop func()) {
 	t.Helper()
 	var out bytes.Buffer
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	assert.NilError(t, cmd.Start())
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		_ = cmd.Wait() // it was killed
+	})
+	t.Cleanup(func() {
+		stop()
 		if t.Failed() {
 			text := out.String()
 			t.Logf("%s ends with\n%s", filepath.Base(program), text[max(0, len(text)-4000):])
 		}
 	})
+	return stop
 }
 
 func (c *live) await(t *testing.T, what string, done func() bool) {

@@ -20,7 +20,7 @@ const (
 // DefaultVersion is the Kubernetes minor version of a document that names none.
 const DefaultVersion = "1.36"
 
-// The doc comments of the fields of a document, here and in component.go, etcd.go, aws.go and extras.go, are also what Explain says:
+// The doc comments of the fields of a document, here and in component.go, etcd.go, aws.go, accounts.go, podroles.go and extras.go, are also what Explain says:
 // each begins with "<Field> is" or "<Field> are". TestFieldTexts copies them to fields.json.
 //
 //go:generate go test -run TestFieldTexts -update .
@@ -44,6 +44,8 @@ type Cluster struct {
 	// PodSecurity is the Pod Security Standard of namespaces that do not name one by label, kube-system excepted:
 	// baseline, restricted, or privileged, which refuses nothing.
 	PodSecurity string `yaml:"podSecurity"`
+	// ServiceAccounts is whose name pods' tokens have as their issuer, and where others than the API servers find the keys.
+	ServiceAccounts ServiceAccounts `yaml:"serviceAccounts"`
 	// Addons are what the masters install beside what every cluster has: metrics-server, which kubectl top and autoscalers ask.
 	Addons []string `yaml:"addons"`
 	// Groups are the groups of machines, each an AutoScaling group on AWS.

@@ -43,6 +43,7 @@ func (v checker) document(c *Cluster) {
 	if level := c.PodSecurity; level != "" && !slices.Contains(podSecurityLevels, level) {
 		v.hint("podSecurity", near.DidYouMean(level, podSecurityLevels), "%q is not one of %s", level, strings.Join(podSecurityLevels, ", "))
 	}
+	v.serviceAccounts(c.ServiceAccounts)
 	v.api(c.API)
 	v.network(c.Network)
 	v.groups(c.Groups)

@@ -11,6 +11,7 @@
 //	AWS::EC2::Volume (where etcd.storage is volume)
 //	AWS::S3::Bucket, AWS::S3::BucketPolicy (where etcd.backup.to is stack)
 //	AWS::IAM::Role, AWS::IAM::InstanceProfile
+//	AWS::IAM::OIDCProvider (where there are aws.podRoles)
 //	AWS::AutoScaling::AutoScalingGroup (with LifecycleHookSpecificationList)
 //	AWS::ElasticLoadBalancingV2::LoadBalancer, ::TargetGroup, ::Listener (where aws.loadBalancer is not none)
 //	AWS::KMS::Key, AWS::KMS::Alias (in a template of their own, where aws.secretsKey is stack)

@@ -30,6 +30,7 @@ type moduleData struct {
 	Volumes map[string]moduleVolume `json:"volumes"`
 	// Backups is the bucket of etcd's backups, if there is to be one.
 	Backups      []moduleBackups `json:"backups"`
+	Pods         modulePods      `json:"pods"`
 	Roles        []string        `json:"roles"`
 	Ingress      []moduleIngress `json:"ingress"`
 	Zone         string          `json:"zone"`
@@ -128,7 +129,7 @@ func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
 func (b *builder) module() (moduleData, error) {
 	s := b.cluster.Cluster
 	data := moduleData{
-		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Volumes: map[string]moduleVolume{}, Backups: b.moduleBackups(),
+		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Volumes: map[string]moduleVolume{}, Backups: b.moduleBackups(), Pods: b.modulePods(),
 		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port,
 		AWS: moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, ImageParameter(s.AWS.Channel), ami.RootDevice},
 	}

@@ -23,9 +23,12 @@ import (
 func writeModule(t *testing.T, name string) string {
 	t.Helper()
 	var c *spec.Complete
-	if name == "keyed" {
+	switch name {
+	case "pods":
+		c = complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+podRoles)
+	case "keyed":
 		c = complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\naws: {secretsKey: alias/mine, loadBalancer: internal}\n")
-	} else {
+	default:
 		c = document(t, name)
 	}
 	files, err := template.Module(c, []byte(ca))
@@ -224,5 +227,63 @@ func TestModulePolicies(t *testing.T) {
 		assert.NilError(t, json.Unmarshal(policy, &terraform))
 		assert.NilError(t, json.Unmarshal(g.Policies[0], &formation))
 		assert.DeepEqual(t, terraform, formation)
+	}
+}
+
+// The module's roles for pods are the template's: trust, policies and statements. Terraform itself evaluates what it attaches.
+func TestModulePodRoles(t *testing.T) {
+	c := complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+podRoles)
+	resources := render(t, c).Resources
+	assert.Equal(t, resources["PodIssuer"].Properties["Url"], c.Cluster.ServiceAccounts.Issuer)
+	files, err := template.Module(c, []byte(ca))
+	assert.NilError(t, err)
+	var data struct {
+		Pods struct {
+			Issuer string
+			Roles  map[string]struct {
+				Conditions map[string]string
+				Policies   []string
+				Statements []template.Statement
+			}
+		}
+	}
+	assert.NilError(t, json.Unmarshal(files[template.ModuleData], &data))
+	assert.Equal(t, data.Pods.Issuer, c.Cluster.ServiceAccounts.Issuer)
+	for _, r := range c.Cluster.AWS.PodRoles {
+		properties, got := resources[template.PodRoleOutput(r.Name)].Properties, data.Pods.Roles[r.Name]
+		text := flat(properties)
+		for key, value := range got.Conditions {
+			assert.Assert(t, strings.Contains(text, flat(key)+":"+flat(value)), "%s: %s", r.Name, text)
+		}
+		assert.Equal(t, got.Conditions["demo-tokens.s3.us-west-2.amazonaws.com/a:sub"], "system:serviceaccount:"+r.Namespace+":"+r.ServiceAccount)
+		assert.Equal(t, len(got.Conditions), 2)
+		for _, arn := range got.Policies {
+			assert.Assert(t, strings.Contains(text, flat(arn)), "%s: %s", r.Name, text)
+		}
+		for _, s := range got.Statements {
+			assert.Assert(t, strings.Contains(text, flat(s.Action)) && strings.Contains(text, flat(s.Resource)), "%s: %s", r.Name, text)
+		}
+		assert.Equal(t, len(got.Policies)+len(got.Statements), 1)
+	}
+	if _, err := exec.LookPath("terraform"); err != nil {
+		t.Skip("terraform is not installed")
+	}
+	for name, want := range map[string]string{"pods": "dns-writer arn:aws:iam::aws:policy/AmazonRoute53FullAccess", "default": ""} {
+		dir, alone := writeModule(t, name), t.TempDir()
+		for _, file := range []string{"pods.tf", template.ModuleData} {
+			text, err := os.ReadFile(filepath.Join(dir, file))
+			assert.NilError(t, err)
+			locals, _, _ := strings.Cut(string(text), "\nresource ")
+			if file == "pods.tf" {
+				locals += "\nlocals {\n  spec = jsondecode(file(\"" + template.ModuleData + "\"))\n}\n"
+			}
+			assert.NilError(t, os.WriteFile(filepath.Join(alone, file), []byte(locals), 0o600))
+		}
+		cmd := exec.CommandContext(t.Context(), "terraform", "console")
+		cmd.Dir, cmd.Stdin = alone, strings.NewReader(`join(",", keys(local.pod_policies))`)
+		cmd.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1")
+		out, err := cmd.Output()
+		assert.NilError(t, err)
+		assert.Equal(t, strings.Trim(string(out), "\"\n"), want, name)
 	}
 }

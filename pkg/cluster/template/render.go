@@ -90,6 +90,7 @@ func Render(c *spec.Complete, ca []byte, options ...Option) (*Template, error) {
 	b.securityGroups()
 	b.balancer()
 	b.bucket()
+	b.podRoles()
 	for _, g := range c.Groups {
 		if err := b.group(g); err != nil {
 			return nil, fmt.Errorf("group %s: %w", g.Name, err)

@@ -63,6 +63,14 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// podRoles has both ways in which a role for pods may do something.
+const podRoles = `serviceAccounts: {issuer: "https://demo-tokens.s3.us-west-2.amazonaws.com/a"}
+aws:
+  podRoles:
+  - {name: uploader, allow: [{actions: [s3:GetObject, s3:PutObject], resources: ["arn:aws:s3:::demo-data/*"]}]}
+  - {name: dns-writer, namespace: kube-system, serviceAccount: external-dns, policies: ["arn:aws:iam::aws:policy/AmazonRoute53FullAccess"]}
+`
+
 func TestTemplateIsLintClean(t *testing.T) {
 	if _, err := exec.LookPath("cfn-lint"); err != nil {
 		t.Skip("cfn-lint is not installed: run scripts/setup --judges")
@@ -75,6 +83,7 @@ func TestTemplateIsLintClean(t *testing.T) {
 		"launchHook: none", "aws: {secretsKey: alias/mine}", "aws: {loadBalancer: internet-facing}", "groups: [{name: all, roles: [masters, minions, etcd]}]",
 		"groups: [{name: minions, roles: [minions]}]\naws: {loadBalancer: internal}",
 		"groups: [{name: masters, roles: [masters, etcd], members: [a, b, c]}, {name: minions, roles: [minions], size: 0}]",
+		podRoles,
 	} {
 		data, err := render(t, complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+document+"\n")).YAML()
 		assert.NilError(t, err)

@@ -203,18 +203,58 @@ func RotateAuthority(ctx context.Context, store Replacer, cluster, name string, 
 		}
 		return have, early(name, store, have, r.early, how)
 	}
+	if r.trust != pki.Pub {
+		o.Issuer = nil
+	}
 	switch {
 	case r.step == pki.StepNone:
 		err = r.add(ctx, store, cluster, o.Now)
 	case r.step == pki.StepAdded, r.interrupted():
-		err = r.use(ctx, store, o.Now)
+		if err = r.published(ctx, store, o.Issuer); err == nil {
+			err = r.use(ctx, store, o.Now)
+		}
 	default:
 		err = r.write(ctx, store, r.blocks[1:], r.blocks[1])
 	}
 	if err != nil {
 		return have, err
 	}
+	if err := republish(ctx, store, r.object(), o.Issuer); err != nil {
+		return have, err
+	}
 	return RotationOf(ctx, store, name)
+}
+
+// published refuses to sign with a key that who verifies tokens outside the cluster would not find.
+func (r replacement) published(ctx context.Context, store fmt.Stringer, issuer Issuer) error {
+	if issuer == nil {
+		return nil
+	}
+	public := bytes.Join(r.blocks, nil)
+	err := issuer.Publish(ctx, public)
+	if err == nil {
+		err = issuer.Check(ctx, public)
+	}
+	if err != nil {
+		return fmt.Errorf("rotating %s of %s: the new key would sign tokens that %s does not let anybody verify: %w; "+
+			"nothing is changed in the store; next: mend that (hardtack pki issuer check), and the same command again", r.name, store, issuer, err)
+	}
+	return nil
+}
+
+// republish publishes the keys after a step.
+func republish(ctx context.Context, store Getter, object string, issuer Issuer) error {
+	if issuer == nil {
+		return nil
+	}
+	public, err := store.Get(ctx, object)
+	if err == nil {
+		err = issuer.Publish(ctx, public)
+	}
+	if err != nil {
+		return fmt.Errorf("the step is taken, but the keys of %s are not those of the store: %w; next: hardtack pki issuer publish", issuer, err)
+	}
+	return nil
 }
 
 // write replaces what is trusted. Machines that join read the copy, which comes first: whether one of them trusts the new one

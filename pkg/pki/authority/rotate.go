@@ -46,6 +46,17 @@ type RotateOptions struct {
 	// Rewrite writes every Secret again, through an API server, so that the key that encrypts has encrypted all of them. It
 	// is called in the last step, and nil where there is no way to an API server.
 	Rewrite func(context.Context) error
+	// Issuer publishes the keys of pods' tokens; nil where nobody but the API servers verifies these.
+	Issuer Issuer
+}
+
+// Issuer is where the public keys of a cluster's tokens are published.
+type Issuer interface {
+	fmt.Stringer
+	// Publish publishes these public keys, in PEM, and no others. It may be repeated.
+	Publish(ctx context.Context, public []byte) error
+	// Check reads what is published as who verifies tokens does. It fails unless that is just these keys.
+	Check(ctx context.Context, public []byte) error
 }
 
 // EncryptionRotation returns the state of the rotation of the encryption key.

@@ -1,0 +1,44 @@
+# The identity provider of the cluster's tokens, and the roles that pods take with them, where the document has any.
+locals {
+  pod_policies = merge([
+    for name, role in local.spec.pods.roles : {
+      for arn in role.policies : "${name} ${arn}" => { role = name, arn = arn }
+    }
+  ]...)
+}
+
+resource "aws_iam_openid_connect_provider" "pods" {
+  count          = local.spec.pods.issuer == "" ? 0 : 1
+  url            = local.spec.pods.issuer
+  client_id_list = [local.spec.pods.audience]
+  tags           = merge(local.tags, { Name = "${local.spec.cluster}-pods" })
+}
+
+resource "aws_iam_role" "pod" {
+  for_each             = local.spec.pods.roles
+  description          = each.value.description
+  permissions_boundary = var.permissions_boundary
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Federated = aws_iam_openid_connect_provider.pods[0].arn }
+      Action    = "sts:AssumeRoleWithWebIdentity"
+      Condition = { StringEquals = each.value.conditions }
+    }]
+  })
+  tags = merge(local.tags, { Name = "${local.spec.cluster}-pod-${each.key}" })
+}
+
+resource "aws_iam_role_policy" "pod" {
+  for_each = { for name, role in local.spec.pods.roles : name => role if length(role.statements) > 0 }
+  name     = "pod"
+  role     = aws_iam_role.pod[each.key].id
+  policy   = jsonencode({ Version = "2012-10-17", Statement = each.value.statements })
+}
+
+resource "aws_iam_role_policy_attachment" "pod" {
+  for_each   = local.pod_policies
+  role       = aws_iam_role.pod[each.value.role].name
+  policy_arn = each.value.arn
+}

@@ -1,0 +1,121 @@
+package spec
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
+)
+
+// PodRole is one role for the pods of a service account.
+type PodRole struct {
+	// Name is the role's name in the document and in the stack's outputs, a DNS label.
+	Name string `yaml:"name"`
+	// Namespace is the namespace of the service account.
+	Namespace string `yaml:"namespace"`
+	// ServiceAccount is the service account whose pods, and nobody else, take the role.
+	ServiceAccount string `yaml:"serviceAccount"`
+	// Policies are the ARNs of managed policies that the role has.
+	Policies []string `yaml:"policies"`
+	// Allow is what the role may do beside these policies.
+	Allow []PodRoleRule `yaml:"allow"`
+}
+
+// PodRoleRule is a rule of a pod role's own policy.
+type PodRoleRule struct {
+	// Actions are actions of AWS, such as s3:GetObject.
+	Actions []string `yaml:"actions"`
+	// Resources are the ARNs that the actions are allowed on, or "*".
+	Resources []string `yaml:"resources"`
+}
+
+// Subject is whom tokens of the role's pods are about.
+func (r PodRole) Subject() string {
+	return "system:serviceaccount:" + r.Namespace + ":" + r.ServiceAccount
+}
+
+const defaultNamespace = "default"
+
+var (
+	policyForm = regexp.MustCompile(`^arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[\w+=,.@/-]+$`)
+	actionForm = regexp.MustCompile(`^[a-z0-9-]+:[A-Za-z0-9*?]+$`)
+	arnForm    = regexp.MustCompile(`^arn:[a-z-]+:[a-z0-9-]+:[^:]*:[^:]*:.+$`)
+)
+
+// podRoles completes the roles. They need an issuer that IAM takes.
+func (f *completer) podRoles() {
+	f.out.Cluster.AWS.PodRoles = []PodRole{}
+	if len(f.in.AWS.PodRoles) == 0 {
+		f.out.Origins["aws.podRoles"] = byHardtack
+		return
+	}
+	issuer := f.out.Cluster.ServiceAccounts.Issuer
+	switch u, err := url.Parse(issuer); {
+	case issuer == ownIssuer(f.out.Cluster.Name):
+		f.hint("aws.podRoles", "give serviceAccounts.issuer a URL that AWS can read", "tokens name the issuer %s, which only the cluster knows", issuer)
+	case err == nil && u.Port() != "":
+		f.errorf("aws.podRoles", "IAM takes no issuer with a port, as %s", issuer)
+	}
+	for i, r := range f.in.AWS.PodRoles {
+		field := at("aws.podRoles", i)
+		f.podRole(field, r)
+		if first := slices.IndexFunc(f.in.AWS.PodRoles, func(o PodRole) bool { return logicalName(o.Name) == logicalName(r.Name) }); first < i {
+			f.errorf(field+".name", "%q is already at %s", r.Name, at("aws.podRoles", first))
+		}
+		out := PodRole{Name: r.Name, ServiceAccount: r.ServiceAccount, Allow: []PodRoleRule{}}
+		f.out.Origins[field+".name"] = Origin{Kind: User}
+		out.Namespace = orDefault(f, field+".namespace", r.Namespace, defaultNamespace, byHardtack)
+		out.ServiceAccount = orDefault(f, field+".serviceAccount", r.ServiceAccount, r.Name, Origin{Derived, field + ".name"})
+		out.Policies = listOrDefault(f, field+".policies", r.Policies, nil, byHardtack)
+		if len(r.Allow) == 0 {
+			f.out.Origins[field+".allow"] = byHardtack
+		}
+		for j, rule := range r.Allow {
+			at := at(field+".allow", j)
+			out.Allow = append(out.Allow, PodRoleRule{listOrDefault(f, at+".actions", rule.Actions, nil, byHardtack), listOrDefault(f, at+".resources", rule.Resources, nil, byHardtack)})
+		}
+		f.out.Cluster.AWS.PodRoles = append(f.out.Cluster.AWS.PodRoles, out)
+	}
+}
+
+// logicalName is a name as far as a template tells names apart.
+func logicalName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "-", "")) }
+
+// podRole checks one role.
+func (f *completer) podRole(field string, r PodRole) {
+	if !labelForm.MatchString(r.Name) {
+		f.errorf(field+".name", "%q is not a DNS label: small letters, digits and -, at most 63", r.Name)
+	}
+	if r.Namespace != "" && !labelForm.MatchString(r.Namespace) {
+		f.errorf(field+".namespace", "%q is not the name of a namespace", r.Namespace)
+	}
+	if r.ServiceAccount != "" && !domainForm.MatchString(r.ServiceAccount) {
+		f.errorf(field+".serviceAccount", "%q is not the name of a service account", r.ServiceAccount)
+	}
+	if len(r.Policies)+len(r.Allow) == 0 {
+		f.hint(field, "give it policies or allow", "the role may do nothing")
+	}
+	for i, arn := range r.Policies {
+		if !policyForm.MatchString(arn) {
+			f.errorf(at(field+".policies", i), "%q is not the ARN of a managed policy (arn:aws:iam::<account>:policy/<name>)", arn)
+		}
+	}
+	for i, rule := range r.Allow {
+		at := at(field+".allow", i)
+		if len(rule.Actions) == 0 || len(rule.Resources) == 0 {
+			f.errorf(at, "needs actions and resources")
+		}
+		for _, action := range rule.Actions {
+			if !actionForm.MatchString(action) {
+				f.hint(at+".actions", near.DidYouMean(action, []string{"*"}), "%q is not an action such as s3:GetObject", action)
+			}
+		}
+		for _, arn := range rule.Resources {
+			if arn != "*" && !arnForm.MatchString(arn) || strings.Contains(arn, "${") {
+				f.errorf(at+".resources", "%q is neither an ARN without variables nor *", arn)
+			}
+		}
+	}
+}
