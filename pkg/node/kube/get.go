@@ -26,7 +26,9 @@ func (c *Client) get(ctx context.Context, path string) (body []byte, err error) 
 }
 
 // Read reads the JSON of a path of the API server, such as a list of objects, into a value.
-func (c *Client) Read(ctx context.Context, path string, value any) error { return c.decode(ctx, path, value) }
+func (c *Client) Read(ctx context.Context, path string, value any) error {
+	return c.decode(ctx, path, value)
+}
 
 // decode reads a JSON response of any size: a list of thousands of nodes has tens of megabytes. It reads it to its end, since
 // the API server logs an answer of which the last byte, a new line, was left as a fault of its own.
