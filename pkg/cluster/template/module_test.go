@@ -170,10 +170,16 @@ func run(t *testing.T, dir string, command ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestModuleIsFormatted(t *testing.T) {
+// needTerraform skips what Terraform judges where it is not installed.
+func needTerraform(t *testing.T) {
+	t.Helper()
 	if _, err := exec.LookPath("terraform"); err != nil {
 		t.Skip("terraform is not installed")
 	}
+}
+
+func TestModuleIsFormatted(t *testing.T) {
+	needTerraform(t)
 	if out, err := run(t, writeModule(t, "keyed"), "terraform", "fmt", "-recursive", "-check", "-diff"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -181,9 +187,7 @@ func TestModuleIsFormatted(t *testing.T) {
 
 // Terraform itself validates the module, if the provider can be installed.
 func TestModuleIsValid(t *testing.T) {
-	if _, err := exec.LookPath("terraform"); err != nil {
-		t.Skip("terraform is not installed")
-	}
+	needTerraform(t)
 	dir := writeModule(t, "keyed")
 	for _, dir := range []string{dir, filepath.Join(dir, "key")} {
 		if out, err := run(t, dir, "terraform", "init", "-backend=false", "-input=false"); err != nil {
@@ -201,9 +205,7 @@ func TestModuleIsValid(t *testing.T) {
 // Terraform's policies are the same as those that CloudFormation made in moto. Terraform evaluates them itself: that
 // needs no provider, as literals replace the data that the provider would return.
 func TestModulePolicies(t *testing.T) {
-	if _, err := exec.LookPath("terraform"); err != nil {
-		t.Skip("terraform is not installed")
-	}
+	needTerraform(t)
 	d, dir := deployed(t, "three=yes"), writeModule(t, "three")
 	text, err := os.ReadFile(filepath.Join(dir, "main.tf"))
 	assert.NilError(t, err)
@@ -265,9 +267,7 @@ func TestModulePodRoles(t *testing.T) {
 		}
 		assert.Equal(t, len(got.Policies)+len(got.Statements), 1)
 	}
-	if _, err := exec.LookPath("terraform"); err != nil {
-		t.Skip("terraform is not installed")
-	}
+	needTerraform(t)
 	for name, want := range map[string]string{"pods": "dns-writer arn:aws:iam::aws:policy/AmazonRoute53FullAccess", "default": ""} {
 		dir, alone := writeModule(t, name), t.TempDir()
 		for _, file := range []string{"pods.tf", template.ModuleData} {

@@ -36,6 +36,8 @@ type picture struct {
 	// files are other files, and links are symbolic links with their targets.
 	files, links map[string]string
 	config       v1.Config
+	// setID has the programs run as their owner, root.
+	setID bool
 }
 
 // pictures follow the Dockerfiles below test/images of Version.
@@ -96,8 +98,7 @@ var users = map[string]string{
 var runtimePictures = append([]picture{
 	{names: []string{promoted + "busybox:1.29-2"}, files: users, config: v1.Config{Cmd: []string{"sh"}}},
 	{names: []string{"registry.k8s.io/pause:3.9", "k8s.gcr.io/pause:3.9"}, programs: map[string]string{"agnhost": "agnhost"}, config: v1.Config{Entrypoint: []string{"/agnhost", "pause"}}},
-	// Its program is set-user-ID root.
-	{names: []string{promoted + "nonewprivs:1.3"}, files: users, programs: map[string]string{"usr/local/bin/nnp": "nonewprivs"}, config: v1.Config{Cmd: []string{"nnp"}}},
+	{setID: true, names: []string{promoted + "nonewprivs:1.3"}, files: users, programs: map[string]string{"usr/local/bin/nnp": "nonewprivs"}, config: v1.Config{Cmd: []string{"nnp"}}},
 	webServer(80, promoted+"nginx:1.14-2"), webServer(80, promoted+"httpd:2.4.39-4"), webServer(12003, critestRegistry+"hostnet-nginx-amd64:latest"),
 	asUser("test-image-user-uid", "1002"), asUser("test-image-user-username", "www-data"),
 	asUser("test-image-user-uid-group", "1003:1004"), asUser("test-image-user-username-group", "www-data:1004"),
@@ -187,11 +188,14 @@ func (b builder) image(p picture, base v1.Layer, programs string) (v1.Image, err
 	var own bytes.Buffer
 	w := tar.NewWriter(&own)
 	for to, program := range p.programs {
-		file := filepath.Join(programs, program)
+		file, mode := filepath.Join(programs, program), int64(0o755)
+		if p.setID {
+			mode = 0o6755 // upstream's Dockerfile: chmod +s
+		}
 		if program == "etcd" {
 			file = b.Etcd
 		}
-		if err := writeProgram(w, to, file); err != nil {
+		if err := writeProgram(w, to, file, mode); err != nil {
 			return nil, err
 		}
 	}
@@ -234,7 +238,7 @@ func (b builder) image(p picture, base v1.Layer, programs string) (v1.Image, err
 	return mutate.ConfigFile(image, config)
 }
 
-func writeProgram(w *tar.Writer, to, file string) error {
+func writeProgram(w *tar.Writer, to, file string, mode int64) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -248,10 +252,6 @@ func writeProgram(w *tar.Writer, to, file string) error {
 		if err := w.WriteHeader(&tar.Header{Name: dir + "/", Mode: 0o755, Typeflag: tar.TypeDir}); err != nil {
 			return err
 		}
-	}
-	mode := int64(0o755)
-	if path.Base(to) == "nnp" {
-		mode = 0o6755 // as upstream's image has it: chmod +s
 	}
 	if err := w.WriteHeader(&tar.Header{Name: to, Mode: mode, Size: info.Size(), Typeflag: tar.TypeReg}); err != nil {
 		return err

@@ -70,7 +70,7 @@ func (c *Client) Nodes(ctx context.Context) ([]controller.Node, error) {
 	var list struct {
 		Items []nodeObject `json:"items"`
 	}
-	if err := c.decode(ctx, nodesPath, &list); err != nil {
+	if err := c.Read(ctx, nodesPath, &list); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	nodes := make([]controller.Node, 0, len(list.Items))
@@ -138,7 +138,7 @@ func (c *Client) Masters(ctx context.Context) ([]netip.Addr, error) {
 			} `json:"endpoints"`
 		} `json:"items"`
 	}
-	if err := c.decode(ctx, mastersPath, &list); err != nil {
+	if err := c.Read(ctx, mastersPath, &list); err != nil {
 		return nil, fmt.Errorf("listing the API servers: %w", err)
 	}
 	var out []netip.Addr
@@ -180,7 +180,7 @@ func (c *Client) Requests(ctx context.Context) ([]controller.Request, error) {
 		var list struct {
 			Items []requestObject `json:"items"`
 		}
-		if err := c.decode(ctx, requestsPath+"?fieldSelector="+url.QueryEscape(signerField+signer), &list); err != nil {
+		if err := c.Read(ctx, requestsPath+"?fieldSelector="+url.QueryEscape(signerField+signer), &list); err != nil {
 			return nil, fmt.Errorf("listing certificate requests: %w", err)
 		}
 		for _, o := range list.Items {

@@ -48,7 +48,7 @@ func (s *Self) Ending(ctx context.Context) (string, error) {
 				Conditions []condition `json:"conditions"`
 			} `json:"status"`
 		}
-		if err := c.decode(ctx, "/api/v1/nodes/"+url.PathEscape(s.Name), &node); err != nil {
+		if err := c.Read(ctx, "/api/v1/nodes/"+url.PathEscape(s.Name), &node); err != nil {
 			return "", fmt.Errorf("reading node %s: %w", s.Name, err)
 		}
 		return ending(node.Status.Conditions), nil

@@ -83,7 +83,7 @@ func (c *Client) evictionNodes(ctx context.Context) ([]evict.Node, error) {
 	}
 	// Not an older state from the cache, as nodesPath: what this master or another has just marked must be seen, or it would be
 	// done once more.
-	if err := c.decode(ctx, "/api/v1/nodes", &list); err != nil {
+	if err := c.Read(ctx, "/api/v1/nodes", &list); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	nodes := make([]evict.Node, 0, len(list.Items))
@@ -137,7 +137,7 @@ func (c *Client) podsOf(ctx context.Context, node string) ([]evict.Pod, error) {
 			} `json:"metadata"`
 		} `json:"items"`
 	}
-	if err := c.decode(ctx, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+node), &list); err != nil {
+	if err := c.Read(ctx, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+node), &list); err != nil {
 		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
 	}
 	pods := make([]evict.Pod, 0, len(list.Items))

@@ -25,14 +25,9 @@ func (c *Client) get(ctx context.Context, path string) (body []byte, err error) 
 	return body, err
 }
 
-// Read reads the JSON of a path of the API server, such as a list of objects, into a value.
+// Read reads the JSON of a path of the API server into a value, of any size: a list of thousands of nodes has tens of megabytes. It
+// reads it to its end, since the API server logs an answer of which the last byte, a new line, was left as a fault of its own.
 func (c *Client) Read(ctx context.Context, path string, value any) error {
-	return c.decode(ctx, path, value)
-}
-
-// decode reads a JSON response of any size: a list of thousands of nodes has tens of megabytes. It reads it to its end, since
-// the API server logs an answer of which the last byte, a new line, was left as a fault of its own.
-func (c *Client) decode(ctx context.Context, path string, value any) error {
 	return c.read(ctx, path, func(r io.Reader) error {
 		if err := json.NewDecoder(r).Decode(value); err != nil {
 			return err

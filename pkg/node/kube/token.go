@@ -42,7 +42,7 @@ func (c *Client) Tokens(ctx context.Context) ([]controller.MachineToken, error) 
 			} `json:"data"`
 		} `json:"items"`
 	}
-	if err := c.decode(ctx, "/api/v1/namespaces/"+tokenNamespace+"/secrets?fieldSelector="+url.QueryEscape("type="+tokenType), &list); err != nil {
+	if err := c.Read(ctx, "/api/v1/namespaces/"+tokenNamespace+"/secrets?fieldSelector="+url.QueryEscape("type="+tokenType), &list); err != nil {
 		return nil, fmt.Errorf("listing bootstrap tokens: %w", err)
 	}
 	var out []controller.MachineToken
