@@ -38,8 +38,8 @@ build: agent ## Build the hardtack command and the agents into build/bin
 	@mkdir -p $(BIN)
 	$(GO_BUILD) -o $(BIN)/hardtack ./cmd/hardtack
 
-agent: ## Build the agent and the hello program for every architecture, where the plugin embeds them
-	@for arch in $(GOARCHES); do for program in agent hello; do \
+agent: ## Build the programs of the machines for every architecture, where the plugin embeds them
+	@for arch in $(GOARCHES); do for program in agent userdata hello; do \
 	  GOARCH=$$arch $(GO_BUILD) -o $(AGENTS)/hardtack-$$program-linux-$$arch ./cmd/hardtack-$$program || exit 1; done; done
 
 plugin: agent ## Build the Packer plugin and install it into build/plugins

@@ -27,7 +27,7 @@ var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 // It follows the types of what is given to printJSON, the one way in which the programs print JSON. Not looked into are
 // types of other modules, and those that encode themselves: a cluster's document has Kubernetes' spelling.
 func TestJSONKeys(t *testing.T) {
-	for _, program := range []string{"hardtack", "hardtack-agent"} {
+	for _, program := range []string{"hardtack", "hardtack-agent", "hardtack-userdata"} {
 		t.Run(program, func(t *testing.T) {
 			w := &walker{t: t, seen: map[types.Type]bool{}}
 			printed := printedTypes(t, program)

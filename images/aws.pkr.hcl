@@ -51,6 +51,12 @@ variable "agent_path" {
   default     = null
 }
 
+variable "reader_path" {
+  description = "The hardtack-userdata program for the architecture; null takes the plugin's own."
+  type        = string
+  default     = null
+}
+
 variable "output" {
   description = "The directory for image.json, the SBOM, the role table and the list of artifacts."
   type        = string
@@ -238,6 +244,7 @@ build {
     mirror       = var.mirror
     require_pins = var.require_pins
     agent_path   = var.agent_path
+    reader_path  = var.reader_path
     output       = var.output
   }
 

@@ -47,6 +47,12 @@ variable "agent_path" {
   default     = null
 }
 
+variable "reader_path" {
+  description = "The hardtack-userdata program for the architecture; null takes the plugin's own."
+  type        = string
+  default     = null
+}
+
 variable "output" {
   description = "The directory for the disk, image.json, the SBOM and the role table."
   type        = string
@@ -134,6 +140,7 @@ build {
     mirror           = var.mirror
     require_pins     = var.require_pins
     agent_path       = var.agent_path
+    reader_path      = var.reader_path
     kernel_arguments = var.kernel_arguments
   }
 

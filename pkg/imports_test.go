@@ -21,13 +21,13 @@ var layers = []struct {
 	{"pure", "values to values: tested as tables, without a machine", []string{
 		"pkg/image/lock", "pkg/image/unit", "pkg/image/rootfs", "pkg/node/userdata", "pkg/node/machine", "pkg/node/notice", "pkg/dns/record", "pkg/dns/shipped", "pkg/dns/doctor", "pkg/spec", "pkg/pki", "pkg/etcd",
 	}},
-	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/image/bake", "pkg/node", "pkg/node/notice/watch", "pkg/dns/reconcile", "pkg/dns/prepare", "pkg/dns/check", "pkg/pki/authority", "pkg/ami", "pkg/cluster/rollout", "pkg/cluster/examine", "pkg/etcd/operate"}},
+	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/image/bake", "pkg/node", "pkg/node/notice/watch", "pkg/dns/reconcile", "pkg/dns/prepare", "pkg/dns/check", "pkg/pki/authority", "pkg/ami", "pkg/cluster/rollout", "pkg/cluster/examine", "pkg/etcd/operate", "pkg/monitoring"}},
 	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{
-		"pkg/image/cache", "pkg/image/oci", "pkg/image/build", "pkg/image/fetch", "pkg/disk", "pkg/dns/lookup", "pkg/node/kube", "pkg/node/identity", "pkg/node/probe", "pkg/node/systemd", "pkg/node/lifecycle", "pkg/node/volume", "pkg/dns/fleet", "pkg/dns/zone",
+		"pkg/image/cache", "pkg/image/oci", "pkg/image/build", "pkg/image/fetch", "pkg/disk", "pkg/dns/lookup", "pkg/node/exporter", "pkg/node/kube", "pkg/node/identity", "pkg/node/probe", "pkg/node/systemd", "pkg/node/lifecycle", "pkg/node/volume", "pkg/dns/fleet", "pkg/dns/zone",
 		"pkg/dns/deployment", "pkg/pki/store", "pkg/pki/publish", "pkg/etcd/gateway", "pkg/etcd/cloud", "pkg/etcd/backup", "pkg/ami/cloud", "pkg/cluster/cloudformation", "pkg/cluster/autoscaling", "pkg/lab/qemu", "pkg/lab/vnet", "pkg/awsfake",
 	}},
 	{"assets", "plain files, embedded", []string{"images", "units", "lambda"}},
-	{"region", "what Lambda, the lab and the stack commands wire up from all below", []string{"pkg/image", "pkg/dns/function", "pkg/cluster", "pkg/cluster/template", "pkg/lab"}},
+	{"region", "what Lambda, the lab, the stack commands and the programs on a machine wire up from all below", []string{"pkg/node/command", "pkg/image", "pkg/dns/function", "pkg/cluster", "pkg/cluster/template", "pkg/lab"}},
 	{"top", "translation only", []string{"cmd", "lambda/function", "lambda/pack", "pkg/e2e", "pkg/etcd/etcdtest"}},
 }
 
@@ -73,7 +73,7 @@ var outside = []struct {
 	{"k8s.io/client-go", []string{"pkg/node/kube", "pkg/e2e"}, "the API server's client stays in its adapter"},
 	{"github.com/sigstore/", []string{"pkg/image/fetch"}, "signatures are verified where files arrive"},
 	{"github.com/lima-vm/go-qcow2reader", []string{"pkg/disk/qcow2"}, "formats of disk images are read in one place"},
-	{"net/http", []string{"pkg/ami/cloud", "pkg/etcd/gateway", "pkg/etcd/backup", "pkg/base/awshttp", "pkg/node/kube", "pkg/node/identity", "pkg/pki/publish", "pkg/image/fetch", "pkg/node/imds", "pkg/awsfake", "pkg/dns/fleet", "pkg/dns/zone", "pkg/node/probe", "pkg/lab/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack"}, "pure packages and use cases open no connection"},
+	{"net/http", []string{"pkg/ami/cloud", "pkg/etcd/gateway", "pkg/etcd/backup", "pkg/base/awshttp", "pkg/node/exporter", "pkg/node/kube", "pkg/node/identity", "pkg/pki/publish", "pkg/image/fetch", "pkg/node/imds/imdstest", "pkg/awsfake", "pkg/dns/fleet", "pkg/dns/zone", "pkg/node/probe", "pkg/lab/vnet/metadata", "pkg/lab", "pkg/e2e", "cmd/hardtack"}, "pure packages and use cases open no connection"},
 }
 
 func TestImportsGoDown(t *testing.T) {
@@ -100,6 +100,44 @@ func TestImportsGoDown(t *testing.T) {
 			}
 		}
 	}
+}
+
+// notInReader lists what must not be linked into cmd/hardtack-userdata, and why. Every boot waits for this program, and what
+// is linked into it is read from a cold disk and initialised before its first line, whether it is used or not.
+var notInReader = []struct{ prefix, why string }{
+	{"github.com/aws/", "a fourth of what the agent does before its first line is one package of the SDK"},
+	{"k8s.io/", "another fourth; the reader calls no API server"},
+	{"sigs.k8s.io/", "as k8s.io"},
+	{"net/http", "3 of 8 MB, and a seventh of the code that runs: pkg/node/imds speaks what it needs of it"},
+	{"crypto/tls", "the reader speaks to nobody by TLS"},
+	{"google.golang.org/", "no program on the way to a role speaks gRPC or protocol buffers"},
+}
+
+// maxReaderPackages bounds what is linked into the reader of user data, the standard library included; the
+// agent has more than twice as many. A package more is a decision: the figure is raised with what scripts/bench-reader says.
+const maxReaderPackages = 165
+
+// TestReaderImports checks what the program is linked from that reads the user data.
+func TestReaderImports(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/cmd/hardtack-userdata").Output()
+	if err != nil {
+		t.Fatalf("listing packages: %v", err)
+	}
+	packages := strings.Fields(string(out))
+	if !slices.Contains(packages, module+"/pkg/node/boot") {
+		t.Fatalf("the reader has no pkg/node/boot: %v", packages)
+	}
+	for _, path := range packages {
+		for _, not := range notInReader {
+			if strings.HasPrefix(path, not.prefix) {
+				t.Errorf("cmd/hardtack-userdata is linked from %s: %s (go list -deps shows the way)", path, not.why)
+			}
+		}
+	}
+	if len(packages) > maxReaderPackages {
+		t.Errorf("cmd/hardtack-userdata is linked from %d packages, over %d", len(packages), maxReaderPackages)
+	}
+	t.Logf("%d packages", len(packages))
 }
 
 func checkOurs(t *testing.T, from, to string) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
@@ -24,19 +25,19 @@ var adminKubeconfig = kubeconfigOf(pki.DirAdmin)
 func kubeconfigOf(dir string) string { return pki.Bundle{Dir: dir}.Path("kubeconfig") }
 
 // addonsCommand is hardtack-agent addons.
-func addonsCommand(ctx context.Context, args []string, s streams) error {
+func addonsCommand(ctx context.Context, args []string, s command.Streams) error {
 	flags := flag.NewFlagSet("addons", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", adminKubeconfig, "")
 	root := flags.String("root", "/", "")
 	dir := flags.String("dir", addons.Dir, "")
 	extra := flags.String("extra", addons.Extra, "")
 	verbose := flags.Bool("v", false, "")
-	if done, err := parseFlags(flags, args, s); done || err != nil {
+	if done, err := command.ParseFlags(flags, args, s, usage); done || err != nil {
 		return err
 	}
 	var chosen []string
 	var values map[string]string
-	err := unitRun(ctx, s, "addons", noPhase, func(context.Context) (err error) {
+	err := unitRun(ctx, s, "addons", command.NoPhase, func(context.Context) (err error) {
 		chosen, values, err = addonValues(*root)
 		return err
 	})
@@ -51,20 +52,20 @@ func addonsCommand(ctx context.Context, args []string, s streams) error {
 	if err != nil {
 		return fmt.Errorf("reading the addons of %s: %w", *dir, err)
 	}
-	log, cluster := logger(s.err, *verbose), kube.NewFile(*kubeconfig)
+	log, cluster := s.Logger(*verbose), kube.NewFile(*kubeconfig)
 	if err := addons.Apply(ctx, cluster, objects, log); err != nil {
 		return err
 	}
 	if err := addons.Remove(ctx, cluster, off, log); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.out, "%d objects are as the image has them\n", len(objects))
+	_, err = fmt.Fprintf(s.Out, "%d objects are as the image has them\n", len(objects))
 	return err
 }
 
 // addonValues reads which optional manifests are to be applied, and the values that manifests may refer to.
 func addonValues(root string) (chosen []string, values map[string]string, err error) {
-	effective, err := readConfig(root)
+	effective, err := command.ReadConfig(root)
 	if err != nil {
 		return nil, nil, err
 	}

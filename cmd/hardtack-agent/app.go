@@ -3,19 +3,17 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 )
 
 // usage is the complete help text.
 const usage = `hardtack-agent is the part of Hardtack that runs on the machines.
 
 usage:
-  hardtack-agent userdata [--dry-run] [--json] [--root DIR] [--deadline 2m] [-v]
-      find this machine's user data, write its files, and remove every role file that it does not ask for
   hardtack-agent config [--json] [--root DIR]
       print this machine's configuration, and where each value comes from
   hardtack-agent node [--dry-run] [--json] [--root DIR] [--deadline 2m] [-v]
@@ -44,41 +42,18 @@ usage:
   hardtack-agent version
       print the version
 
-User data is looked for, in this order, in
-  credential  the systemd credential hardtack.userdata (and hardtack.instance-id): SMBIOS, a container's,
-              or systemd.set_credential= on the kernel command line
-  seed        /var/lib/cloud/seed/nocloud or nocloud-net
-  volume      a vfat or iso9660 volume labelled cidata (not on EC2), at the first boot; later what was read then
-  file        /etc/hardtack/user-data
-  imds        the instance metadata service, version 2 (on EC2)
+The user data is read by a program of its own, hardtack-userdata.
 
-The kernel command line may name the sources to ask, hardtack.userdata=imds or
-hardtack.userdata=seed,file (with volume in the list it is read at each boot), and another endpoint, hardtack.imds=http://[fd00:ec2::254].
-
-Exit status: 0 when the machine has its role, 1 when it has none, 2 when the command was not understood.
+Exit status: 0 when it worked, 1 when it did not, 2 when the command was not understood.
 `
 
-// streams are a command's outputs: out for results, err for logs.
-type streams struct {
-	out, err io.Writer
-	// unit is the unit that the process runs in; empty if a person runs it.
-	unit string
-}
-
-// usageError is a wrong command line.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
 // dispatch runs the command in args.
-func dispatch(ctx context.Context, args []string, s streams) error {
+func dispatch(ctx context.Context, args []string, s command.Streams) error {
 	if len(args) == 0 {
-		return usageError{errors.New("no command: hardtack-agent help lists them")}
+		return command.UsageError{Err: errors.New("no command: hardtack-agent help lists them")}
 	}
 	verb, rest := args[0], args[1:]
 	switch verb {
-	case "userdata":
-		return userdataCommand(ctx, rest, s)
 	case "config":
 		return configCommand(ctx, rest, s)
 	case "node":
@@ -105,29 +80,13 @@ func dispatch(ctx context.Context, args []string, s streams) error {
 		return noticesCommand(ctx, rest, s)
 	case "version":
 		if len(rest) > 0 {
-			return usageError{fmt.Errorf("version takes no arguments, and got %q", rest)}
+			return command.UsageError{Err: fmt.Errorf("version takes no arguments, and got %q", rest)}
 		}
-		_, err := fmt.Fprintln(s.out, version.String())
+		_, err := fmt.Fprintln(s.Out, version.String())
 		return err
 	case "help", "--help", "-h":
-		_, err := io.WriteString(s.out, usage)
+		_, err := io.WriteString(s.Out, usage)
 		return err
 	}
-	return usageError{fmt.Errorf("command %q is not known: hardtack-agent help lists them", verb)}
-}
-
-// parseFlags parses a command's flags; done is true if it printed the help.
-func parseFlags(flags *flag.FlagSet, args []string, s streams) (done bool, err error) {
-	flags.SetOutput(io.Discard) // the error is returned, and the help is usage
-	err = flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		_, err := io.WriteString(s.out, usage)
-		return true, err
-	case err != nil:
-		return false, usageError{fmt.Errorf("%s: %w", flags.Name(), err)}
-	case flags.NArg() > 0:
-		return false, usageError{fmt.Errorf("%s takes no arguments, and got %q", flags.Name(), flags.Args())}
-	}
-	return false, nil
+	return command.UsageError{Err: fmt.Errorf("command %q is not known: hardtack-agent help lists them", verb)}
 }

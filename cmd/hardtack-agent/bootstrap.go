@@ -11,6 +11,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsconfig"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/identity"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
@@ -22,7 +23,7 @@ import (
 )
 
 // bootstrapCommand is hardtack-agent bootstrap.
-func bootstrapCommand(ctx context.Context, args []string, s streams) error {
+func bootstrapCommand(ctx context.Context, args []string, s command.Streams) error {
 	var f certsFlags
 	if done, err := f.parse("bootstrap", certs.Forever, args, s); done || err != nil {
 		return err
@@ -41,10 +42,10 @@ func bootstrapCommand(ctx context.Context, args []string, s streams) error {
 		return err
 	}
 	systemd.Status("the certificate of node " + got.Node + " is good until " + got.Expires.UTC().Format(time.RFC3339))
-	return showBootstrapped(s.out, got, f.asJSON)
+	return showBootstrapped(s.Out, got, f.asJSON)
 }
 
-func (f *certsFlags) bootstrap(ctx context.Context, s streams, aloneAfter time.Duration) (certs.Bootstrapped, error) {
+func (f *certsFlags) bootstrap(ctx context.Context, s command.Streams, aloneAfter time.Duration) (certs.Bootstrapped, error) {
 	o := certs.BootstrapOptions{
 		Root: f.root, Config: f.effective, Store: f.store, Now: time.Now,
 		Node:  func() (string, error) { return kubelet.NodeName(f.root) },
@@ -53,7 +54,7 @@ func (f *certsFlags) bootstrap(ctx context.Context, s streams, aloneAfter time.D
 			return kube.NewJoiner(server, ca, token)
 		},
 
-		Patience: f.patience, AloneAfter: aloneAfter, Status: systemd.Status, Log: logger(s.err, f.verbose),
+		Patience: f.patience, AloneAfter: aloneAfter, Status: systemd.Status, Log: s.Logger(f.verbose),
 	}
 	if hardware := boot.ReadFacts(f.root); hardware.Metadata {
 		endpoint, err := systemd.Credential(awsEndpoint)
@@ -72,7 +73,7 @@ func (f *certsFlags) bootstrap(ctx context.Context, s streams, aloneAfter time.D
 }
 
 // reach waits for an API server, as hardtack-agent wait --api does.
-func (f *certsFlags) reach(ctx context.Context, s streams) error {
+func (f *certsFlags) reach(ctx context.Context, s command.Streams) error {
 	if f.patience != certs.Forever {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, f.patience, fmt.Errorf("gave up after %v", f.patience))
@@ -107,13 +108,13 @@ var joining = []reason.Reason{reason.File, reason.Token, reason.Identity, reason
 // minion whose own certificate has expired it asks for another, as hardtack-agent bootstrap does; the kubelet renews one
 // that is good. What a machine waits for that joins is not an error: hardtack-bootstrap.service waits for it too, and
 // reports that. At last it starts daemons again that read only at their start what was replaced.
-func renewCommand(ctx context.Context, args []string, s streams) error {
+func renewCommand(ctx context.Context, args []string, s command.Streams) error {
 	var f certsFlags
 	if done, err := f.parse("renew", certsPatience, args, s); done || err != nil {
 		return err
 	}
 	if err := f.open(ctx, s); err != nil {
-		return fail(s, "renew", err)
+		return s.Fail("hardtack-agent renew", err)
 	}
 	minted, err := f.mint(ctx, s)
 	out := renewed{Minted: minted}
@@ -123,17 +124,17 @@ func renewCommand(ctx context.Context, args []string, s streams) error {
 		case bootErr == nil:
 			out.Bootstrap = &got
 		case slices.Contains(joining, reason.Of(bootErr)):
-			logger(s.err, f.verbose).WarnContext(ctx, "the node has no certificate yet", "reason", bootErr)
+			s.Logger(f.verbose).WarnContext(ctx, "the node has no certificate yet", "reason", bootErr)
 		default:
 			err = errors.Join(err, bootErr)
 		}
 	}
 	if err = errors.Join(err, f.restart(ctx, s, "")); err != nil {
-		return fail(s, "renew", err)
+		return s.Fail("hardtack-agent renew", err)
 	}
-	reportWorking(s, noPhase, readerUnit)
+	s.Works(command.NoPhase, command.ReaderUnit)
 	systemd.Status(mintedStatus(minted))
-	return out.show(s.out, f.asJSON)
+	return out.show(s.Out, f.asJSON)
 }
 
 func (r renewed) show(w io.Writer, asJSON bool) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsconfig"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
@@ -38,7 +39,7 @@ type certsFlags struct {
 	verb            string
 }
 
-func (f *certsFlags) parse(verb string, patience time.Duration, args []string, s streams) (done bool, err error) {
+func (f *certsFlags) parse(verb string, patience time.Duration, args []string, s command.Streams) (done bool, err error) {
 	f.verb = verb
 	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
 	flags.StringVar(&f.root, "root", "/", "")
@@ -48,7 +49,7 @@ func (f *certsFlags) parse(verb string, patience time.Duration, args []string, s
 	flags.DurationVar(&f.patience, "patience", patience, "")
 	flags.BoolVar(&f.asJSON, "json", false, "")
 	flags.BoolVar(&f.verbose, "v", false, "")
-	if done, err = parseFlags(flags, args, s); done || err != nil {
+	if done, err = command.ParseFlags(flags, args, s, usage); done || err != nil {
 		return done, err
 	}
 	f.root, err = filepath.Abs(f.root)
@@ -57,8 +58,8 @@ func (f *certsFlags) parse(verb string, patience time.Duration, args []string, s
 
 // open reads the machine's configuration, opens its store, and completes the configuration with the cluster's own
 // facts.
-func (f *certsFlags) open(ctx context.Context, s streams) (err error) {
-	if f.effective, err = readConfig(f.root); err != nil {
+func (f *certsFlags) open(ctx context.Context, s command.Streams) (err error) {
+	if f.effective, err = command.ReadConfig(f.root); err != nil {
 		return err
 	}
 	if f.roles, err = f.wanted(); err != nil {
@@ -92,13 +93,13 @@ func (f *certsFlags) wanted() (role.Set, error) {
 	}
 	r, err := role.Parse(f.role)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: --role: %w", f.verb, err)}
+		return nil, command.UsageError{Err: fmt.Errorf("%s: --role: %w", f.verb, err)}
 	}
 	return role.NewSet(r), nil
 }
 
 // certsCommand is hardtack-agent certs.
-func certsCommand(ctx context.Context, args []string, s streams) error {
+func certsCommand(ctx context.Context, args []string, s command.Streams) error {
 	var f certsFlags
 	if done, err := f.parse("certs", certsPatience, args, s); done || err != nil {
 		return err
@@ -113,7 +114,7 @@ func certsCommand(ctx context.Context, args []string, s streams) error {
 		}
 		// The controller looks too: without this it would only miss an epoch that begins while the machine boots.
 		if err := (certs.Epochs{Root: f.root, Store: f.store}).Begin(ctx); err != nil {
-			logger(s.err, f.verbose).WarnContext(ctx, "which epoch of etcd the daemons begin in is not known", "error", err)
+			s.Logger(f.verbose).WarnContext(ctx, "which epoch of etcd the daemons begin in is not known", "error", err)
 		}
 		return nil
 	})
@@ -121,13 +122,13 @@ func certsCommand(ctx context.Context, args []string, s streams) error {
 		return err
 	}
 	systemd.Status(mintedStatus(minted))
-	return showMinted(s.out, minted, f.asJSON)
+	return showMinted(s.Out, minted, f.asJSON)
 }
 
-func (f *certsFlags) mint(ctx context.Context, s streams) ([]certs.Minted, error) {
+func (f *certsFlags) mint(ctx context.Context, s command.Streams) ([]certs.Minted, error) {
 	return certs.Mint(ctx, certs.MintOptions{
 		Root: f.root, Roles: f.roles, Config: f.effective, Store: f.store, Host: certs.ThisHost, Now: time.Now,
-		Patience: f.patience, Status: systemd.Status, Log: logger(s.err, f.verbose),
+		Patience: f.patience, Status: systemd.Status, Log: s.Logger(f.verbose),
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/evict"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/identity"
@@ -33,19 +34,19 @@ import (
 var controllerKubeconfig = kubeconfigOf(pki.DirController)
 
 // controllerCommand is hardtack-agent controller.
-func controllerCommand(ctx context.Context, args []string, s streams) error {
+func controllerCommand(ctx context.Context, args []string, s command.Streams) error {
 	flags := flag.NewFlagSet("controller", flag.ContinueOnError)
 	root := flags.String("root", "/", "")
 	kubeconfig := flags.String("kubeconfig", controllerKubeconfig, "")
 	verbose := flags.Bool("v", false, "")
-	if done, err := parseFlags(flags, args, s); done || err != nil {
+	if done, err := command.ParseFlags(flags, args, s, usage); done || err != nil {
 		return err
 	}
 	var c *controller.Controller
 	var evictor *evict.Evictor
 	restarts := certsFlags{root: *root, verbose: *verbose}
-	err := unitRun(ctx, s, "controller", noPhase, func(ctx context.Context) (err error) {
-		if restarts.effective, err = readConfig(*root); err != nil {
+	err := unitRun(ctx, s, "controller", command.NoPhase, func(ctx context.Context) (err error) {
+		if restarts.effective, err = command.ReadConfig(*root); err != nil {
 			return err
 		}
 		if restarts.store, err = openStore(ctx, *root, restarts.effective, 0); err != nil {
@@ -61,8 +62,12 @@ func controllerCommand(ctx context.Context, args []string, s streams) error {
 	if err != nil {
 		return err
 	}
-	c.Log, c.Turn = logger(s.err, *verbose), watchdog.Loop("nodes and certificates")
+	c.Log, c.Turn = s.Logger(*verbose), watchdog.Loop("nodes and certificates")
 	go restarts.watchEpochs(ctx, s, c.Log)
+	metrics := newExporter(restarts, kube.NewFile(*kubeconfig), c.Log)
+	metrics.Turn = watchdog.Loop("metrics")
+	go metrics.Run(ctx)
+	go serveMetrics(ctx, metrics)
 	if evictor != nil {
 		evictor.Log, evictor.Turn = c.Log, watchdog.Loop("evictions")
 		go evictor.Run(ctx)

@@ -7,13 +7,14 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 )
 
 // epochEvery is the time between two looks for another epoch of etcd, as of the members' machines.
 const epochEvery = 15 * time.Second
 
 // watchEpochs starts this master's daemons again when etcd was restored from a backup, until ctx ends.
-func (f *certsFlags) watchEpochs(ctx context.Context, s streams, log *slog.Logger) {
+func (f *certsFlags) watchEpochs(ctx context.Context, s command.Streams, log *slog.Logger) {
 	epochs, failed := certs.Epochs{Root: f.root, Store: f.store}, false
 	for {
 		changed, err := epochs.Look(ctx)

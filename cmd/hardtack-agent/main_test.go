@@ -3,21 +3,15 @@ package main
 import (
 	"debug/elf"
 	"fmt"
-	"net"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/hardtack/packer-plugin-hardtack/images/imagestest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds/imdstest"
 )
 
@@ -99,88 +93,10 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", filepath.Dir(program)+":"+env.Getenv("PATH"))
-			service := &imdstest.Service{UserData: []byte("#cloud-config\nwrite_files:\n- {path: /etc/sysconfig/kubernetes-etcd, content: x}\n"),
-				InstanceID: "i-0123456789abcdef0",
-				Faults:     map[string][]imdstest.Fault{"/latest/user-data": {{Status: 500}, {Half: true}, {Status: 401}, {Delay: time.Second}}}}
-			none := &imdstest.Service{InstanceID: "i-0123456789abcdef0"}
-			for name, s := range map[string]*imdstest.Service{"IMDS": service, "IMDS_EMPTY": none} {
-				server := httptest.NewServer(s)
-				env.Defer(server.Close)
-				env.Setenv(name, server.URL)
-			}
+			server := httptest.NewServer(&imdstest.Service{InstanceID: "i-0123456789abcdef0"})
+			env.Defer(server.Close)
+			env.Setenv("IMDS", server.URL)
 			return nil
 		},
 	})
-}
-
-// TestMetadataServiceLate starts the program ten seconds before there is anything to answer it.
-func TestMetadataServiceLate(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for ten seconds, and -short is set")
-	}
-	t.Parallel()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	const late = 10 * time.Second
-	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: &imdstest.Service{InstanceID: "i-0123456789abcdef0",
-		UserData: []byte("#cloud-config\nwrite_files:\n- {path: /etc/sysconfig/kubernetes-etcd, content: x}\n")}}
-	t.Cleanup(func() { _ = server.Close() })
-	time.AfterFunc(late, func() {
-		l, err := config.Listen(t.Context(), "tcp", address)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_ = server.Serve(l) // ends with Close
-	})
-	root := t.TempDir()
-	imagestest.Write(t, root, map[string]string{"proc/cmdline": "hardtack.userdata=imds hardtack.imds=http://" + address})
-	began := time.Now()
-	out, err := exec.CommandContext(t.Context(), program, "userdata", "-v", "--root", root).CombinedOutput()
-	took := time.Since(began)
-	if err != nil || !strings.Contains(string(out), "roles etcd, from imds") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if took < late {
-		t.Errorf("took %v, and the service was not there before %v", took, late)
-	}
-	// Half a second of backoff at most, with jitter half as much again; how long a try itself takes is this computer's.
-	waits := regexp.MustCompile(`msg="asking again" .*wait=(\S+)`).FindAllSubmatch(out, -1)
-	if len(waits) == 0 {
-		t.Errorf("it has not asked again:\n%s", out)
-	}
-	for _, w := range waits {
-		if wait, err := time.ParseDuration(string(w[1])); err != nil || wait > 750*time.Millisecond {
-			t.Errorf("it waits for %s before it asks again, %v", w[1], err)
-		}
-	}
-	t.Logf("%v after the service appeared", took-late)
-}
-
-// TestQuick measures the program from exec to exit, on the first boot and on later ones.
-func TestQuick(t *testing.T) {
-	root := t.TempDir()
-	imagestest.Write(t, root, map[string]string{"run/credentials/@system/hardtack.userdata": "#cloud-config\nwrite_files:\n- {path: /etc/sysconfig/kubernetes-etcd, content: x}\n"})
-	var took []time.Duration
-	for range 20 {
-		began := time.Now()
-		if out, err := exec.CommandContext(t.Context(), program, "userdata", "--root", root).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		took = append(took, time.Since(began))
-	}
-	first := took[0]
-	slices.Sort(took)
-	t.Logf("first run %v, median of %d %v, slowest %v", first, len(took), took[len(took)/2], took[len(took)-1])
-	// Measured at 5 ms on a busy machine. The fastest run shows the program's own time; the rest is the machine's load.
-	if took[0] > 100*time.Millisecond {
-		t.Errorf("%v at best: cloud-init's seconds are what this is for", took[0])
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/backup"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/gateway"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/member"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
@@ -36,14 +37,14 @@ const memberEnvironment = "/run/hardtack/etcd/member"
 const memberAnswer = 10 * time.Second
 
 // memberCommand is hardtack-agent member.
-func memberCommand(ctx context.Context, args []string, s streams) error {
+func memberCommand(ctx context.Context, args []string, s command.Streams) error {
 	var f certsFlags
 	if done, err := f.parse("member", certsPatience, args, s); done || err != nil {
 		return err
 	}
 	f.role = string(role.Etcd)
 	var c member.Config
-	err := unitRun(ctx, s, "member", noPhase, func(ctx context.Context) (err error) {
+	err := unitRun(ctx, s, "member", command.NoPhase, func(ctx context.Context) (err error) {
 		if err := f.open(ctx, s); err != nil {
 			return err
 		}
@@ -53,7 +54,7 @@ func memberCommand(ctx context.Context, args []string, s streams) error {
 	if err != nil {
 		return err
 	}
-	says := &memberSays{streams: s, member: c.Member, log: logger(s.err, f.verbose), reports: make(chan member.Report)}
+	says := &memberSays{Streams: s, member: c.Member, log: s.Logger(f.verbose), reports: make(chan member.Report)}
 	c.Say = func(r member.Report) {
 		select {
 		case says.reports <- r:
@@ -211,7 +212,7 @@ func (e etcdService) Stop(ctx context.Context) error {
 // memberSays tells people what the member does and waits for: the journal each step, the unit's status what is waited for,
 // and the console what has not passed.
 type memberSays struct {
-	streams
+	command.Streams
 	member  string
 	log     *slog.Logger
 	reports chan member.Report
@@ -230,7 +231,7 @@ func (m *memberSays) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-late:
-			_, _ = reportFailure(m.streams, "member", waited) // failing to write to the console does not end the wait
+			_, _ = m.Report("hardtack-agent member", waited) // failing to write to the console does not end the wait
 		case r := <-m.reports:
 			if r.Step == member.StepBackup || r.Step == member.StepDrill {
 				m.backup(ctx, r.Step, r.Err)
@@ -245,7 +246,7 @@ func (m *memberSays) run(ctx context.Context) {
 				late = time.After(unusual)
 			case runs:
 				systemd.Status("member " + m.member + " runs")
-				reportWorking(m.streams, noPhase, readerUnit)
+				m.Works(command.NoPhase, command.ReaderUnit)
 			}
 			if runs && !ready && (waited == nil || r.Err == nil) { // with an alarm, it runs nevertheless
 				ready = true
@@ -260,10 +261,10 @@ func (m *memberSays) run(ctx context.Context) {
 func (m *memberSays) backup(ctx context.Context, step string, err error) {
 	m.log.InfoContext(ctx, step, "error", err)
 	if err == nil {
-		reportWorking(m.streams, noPhase)
+		m.Works(command.NoPhase)
 		return
 	}
-	_, _ = reportFailure(m.streams, "member", reason.With(reason.Backup, err)) // failing to write to the console does not end the member
+	_, _ = m.Report("hardtack-agent member", reason.With(reason.Backup, err)) // failing to write to the console does not end the member
 }
 
 // waitsFor is what a member waits for, as an error with a reason; nil if it goes on.

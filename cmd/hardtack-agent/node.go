@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
@@ -24,7 +25,7 @@ type nodeFlags struct {
 }
 
 // nodeCommand is hardtack-agent node.
-func nodeCommand(ctx context.Context, args []string, s streams) error {
+func nodeCommand(ctx context.Context, args []string, s command.Streams) error {
 	var f nodeFlags
 	flags := flag.NewFlagSet("node", flag.ContinueOnError)
 	flags.StringVar(&f.root, "root", "/", "")
@@ -32,15 +33,15 @@ func nodeCommand(ctx context.Context, args []string, s streams) error {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "")
 	flags.BoolVar(&f.asJSON, "json", false, "")
 	flags.BoolVar(&f.verbose, "v", false, "")
-	if done, err := parseFlags(flags, args, s); done || err != nil {
+	if done, err := command.ParseFlags(flags, args, s, usage); done || err != nil {
 		return err
 	}
 	if f.deadline <= 0 {
-		return usageError{fmt.Errorf("--deadline %v: must be longer than nothing", f.deadline)}
+		return command.UsageError{Err: fmt.Errorf("--deadline %v: must be longer than nothing", f.deadline)}
 	}
-	log := logger(s.err, f.verbose)
+	log := s.Logger(f.verbose)
 	var plan kubelet.Plan
-	err := unitRun(ctx, s, "node", noPhase, func(ctx context.Context) (err error) {
+	err := unitRun(ctx, s, "node", command.NoPhase, func(ctx context.Context) (err error) {
 		plan, err = makeNode(ctx, f, log)
 		return err
 	})
@@ -48,12 +49,12 @@ func nodeCommand(ctx context.Context, args []string, s streams) error {
 		return err
 	}
 	systemd.Status(plan.Name)
-	return showNode(s.out, plan, f.asJSON)
+	return showNode(s.Out, plan, f.asJSON)
 }
 
 // makeNode collects the facts of the machine, plans the node, and writes its files.
 func makeNode(ctx context.Context, f nodeFlags, log *slog.Logger) (kubelet.Plan, error) {
-	effective, err := readConfig(f.root)
+	effective, err := command.ReadConfig(f.root)
 	if err != nil {
 		return kubelet.Plan{}, err
 	}
@@ -65,7 +66,6 @@ func makeNode(ctx context.Context, f nodeFlags, log *slog.Logger) (kubelet.Plan,
 		if err != nil {
 			return kubelet.Plan{}, err
 		}
-		defer client.Close()
 		source.Metadata = client
 	}
 	facts, err := kubelet.Gather(ctx, source)

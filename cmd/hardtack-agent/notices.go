@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
@@ -19,15 +20,15 @@ import (
 var kubeletKubeconfig = kubeconfigOf(pki.DirKubelet)
 
 // noticesCommand is hardtack-agent notices.
-func noticesCommand(ctx context.Context, args []string, s streams) error {
+func noticesCommand(ctx context.Context, args []string, s command.Streams) error {
 	flags := flag.NewFlagSet("notices", flag.ContinueOnError)
 	root := flags.String("root", "/", "")
 	kubeconfig := flags.String("kubeconfig", kubeletKubeconfig, "")
 	verbose := flags.Bool("v", false, "")
-	if done, err := parseFlags(flags, args, s); done || err != nil {
+	if done, err := command.ParseFlags(flags, args, s, usage); done || err != nil {
 		return err
 	}
-	log := logger(s.err, *verbose)
+	log := s.Logger(*verbose)
 	hardware := boot.ReadFacts(*root)
 	if !hardware.Metadata {
 		log.Info("this machine has no metadata service, so that nobody gives notice of its end", "why", hardware.Why)
@@ -35,7 +36,7 @@ func noticesCommand(ctx context.Context, args []string, s streams) error {
 		return nil
 	}
 	var w *watch.Watcher
-	err := unitRun(ctx, s, "notices", noPhase, func(context.Context) error {
+	err := unitRun(ctx, s, "notices", command.NoPhase, func(context.Context) error {
 		name, err := kubelet.NodeName(*root)
 		if err != nil {
 			return err

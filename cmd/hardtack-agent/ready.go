@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/lifecycle"
@@ -36,28 +37,28 @@ type readyFlags struct {
 }
 
 // readyCommand is hardtack-agent ready.
-func readyCommand(ctx context.Context, args []string, s streams) error {
+func readyCommand(ctx context.Context, args []string, s command.Streams) error {
 	var f readyFlags
 	flags := flag.NewFlagSet("ready", flag.ContinueOnError)
 	flags.StringVar(&f.root, "root", "/", "")
 	flags.DurationVar(&f.stall, "stall", ready.DefaultStall, "")
 	flags.DurationVar(&f.certain, "certain", ready.DefaultCertain, "")
 	flags.BoolVar(&f.verbose, "v", false, "")
-	if done, err := parseFlags(flags, args, s); done || err != nil {
+	if done, err := command.ParseFlags(flags, args, s, usage); done || err != nil {
 		return err
 	}
 	if f.stall <= 0 || f.certain <= 0 {
-		return usageError{fmt.Errorf("ready: --stall %v, --certain %v: must be longer than nothing", f.stall, f.certain)}
+		return command.UsageError{Err: fmt.Errorf("ready: --stall %v, --certain %v: must be longer than nothing", f.stall, f.certain)}
 	}
-	f.log = logger(s.err, f.verbose)
+	f.log = s.Logger(f.verbose)
 	if err := f.run(ctx, s); err != nil {
-		return fail(s, "ready", err)
+		return s.Fail("hardtack-agent ready", err)
 	}
 	return nil
 }
 
 // run waits until the roles work, completes the launch, and writes the boot's timeline.
-func (f *readyFlags) run(ctx context.Context, s streams) (err error) {
+func (f *readyFlags) run(ctx context.Context, s command.Streams) (err error) {
 	if f.roles, err = config.Roles(f.root); err != nil {
 		return err
 	}
@@ -84,13 +85,13 @@ func (f *readyFlags) run(ctx context.Context, s streams) (err error) {
 	systemd.Status("ready: " + f.roles.String())
 	marks = append(marks, timeline.Mark{Name: timeline.MarkReady, At: int64(systemd.Monotonic() / 1000)})
 	if launch == nil {
-		return showTimeline(ctx, f.manager, f.root, marks, s.out)
+		return showTimeline(ctx, f.manager, f.root, marks, s.Out)
 	}
 	if err := f.complete(ctx, s, launch); err != nil {
 		return err
 	}
 	marks = append(marks, timeline.Mark{Name: "launched", At: int64(systemd.Monotonic() / 1000)})
-	return showTimeline(ctx, f.manager, f.root, marks, s.out)
+	return showTimeline(ctx, f.manager, f.root, marks, s.Out)
 }
 
 // The shortest and longest wait between two reads of the configuration, which only a person can change.
@@ -101,16 +102,16 @@ const (
 
 // awaitConfig reads the machine's configuration. As a unit it waits while the configuration has an error that only a
 // person can solve: a failed start would end the unit, and this way its status shows the error.
-func (f *readyFlags) awaitConfig(ctx context.Context, s streams) (err error) {
+func (f *readyFlags) awaitConfig(ctx context.Context, s command.Streams) (err error) {
 	for pause := configPollMin; ; pause = min(2*pause, configPollMax) {
-		if f.effective, err = readConfig(f.root); err == nil {
-			reportWorking(s, noPhase, readerUnit)
+		if f.effective, err = command.ReadConfig(f.root); err == nil {
+			s.Works(command.NoPhase, command.ReaderUnit)
 			return nil
 		}
 		if reason.Of(err) != reason.Config || !systemd.Listens() {
 			return err
 		}
-		if _, err := reportFailure(s, "ready", err); err != nil {
+		if _, err := s.Report("hardtack-agent ready", err); err != nil {
 			return err
 		}
 		systemd.Status(reason.Status(err))
@@ -145,7 +146,7 @@ func (f *readyFlags) launch(ctx context.Context) (ready.Launch, error) {
 }
 
 // wait waits until every role works.
-func (f *readyFlags) wait(ctx context.Context, s streams, launch ready.Launch) ([]timeline.Mark, error) {
+func (f *readyFlags) wait(ctx context.Context, s command.Streams, launch ready.Launch) ([]timeline.Mark, error) {
 	anonymous := &probe.Client{CA: filepath.Join(f.root, f.effective.CA())}
 	identity := filepath.Join(f.root, kubeletIdentity)
 	m := ready.Machine{Config: f.effective.Config, Roles: f.roles, Asker: anonymous,
@@ -154,8 +155,8 @@ func (f *readyFlags) wait(ctx context.Context, s streams, launch ready.Launch) (
 	o := ready.Options{Checks: m.Checks(), Manager: f.manager, Units: m.Units(), Stall: f.stall, Certain: f.certain, Clock: systemd.Monotonic,
 		Status: systemd.Status, Log: f.log,
 		// Failing to write to the console does not end the wait.
-		Report: func(failure reason.Failure) { _ = failure.Write(s.out) },
-		Works:  func(c ready.Check) { progress(s, timeline.Phase(c.Name), c.Unit) }}
+		Report: func(failure reason.Failure) { _ = failure.Write(s.Out) },
+		Works:  func(c ready.Check) { s.Progress(timeline.Phase(c.Name), c.Unit) }}
 	if launch != nil {
 		heart := &ready.Heart{Launch: launch, Clock: systemd.Monotonic, Log: f.log}
 		o.Alive = heart.Beat
@@ -164,13 +165,13 @@ func (f *readyFlags) wait(ctx context.Context, s streams, launch ready.Launch) (
 }
 
 // complete completes the launch. It reports each failure once, until another one follows.
-func (f *readyFlags) complete(ctx context.Context, s streams, launch ready.Launch) error {
+func (f *readyFlags) complete(ctx context.Context, s command.Streams, launch ready.Launch) error {
 	var last reason.Failure
 	result, err := ready.Complete(ctx, launch, func(err error) {
 		if failure := reason.Explain("hardtack-ready.service", err); failure != last {
 			last = failure
 			systemd.Status(reason.Status(err))
-			_ = failure.Write(s.out) // as above
+			_ = failure.Write(s.Out) // as above
 		}
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/probe"
@@ -29,13 +30,13 @@ const (
 )
 
 // restart starts the daemons again that read only at their start what was replaced.
-func (f *certsFlags) restart(ctx context.Context, s streams, only string) error {
+func (f *certsFlags) restart(ctx context.Context, s command.Streams, only string) error {
 	pending := certs.PendingRestarts(f.root)
 	if len(pending) == 0 {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(f.root, "run/systemd/system")); errors.Is(err, fs.ErrNotExist) {
-		logger(s.err, f.verbose).WarnContext(ctx, "systemd does not run here: start these daemons again", "daemons", strings.Join(pending, " "))
+		s.Logger(f.verbose).WarnContext(ctx, "systemd does not run here: start these daemons again", "daemons", strings.Join(pending, " "))
 		return nil
 	}
 	manager, err := systemd.NewManager(ctx)

@@ -11,8 +11,7 @@ import (
 )
 
 // startBytes bounds a package's allocations before the program's first line, in bytes; startLarge lists the
-// exceptions. A boot starts the agent a dozen times, the first time before the role is known, and an emulated
-// processor pays for each of these tables in pages and translated code.
+// exceptions. A boot starts the agent a dozen times, and an emulated processor pays for each of these tables in pages and translated code.
 const startBytes = 64 << 10
 
 var startLarge = map[string]int{

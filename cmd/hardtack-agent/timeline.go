@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
@@ -20,11 +21,11 @@ import (
 )
 
 // timelineCommand is hardtack-agent timeline.
-func timelineCommand(ctx context.Context, args []string, s streams) error {
+func timelineCommand(ctx context.Context, args []string, s command.Streams) error {
 	flags := flag.NewFlagSet("timeline", flag.ContinueOnError)
 	root := flags.String("root", "/", "")
 	asJSON := flags.Bool("json", false, "")
-	if done, err := parseFlags(flags, args, s); done || err != nil {
+	if done, err := command.ParseFlags(flags, args, s, usage); done || err != nil {
 		return err
 	}
 	manager, err := systemd.NewManager(ctx)
@@ -41,9 +42,9 @@ func timelineCommand(ctx context.Context, args []string, s streams) error {
 		return err
 	}
 	if !*asJSON {
-		return printTimeline(s.out, t)
+		return printTimeline(s.Out, t)
 	}
-	return printJSON(s.out, t)
+	return printJSON(s.Out, t)
 }
 
 // showTimeline stores the marks for hardtack-agent timeline, and writes the line for the journal and the console.

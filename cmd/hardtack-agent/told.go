@@ -2,18 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"text/tabwriter"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
@@ -22,83 +21,20 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// reportedDir keeps the failures that this boot's units have reported, so that none is reported twice.
-const reportedDir = "/run/hardtack/said"
-
-// readerUnit reads the user data. It is the first to report an incomplete configuration.
-const readerUnit = "hardtack-userdata.service"
-
-// readConfig reads the machine's configuration and completes it with the facts of its hardware.
-func readConfig(root string) (config.Effective, error) {
-	root, err := filepath.Abs(root)
-	if err != nil {
-		return config.Effective{}, err
-	}
-	h := boot.ReadFacts(root)
-	return config.Read(root, config.Hardware{Metadata: h.Metadata, Why: h.Why, UserData: h.Digest})
-}
-
-// noPhase is for commands that do not end a phase of the boot.
-const noPhase timeline.Phase = ""
-
 // unitRun runs try as the body of a unit and reports when it works, which ends the phase. If it fails, the process
 // ends and systemd starts it again: a start that never ends would delay the units ordered after it.
-func unitRun(ctx context.Context, s streams, verb string, phase timeline.Phase, try func(context.Context) error) error {
+func unitRun(ctx context.Context, s command.Streams, verb string, phase timeline.Phase, try func(context.Context) error) error {
 	if err := try(ctx); err != nil {
-		return fail(s, verb, err)
+		return s.Fail("hardtack-agent "+verb, err)
 	}
-	reportWorking(s, phase, readerUnit)
+	s.Works(phase, command.ReaderUnit)
 	return nil
 }
 
-// reportWorking clears the reported failures of the process's unit and of others, and writes a progress line to the console.
-// Without a unit, that is, called by a person, it does nothing.
-func reportWorking(s streams, phase timeline.Phase, others ...string) {
-	if s.unit == "" {
-		return
-	}
-	units := slices.Compact(append([]string{s.unit}, others...))
-	reason.Reporter{Dir: reportedDir}.Clear(units...)
-	progress(s, phase, units...)
-}
-
-// progress writes the progress line for units that work now. Failing to write to the console is not an error.
-func progress(s streams, phase timeline.Phase, units ...string) {
-	_ = timeline.Progress{Phase: phase, Units: units, At: int64(systemd.Monotonic() / 1000)}.Write(s.out)
-}
-
-// reportedError is an error that the console has already, so that a unit that systemd restarts does not repeat it.
-type reportedError struct{ error }
-
-func (e reportedError) Unwrap() error { return e.error }
-
-// fail reports an error of a command on the console, and returns the error to print. It does not report a wrong
-// command line, which a test of the unit finds.
-func fail(s streams, verb string, err error) error {
-	var usage usageError
-	if errors.As(err, &usage) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	written, writeErr := reportFailure(s, verb, err)
-	if !written && writeErr == nil {
-		return reportedError{err}
-	}
-	return errors.Join(err, writeErr)
-}
-
-// reportFailure writes the line of a failure, once for each cause, even if several units fail for it. written is false
-// if the line was written before.
-func reportFailure(s streams, verb string, err error) (written bool, writeErr error) {
-	if s.unit == "" {
-		return true, reason.Explain("hardtack-agent "+verb, err).Write(s.out)
-	}
-	return reason.Reporter{Dir: reportedDir}.Report(s.out, reason.Explain(s.unit, err))
-}
-
 // learn completes the machine's configuration with the cluster's own facts.
-func (f *certsFlags) learn(ctx context.Context, s streams) (err error) {
+func (f *certsFlags) learn(ctx context.Context, s command.Streams) (err error) {
 	f.effective, err = certs.Learn(ctx, certs.LearnOptions{Root: f.root, Roles: f.roles, Config: f.effective, Store: f.store, Member: instanceMember(f.root),
-		Patience: f.patience, Status: systemd.Status, Log: logger(s.err, f.verbose)})
+		Patience: f.patience, Status: systemd.Status, Log: s.Logger(f.verbose)})
 	return err
 }
 
@@ -119,26 +55,25 @@ func instanceTag(ctx context.Context, root, key string) (value, why string, err 
 	if err != nil {
 		return "", "", err
 	}
-	defer client.Close()
 	value, why, err = client.Tag(ctx, key)
 	return value, why, reason.With(reason.Metadata, err)
 }
 
 // configCommand is hardtack-agent config.
-func configCommand(ctx context.Context, args []string, s streams) error {
+func configCommand(ctx context.Context, args []string, s command.Streams) error {
 	flags := flag.NewFlagSet("config", flag.ContinueOnError)
 	root := flags.String("root", "/", "")
 	asJSON := flags.Bool("json", false, "")
-	if done, err := parseFlags(flags, args, s); done || err != nil {
+	if done, err := command.ParseFlags(flags, args, s, usage); done || err != nil {
 		return err
 	}
-	effective, err := readConfig(*root)
+	effective, err := command.ReadConfig(*root)
 	if err != nil {
-		return fail(s, "config", err)
+		return s.Fail("hardtack-agent config", err)
 	}
 	asked, err := askInstance(ctx, *root, effective)
 	if err != nil {
-		return fail(s, "config", err)
+		return s.Fail("hardtack-agent config", err)
 	}
 	effective.Values = append(effective.Values, asked...)
 	if effective.CAFile == "" {
@@ -146,7 +81,7 @@ func configCommand(ctx context.Context, args []string, s streams) error {
 			effective.Values = append(effective.Values, config.Value{Field: "caFile", Value: config.CAFile, From: config.FromStore, Where: effective.Store})
 		}
 	}
-	return printConfig(s.out, effective, *asJSON)
+	return printConfig(s.Out, effective, *asJSON)
 }
 
 // askInstance reads from the instance the values that only its tags have.

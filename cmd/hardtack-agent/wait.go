@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
@@ -74,21 +75,21 @@ func (f *waitFlags) parse(args []string) ([]string, error) {
 }
 
 // waitCommand is hardtack-agent wait.
-func waitCommand(ctx context.Context, args []string, s streams) error {
+func waitCommand(ctx context.Context, args []string, s command.Streams) error {
 	var f waitFlags
 	urls, err := f.parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		_, err := fmt.Fprint(s.out, waitUsage)
+		_, err := fmt.Fprint(s.Out, waitUsage)
 		return err
 	case err != nil:
-		return usageError{fmt.Errorf("wait: %w", err)}
+		return command.UsageError{Err: fmt.Errorf("wait: %w", err)}
 	case (f.probe.Certificate == "") != (f.probe.Key == ""):
-		return usageError{errors.New("wait: --cert and --key go together")}
+		return command.UsageError{Err: errors.New("wait: --cert and --key go together")}
 	case f.node && f.probe.Certificate == "":
-		return usageError{errors.New("wait: --node needs --cert and --key")}
+		return command.UsageError{Err: errors.New("wait: --node needs --cert and --key")}
 	case !f.api && !f.local && !f.etcd && !f.node && len(urls) == 0 && len(f.files) == 0:
-		return usageError{errors.New("wait: nothing to wait for: give a URL, --api, --local-api, --etcd or --file")}
+		return command.UsageError{Err: errors.New("wait: nothing to wait for: give a URL, --api, --local-api, --etcd or --file")}
 	}
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
@@ -96,16 +97,16 @@ func waitCommand(ctx context.Context, args []string, s streams) error {
 		defer cancel()
 	}
 	if err := f.run(ctx, urls, s); err != nil {
-		return fail(s, "wait", err)
+		return s.Fail("hardtack-agent wait", err)
 	}
 	systemd.Status("")
-	reportWorking(s, noPhase)
+	s.Works(command.NoPhase)
 	return nil
 }
 
 // run waits for the files first, since the URLs may come from them.
-func (f *waitFlags) run(ctx context.Context, urls []string, s streams) error {
-	o := wait.Options{Files: f.files, Status: systemd.Status, Log: logger(s.err, f.verbose)}
+func (f *waitFlags) run(ctx context.Context, urls []string, s command.Streams) error {
+	o := wait.Options{Files: f.files, Status: systemd.Status, Log: s.Logger(f.verbose)}
 	if err := wait.Run(ctx, o); err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func (f *waitFlags) targets(urls []string) ([]*url.URL, error) {
 		return nil, nil
 	}
 	if f.api || f.local || f.etcd || f.node {
-		effective, err := readConfig(f.root)
+		effective, err := command.ReadConfig(f.root)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +144,7 @@ func (f *waitFlags) targets(urls []string) ([]*url.URL, error) {
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
-			return nil, usageError{fmt.Errorf("wait: %q is not a URL of the form https://host[:port]/path", text)}
+			return nil, command.UsageError{Err: fmt.Errorf("wait: %q is not a URL of the form https://host[:port]/path", text)}
 		}
 		out = append(out, u)
 	}

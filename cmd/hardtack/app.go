@@ -37,6 +37,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			imageCommand(),
 			stackCommand(),
 			etcdCommand(),
+			monitoringCommand(),
 			labCommand(),
 			doctorCommand(),
 			completionCommand(),

@@ -25,7 +25,7 @@ func TestDocsNameWhatExists(t *testing.T) {
 		targets = append(targets, match[1])
 	}
 	verb := regexp.MustCompile(`hardtack-agent ([a-z]+)`)
-	verbs := verb.FindAllStringSubmatch(agentUsage(t), -1)
+	verbs := verb.FindAllStringSubmatch(usageOf(t, "cmd/hardtack-agent/app.go"), -1)
 	for _, d := range documents(t) {
 		for _, line := range d.code() {
 			command, _, _ := strings.Cut(line, " #")

@@ -40,6 +40,7 @@ func TestGeneratedDocs(t *testing.T) {
 		{"cmd/hardtack/README.md", "reasons", reasonTable},
 		{"cmd/hardtack/REFERENCE.md", "hardtack", commandReference},
 		{"cmd/hardtack/REFERENCE.md", "hardtack-agent", agentReference},
+		{"cmd/hardtack/REFERENCE.md", "hardtack-userdata", readerReference},
 		{"lambda/README.md", "parameters", parameterTable},
 		{"pkg/README.md", "packages", packageTable},
 	} {
@@ -193,24 +194,29 @@ func commandReference(*testing.T) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// agentReference is the help of hardtack-agent, as a block.
+// agentReference and readerReference are the help of the programs of a machine, as a block.
 func agentReference(t *testing.T) string {
 	t.Helper()
-	return "```text\n" + agentUsage(t) + "```\n"
+	return "```text\n" + usageOf(t, "cmd/hardtack-agent/app.go") + "```\n"
 }
 
-// agentUsage is the help of hardtack-agent, which is another program's constant.
-func agentUsage(t *testing.T) string {
+func readerReference(t *testing.T) string {
+	t.Helper()
+	return "```text\n" + usageOf(t, "cmd/hardtack-userdata/userdata.go") + "```\n"
+}
+
+// usageOf is the help of another program, which is a constant in one of its files.
+func usageOf(t *testing.T, file string) string {
 	t.Helper()
 	text := ""
-	ast.Inspect(parse(t, "cmd/hardtack-agent/app.go"), func(n ast.Node) bool {
+	ast.Inspect(parse(t, file), func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok && spec.Names[0].Name == "usage" {
 			text, _ = strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 		}
 		return true
 	})
 	if text == "" {
-		t.Fatal("cmd/hardtack-agent/app.go has no constant usage")
+		t.Fatalf("%s has no constant usage", file)
 	}
 	return text
 }

@@ -25,6 +25,7 @@ func imageCommand() *cli.Command {
 			ArgsUsage: "IMAGE.JSON",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "agent", Usage: "the hardtack-agent `PROGRAM` that would be baked in (default: not compared)"},
+				&cli.StringFlag{Name: "reader", Usage: "the hardtack-userdata `PROGRAM` that would be baked in (default: not compared)"},
 				&cli.StringFlag{Name: "hello", Usage: "the hardtack-hello `PROGRAM` that would be baked in (default: not compared)"},
 				jsonFlag(),
 			},
@@ -36,7 +37,7 @@ func imageCommand() *cli.Command {
 // freshness is the output of `hardtack image check --json`.
 type freshness struct {
 	Fresh bool `json:"fresh"`
-	// Changed lists the differences: "lock, units, files or packages", "agent", "hello".
+	// Changed lists the differences: "lock, units, files or packages", "agent", "reader", "hello".
 	Changed []string `json:"changed"`
 }
 
@@ -48,12 +49,12 @@ func imageCheck(c *cli.Context) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	agent, hello, err := programs(c, baked.Architecture)
+	ours, err := readPrograms(c, baked.Architecture)
 	if err != nil {
 		return err
 	}
 	f := freshness{}
-	if f.Changed, err = image.Changed(baked, image.Now{Assets: images.FS, Units: units.FS, Agent: agent, Hello: hello}); err != nil {
+	if f.Changed, err = image.Changed(baked, image.Now{Assets: images.FS, Units: units.FS, Agent: ours.agent, Reader: ours.reader, Hello: ours.hello}); err != nil {
 		return err
 	}
 	f.Fresh = len(f.Changed) == 0

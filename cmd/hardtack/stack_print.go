@@ -91,10 +91,10 @@ func reasons(c cloudformation.Change) []string {
 	var out []string
 	for _, p := range c.Properties {
 		text := p.Name
-		switch p.Recreates {
-		case "Always":
+		switch replaces, certain := c.Replaces(p); {
+		case certain:
 			text += " replaces it"
-		case "Conditionally":
+		case replaces:
 			text += " may replace it"
 		}
 		if p.Cause != "" {

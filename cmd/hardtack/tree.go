@@ -27,6 +27,7 @@ func treeCommand() *cli.Command {
 			&cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "the `ARCHITECTURE`: amd64 or arm64"},
 			&cli.StringFlag{Name: "cache", Usage: "the cache `DIRECTORY` (default: hardtack in the user's cache directory)"},
 			&cli.StringFlag{Name: "agent", Required: true, Usage: "the hardtack-agent `PROGRAM` for that architecture, as built by make agent"},
+			&cli.StringFlag{Name: "reader", Required: true, Usage: "the hardtack-userdata `PROGRAM` for that architecture, as built by make agent"},
 			&cli.StringFlag{Name: "hello", Usage: "the hardtack-hello `PROGRAM` for that architecture (default: left out)"},
 			jsonFlag(),
 		},
@@ -62,7 +63,7 @@ func composeTree(c *cli.Context) (*rootfs.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	agent, hello, err := programs(c, c.String("arch"))
+	ours, err := readPrograms(c, c.String("arch"))
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func composeTree(c *cli.Context) (*rootfs.Tree, error) {
 			fmt.Fprintf(c.App.ErrWriter, "%s %s comes from %s: %s\n", r.Component, r.Version, r.Source, r.Fallback)
 		},
 	}
-	for _, program := range []*rootfs.Entry{agent, hello} {
+	for _, program := range []*rootfs.Entry{ours.agent, ours.reader, ours.hello} {
 		if program != nil {
 			plan.Extra = append(plan.Extra, *program)
 		}
@@ -88,25 +89,33 @@ func composeTree(c *cli.Context) (*rootfs.Tree, error) {
 	return job.Tree, err
 }
 
-// programs returns the entries of --agent and --hello; nil if the flag is not set.
-func programs(c *cli.Context, arch string) (agent, hello *rootfs.Entry, err error) {
-	if c.IsSet("agent") {
-		e, err := rootfs.Local(rootfs.FromAgent, rootfs.AgentPath, 0o755, c.String("agent"))
-		if err != nil {
-			return nil, nil, usagef("--agent: %w", err)
+// programs are the entries of --agent, --reader and --hello; nil if the flag is not set.
+type programs struct{ agent, reader, hello *rootfs.Entry }
+
+func readPrograms(c *cli.Context, arch string) (p programs, err error) {
+	for _, of := range []struct {
+		flag, component, path string
+		entry                 **rootfs.Entry
+	}{{"agent", rootfs.FromAgent, rootfs.AgentPath, &p.agent}, {"reader", rootfs.FromReader, rootfs.ReaderPath, &p.reader}} {
+		if !c.IsSet(of.flag) {
+			continue
 		}
-		agent = &e
+		e, err := rootfs.Local(of.component, of.path, 0o755, c.String(of.flag))
+		if err != nil {
+			return programs{}, usagef("--%s: %w", of.flag, err)
+		}
+		*of.entry = &e
 	}
 	if c.IsSet("hello") {
 		program, err := os.ReadFile(c.String("hello"))
 		if err != nil {
-			return nil, nil, usagef("--hello: %w", err)
+			return programs{}, usagef("--hello: %w", err)
 		}
 		e, err := oci.Hello(program, arch)
 		if err != nil {
-			return nil, nil, err
+			return programs{}, err
 		}
-		hello = &e
+		p.hello = &e
 	}
-	return agent, hello, nil
+	return p, nil
 }

@@ -25,12 +25,12 @@ func TestTree(t *testing.T) {
 		err := newApp(&stdout, &stderr).RunContext(t.Context(), args)
 		return stdout.String(), err
 	}
-	// Any file will do for the agent: it is not started.
-	human, err := tree("--agent", lock)
+	// Any file will do for a program: none is started.
+	human, err := tree("--agent", lock, "--reader", lock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asJSON, err := tree("--agent", lock, "--json")
+	asJSON, err := tree("--agent", lock, "--reader", lock, "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,15 +41,19 @@ func TestTree(t *testing.T) {
 	if len(out.Files) < 50 || !strings.Contains(human, "digest "+out.Digest+"\n") {
 		t.Errorf("%d files, digest %s; for people:\n%s", len(out.Files), out.Digest, human)
 	}
-	for _, want := range []string{" /usr/bin/kubelet  [kubernetes]", "/etc/systemd/system/multi-user.target.wants/etcd.service -> ", "[agent]"} {
+	for _, want := range []string{" /usr/bin/kubelet  [kubernetes]", "/etc/systemd/system/multi-user.target.wants/etcd.service -> ", "/usr/lib/hardtack/bin/hardtack-agent  [agent]", "/usr/lib/hardtack/bin/hardtack-userdata  [reader]"} {
 		if !strings.Contains(human, want) {
 			t.Errorf("the listing lacks %q:\n%s", want, human)
 		}
 	}
-	if _, err := tree(); err == nil || !strings.Contains(err.Error(), "agent") {
-		t.Errorf("without an agent: %v", err)
+	for given, missing := range map[string]string{"agent": "reader", "reader": "agent"} {
+		if _, err := tree("--"+given, lock); err == nil || !strings.Contains(err.Error(), missing) {
+			t.Errorf("without --%s: %v", missing, err)
+		}
 	}
-	if _, err := tree("--agent", "/nowhere"); err == nil || !strings.Contains(err.Error(), "--agent: open /nowhere") {
-		t.Errorf("with an agent that is not there: %v", err)
+	for given, missing := range map[string]string{"agent": "reader", "reader": "agent"} {
+		if _, err := tree("--"+given, lock, "--"+missing, "/nowhere"); err == nil || !strings.Contains(err.Error(), "--"+missing+": open /nowhere") {
+			t.Errorf("with a program for --%s that is not there: %v", missing, err)
+		}
 	}
 }

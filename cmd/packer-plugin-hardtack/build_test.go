@@ -54,7 +54,7 @@ func TestPackerBuildsTheLocalTemplate(t *testing.T) {
 	for i := range 2 {
 		out := filepath.Join(t.TempDir(), fmt.Sprint("out", i))
 		log, err := packer("build", "-color=false", "-var", "lock="+lock, "-var", "mirror="+mirror, "-var", "source=release",
-			"-var", "agent_path="+filepath.Join(mirror, "agent"), "-var", "output="+out, "-var", fmt.Sprint("publish=", i == 1), "-var", "channel=testing",
+			"-var", "agent_path="+filepath.Join(mirror, "agent"), "-var", "reader_path="+filepath.Join(mirror, "agent"), "-var", "output="+out, "-var", fmt.Sprint("publish=", i == 1), "-var", "channel=testing",
 			"../../images/local.pkr.hcl")
 		if err != nil {
 			t.Fatalf("%v\n%s", err, log)

@@ -178,7 +178,7 @@ DefaultDependencies=no
 Before=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=/usr/lib/hardtack/bin/hardtack-agent userdata
+ExecStart=/usr/lib/hardtack/bin/hardtack-userdata
 [Install]
 WantedBy=multi-user.target
 [X-Hardtack]
@@ -188,7 +188,7 @@ Role=any
 	put(t, filepath.Join(dir, "mine.service"), "[Service]\nExecStart=/opt/mine\n[Install]\nWantedBy=multi-user.target\n")
 	return map[string]any{
 		"lock": lock, "source": "release", "mirror": dir, "cache_dir": filepath.Join(dir, "cache"),
-		"agent_path": filepath.Join(dir, "agent"), "units_dir": filepath.Join(dir, "units"), "output": filepath.Join(dir, "out"),
+		"agent_path": filepath.Join(dir, "agent"), "reader_path": filepath.Join(dir, "agent"), "units_dir": filepath.Join(dir, "units"), "output": filepath.Join(dir, "out"),
 		"file":             []map[string]any{{"destination": "/opt/mine", "mode": "0755", "content": "#!/bin/sh\n"}},
 		"units":            []string{filepath.Join(dir, "mine.service")},
 		"kernel_arguments": []string{"quiet"}, "sysctls": map[string]string{"kernel.panic": "10"},
@@ -333,14 +333,14 @@ func TestCancelOverRPC(t *testing.T) {
 func TestPrepareReportsEverything(t *testing.T) {
 	client, _ := start(t, "provisioner", plugin.DEFAULT_NAME)
 	err := client.Provisioner().Prepare(map[string]any{
-		"lock": "nope", "source": "elsewhere", "units_dir": "/etc/passwd", "agent_path": "/nowhere",
+		"lock": "nope", "source": "elsewhere", "units_dir": "/etc/passwd", "agent_path": "/nowhere", "reader_path": "/nowhere/reader",
 		"packages": []string{"A b"}, "kernel_arguments": []string{`a"b`}, "units": []string{"/nowhere.service"},
 		"file": []map[string]any{{"destination": "etc/x", "mode": "999"}},
 	})
 	if err == nil {
 		t.Fatal("nothing was reported")
 	}
-	for _, want := range []string{`lock "nope"`, `"elsewhere" is not one of`, "units_dir: /etc/passwd is not a directory", "/nowhere:", "/nowhere.service",
+	for _, want := range []string{`lock "nope"`, `"elsewhere" is not one of`, "units_dir: /etc/passwd is not a directory", "agent_path: stat /nowhere:", "reader_path: stat /nowhere/reader:", "/nowhere.service",
 		`"A b" is not the name`, "hold a quote", "either source or content", "is not an absolute path", "not octal"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the report lacks %q:\n%v", want, err)
@@ -353,7 +353,7 @@ func TestPrepareTakesUnknownValues(t *testing.T) {
 	client, _ := start(t, "provisioner", plugin.DEFAULT_NAME)
 	const unknown = "<unknown>"
 	err := client.Provisioner().Prepare(map[string]any{
-		"lock": unknown, "source": unknown, "mirror": unknown, "units_dir": unknown, "agent_path": unknown, "output": unknown,
+		"lock": unknown, "source": unknown, "mirror": unknown, "units_dir": unknown, "agent_path": unknown, "reader_path": unknown, "output": unknown,
 		"packages": []string{unknown}, "kernel_arguments": []string{unknown}, "units": []string{unknown},
 		"file": []map[string]any{{"destination": unknown, "mode": unknown, "source": unknown}},
 	})

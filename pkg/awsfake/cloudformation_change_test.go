@@ -44,14 +44,14 @@ func TestChangeSetSaysWhatChanges(t *testing.T) {
 	}{
 		{"a parameter", nil, given("Size", "3"), []string{"Modify Group False [Static DesiredCapacity Never ParameterReference Size]"}},
 		{"what the group launches from", nil, given("Size", "2", "Text", "two"), []string{
-			"Modify Group False [Dynamic LaunchTemplate Never ResourceAttribute Template.LatestVersionNumber]",
+			"Modify Group Conditional [Dynamic LaunchTemplate Conditionally ResourceAttribute Template.LatestVersionNumber]",
 			"Modify Template False [Static VersionDescription Never ParameterReference Text]",
 		}},
 		{"a name", func(s string) string { return strings.Replace(s, "GroupName: small", "GroupName: other", 1) }, given("Size", "2"),
 			[]string{"Modify Group True [Static AutoScalingGroupName Always DirectModification]"}},
 		{"a group that others name", func(s string) string { return strings.Replace(s, "the door", "another door", 1) }, given("Size", "2"), []string{
 			"Modify Door True [Static GroupDescription Always DirectModification]",
-			"Modify Group False [Dynamic LaunchTemplate Never ResourceAttribute Template.LatestVersionNumber]",
+			"Modify Group Conditional [Dynamic LaunchTemplate Conditionally ResourceAttribute Template.LatestVersionNumber]",
 			"Modify Rule Conditional [Dynamic GroupId Always ResourceAttribute Door.GroupId] [Dynamic SourceSecurityGroupId Always ResourceAttribute Door.GroupId]",
 			"Modify Template False [Dynamic LaunchTemplateData Never ResourceReference Door]",
 		}},

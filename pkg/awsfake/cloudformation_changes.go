@@ -180,8 +180,11 @@ func unionKeys(a, b map[string]any) []string {
 // detailsOf returns the reasons why one property changes, or may change.
 func detailsOf(sc *scope, p *preview, declared cfnResource, kind resourceKind, name string, was, is any) []changeDetail {
 	detail := changeDetail{Attribute: scopeProperties, Name: name, Recreation: never, Evaluation: static, Source: "DirectModification"}
-	if kind.facts().replace[name] {
+	switch facts := kind.facts(); {
+	case facts.replace[name]:
 		detail.Recreation = always
+	case facts.perhaps[name]:
+		detail.Recreation = conditionally
 	}
 	if name == scopeTags {
 		detail.Attribute, detail.Name = scopeTags, ""

@@ -152,8 +152,8 @@ func TestRolesOfStacks(t *testing.T) {
 }
 
 // cfnSchemas are the properties that cfn-lint's copy of CloudFormation's registry has of a type, and those whose
-// change replaces it.
-type cfnSchema struct{ Properties, CreateOnly, Required, ReadOnly []string }
+// change replaces it, for certain or on a condition.
+type cfnSchema struct{ Properties, CreateOnly, Conditional, Required, ReadOnly []string }
 
 // schemaScript reads cfn-lint's files without loading cfn-lint, which takes many seconds.
 const schemaScript = `
@@ -164,6 +164,7 @@ short = lambda names: sorted(n.removeprefix("/properties/") for n in names or []
 for line in sys.stdin:
     s = json.load(open(os.path.join(folder, "resources", types[line.strip()] + ".json")))
     print(json.dumps({"Properties": sorted(s["properties"]), "CreateOnly": short(s.get("createOnlyProperties")),
+                      "Conditional": short(s.get("conditionalCreateOnlyProperties")),
                       "Required": sorted(s.get("required") or []), "ReadOnly": short(s.get("readOnlyProperties"))}))
 `
 
@@ -200,6 +201,9 @@ func TestKindsAgainstSchemas(t *testing.T) {
 			}
 			if want := slices.Contains(schema.CreateOnly, property); facts.replace[property] != want {
 				t.Errorf("%s: a change of %s replaces: %v, want %v", name, property, facts.replace[property], want)
+			}
+			if want := slices.Contains(schema.Conditional, property); facts.perhaps[property] != want {
+				t.Errorf("%s: a change of %s replaces, perhaps: %v, want %v", name, property, facts.perhaps[property], want)
 			}
 		}
 		var unknown []string

@@ -27,6 +27,9 @@ type kindFacts struct {
 	name       string
 	// replace are the properties whose change replaces the resource ("Update requires: Replacement").
 	replace map[string]bool
+	// perhaps are the properties whose change replaces it perhaps ("Update requires: Some interruptions"): change sets say
+	// Conditionally of them. Here they change in place, as those of a group do that has no UpdatePolicy.
+	perhaps map[string]bool
 }
 
 // provision is one resource that is made, changed or deleted.
@@ -56,9 +59,10 @@ type kind[P any] struct {
 }
 
 func (k kind[P]) facts() kindFacts {
-	f := kindFacts{attributes: k.attributes, name: k.name, replace: map[string]bool{}}
+	f := kindFacts{attributes: k.attributes, name: k.name, replace: map[string]bool{}, perhaps: map[string]bool{}}
 	for name, field := range shapeFields(reflect.TypeFor[P](), "cfn") {
 		f.replace[name] = field.update == "replace" || k.change == nil
+		f.perhaps[name] = field.update == "perhaps"
 	}
 	return f
 }

@@ -15,8 +15,8 @@ type groupShape struct {
 		ID      string `cfn:"LaunchTemplateId"`
 		Name    string `cfn:"LaunchTemplateName"`
 		Version string `cfn:"Version,required"`
-	} `cfn:"LaunchTemplate,required"`
-	Subnets []string   `cfn:"VPCZoneIdentifier"`
+	} `cfn:"LaunchTemplate,required" update:"perhaps"`
+	Subnets []string   `cfn:"VPCZoneIdentifier" update:"perhaps"`
 	Hooks   []hookSpec `cfn:"LifecycleHookSpecificationList"`
 	Tags    []groupTag `cfn:"Tags"`
 	Targets []string   `cfn:"TargetGroupARNs"`

@@ -51,7 +51,6 @@ func (l *leaving) minion(node string) *minion {
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.Cleanup(client.Close)
 	l.write(l.T, node+".kubeconfig", l.kubeconfig(nodeUser(node)))
 	log := &bytes.Buffer{}
 	l.logs[node] = log

@@ -18,11 +18,12 @@ var _ unit.Tree = Contents{}
 // Has reports whether a path is one of them.
 func (c Contents) Has(file string) bool { return c[file] }
 
-// NewContents lists what an image holds without fetching any of it: the agent, the plain files (a directory that is laid out
+// NewContents lists what an image holds without fetching any of it: our own programs, the plain files (a directory that is laid out
 // as the image is), and what every one of the locks places, since the units are the same for each lock.
 func NewContents(locks []*lock.Lock, plain fs.FS) (Contents, error) {
 	c := Contents{}
 	c.add(rootfs.AgentPath)
+	c.add(rootfs.ReaderPath)
 	err := fs.WalkDir(plain, ".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("reading the image's plain files: %w", err)

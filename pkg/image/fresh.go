@@ -11,12 +11,12 @@ import (
 type Now struct {
 	// Assets holds the locks, rootfs/ and packages; Units the units at its root.
 	Assets, Units fs.FS
-	// Agent and Hello are the programs' entries; nil is not compared.
-	Agent, Hello *rootfs.Entry
+	// Agent, Reader and Hello are the programs' entries; nil is not compared.
+	Agent, Reader, Hello *rootfs.Entry
 }
 
 // Changed says what of a baked image is not what would be baked now: "lock, units, files or packages", which one figure
-// stands for, "agent", "hello". It is empty where the image is fresh.
+// stands for, "agent", "reader", "hello". It is empty where the image is fresh.
 func Changed(baked bake.Manifest, now Now) ([]string, error) {
 	changed := []string{}
 	inputs, err := now.fingerprint(baked.Lock.Name)
@@ -26,11 +26,13 @@ func Changed(baked bake.Manifest, now Now) ([]string, error) {
 	if inputs != baked.Lock.Image {
 		changed = append(changed, "lock, units, files or packages")
 	}
-	if now.Agent != nil && !holds(baked, *now.Agent) {
-		changed = append(changed, "agent")
-	}
-	if now.Hello != nil && !holds(baked, *now.Hello) {
-		changed = append(changed, "hello")
+	for _, program := range []struct {
+		name  string
+		entry *rootfs.Entry
+	}{{"agent", now.Agent}, {"reader", now.Reader}, {"hello", now.Hello}} {
+		if program.entry != nil && !holds(baked, *program.entry) {
+			changed = append(changed, program.name)
+		}
 	}
 	return changed, nil
 }

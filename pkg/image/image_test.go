@@ -31,14 +31,14 @@ func TestCompose(t *testing.T) {
 	file, mirror := baketest.SmallRelease(t, load(t, bake.DefaultLock))
 	plan := image.Plan{
 		Plan: bake.Plan{Assets: images.FS, Units: units.FS, Lock: load(t, file), Architecture: "amd64",
-			Extra: []rootfs.Entry{rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("agent"))}},
+			Extra: []rootfs.Entry{rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("agent")), rootfs.Bytes(rootfs.FromReader, rootfs.ReaderPath, 0o755, []byte("reader"))}},
 		Fetch: fetch.Options{Mirror: mirror, Cache: filepath.Join(mirror, "cache"), Source: fetch.Release},
 	}
 	job, err := plan.Compose(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{rootfs.AgentPath, "/usr/bin/kubelet", "/etc/systemd/system/multi-user.target.wants/etcd.service"} {
+	for _, path := range []string{rootfs.AgentPath, rootfs.ReaderPath, "/usr/bin/kubelet", "/etc/systemd/system/multi-user.target.wants/etcd.service"} {
 		if !job.Tree.Has(path) {
 			t.Errorf("the tree has no %s", path)
 		}
@@ -64,7 +64,7 @@ func TestContents(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{
-		rootfs.AgentPath: true, "/usr/bin/kubelet": true, "/usr/bin": true, "/etc/containerd/config.toml": true, "/etc/containerd": true, "/etc/nothing": false,
+		rootfs.AgentPath: true, rootfs.ReaderPath: true, "/usr/bin/kubelet": true, "/usr/bin": true, "/etc/containerd/config.toml": true, "/etc/containerd": true, "/etc/nothing": false,
 	} {
 		if c.Has(path) != want {
 			t.Errorf("%s: %v, want %v", path, !want, want)
@@ -89,7 +89,7 @@ func TestChanged(t *testing.T) {
 	}{
 		"another lock": {image.Now{}, []string{"lock, units, files or packages"}},
 		"the agent":    {image.Now{Agent: &agent}, []string{"lock, units, files or packages"}},
-		"an agent":     {image.Now{Agent: &other, Hello: &other}, []string{"lock, units, files or packages", "agent", "hello"}},
+		"an agent":     {image.Now{Agent: &other, Reader: &other, Hello: &other}, []string{"lock, units, files or packages", "agent", "reader", "hello"}},
 	} {
 		tt.now.Assets, tt.now.Units = images.FS, units.FS
 		got, err := image.Changed(baked, tt.now)

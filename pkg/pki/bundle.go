@@ -148,6 +148,9 @@ const (
 	userAdmin   = "hardtack:admin"
 	// userController has the rights that the addons give it, which are those that maintaining nodes needs.
 	userController = "hardtack:controller"
+	// GroupMetrics may read the metrics of every component, and find out where they are. The addons give it that.
+	GroupMetrics = "hardtack:metrics"
+	userMetrics  = "hardtack:prometheus"
 )
 
 // MastersBundles returns the bundles of the control plane's daemons on one machine.
@@ -178,7 +181,7 @@ func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) 
 		apiserver, manager,
 		client(DirScheduler, "system:kube-scheduler", nil, LeafLife, a, api),
 		tunnelServer(a, m, api),
-		client(DirController, userController, nil, LeafLife, a, api),
+		controller(a, m, api),
 		client(DirAdmin, userAdmin, []string{GroupAdmins}, AdminLife, a, api),
 	}, nil
 }
@@ -228,6 +231,20 @@ func tunnelServer(a MastersAuthorities, m Machine, api API) Bundle {
 		Leaves: []Leaf{{"server", Profile{Name: DirTunnelServer, Usage: Server, Names: names, Addresses: addresses, Life: LeafLife}, a.Kubernetes}},
 		Files:  []File{{"client-ca.crt", EncodeCertificates(a.Kubernetes.Trusted())}},
 	}
+}
+
+// controller returns the bundle of hardtack-controller, a client of the API server that also serves metrics, by the API server's names:
+// a Prometheus finds both by the same record.
+func controller(a MastersAuthorities, m Machine, api API) Bundle {
+	b := client(DirController, userController, nil, LeafLife, a, api)
+	names, addresses := apiNames(m, api)
+	b.Leaves = append(b.Leaves, Leaf{"server", Profile{Name: DirController, Usage: Server, Names: names, Addresses: addresses, Life: LeafLife}, a.Kubernetes})
+	return b
+}
+
+// MetricsClient issues the certificate of a Prometheus, of the group GroupMetrics.
+func MetricsClient(a Authority, life time.Duration, now time.Time) (Pair, error) {
+	return a.Issue(Profile{Name: userMetrics, Groups: []string{GroupMetrics}, Usage: Client, Life: life}, now)
 }
 
 // MetricsServer is the name of the Service of the add-on of that name, and of its certificate's files.

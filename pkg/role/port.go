@@ -27,12 +27,20 @@ const (
 	EtcdClientPort = 2379
 	EtcdPeerPort   = 2380
 
-	etcdHealthPort    = 2381
+	// EtcdMetricsPort is where an etcd member says whether it is healthy, and has its metrics.
+	EtcdMetricsPort = 2381
+	// KubeletPort is where a kubelet answers API servers, and has its metrics.
+	KubeletPort       = 10250
 	kubeletHealthPort = 10248
 	// The port on which the nodes' tunnels end, and the one of their server's metrics, as in Kubernetes' documentation
 	// ("Set up Konnectivity service").
 	tunnelPort        = 8132
-	tunnelMetricsPort = 8133
+	TunnelMetricsPort = 8133
+
+	ControllerManagerPort = 10257
+	SchedulerPort         = 10259
+	// MetricsPort is where a master has its own metrics, and those of daemons that listen on 127.0.0.1 only.
+	MetricsPort = 10265
 )
 
 // Ports lists the ports on which the role's units listen, and the roles that connect to them. The table of ports in the

@@ -48,9 +48,11 @@ var profiles = []Profile{
 		Ports: []Port{
 			{"tcp", DefaultAPIPort, "kube-apiserver", Set{Masters, Minions}},
 			{"tcp", tunnelPort, "konnectivity-server", Set{Minions}},
-			{"tcp", tunnelMetricsPort, "konnectivity-server", nil},
-			{"tcp", 10257, "kube-controller-manager", nil},
-			{"tcp", 10259, "kube-scheduler", nil},
+			{"tcp", TunnelMetricsPort, "konnectivity-server", nil},
+			{"tcp", ControllerManagerPort, "kube-controller-manager", nil},
+			{"tcp", SchedulerPort, "kube-scheduler", nil},
+			// A Prometheus runs on a node, in a pod or not. Nobody is answered without a certificate for the group that reads metrics.
+			{"tcp", MetricsPort, "hardtack-agent", Set{Minions}},
 		},
 		// The key of the authority of etcd's clients: an API server is a client and mints its certificate itself.
 		Reads:   []string{Public, string(Masters) + "/", EtcdClientCA + Crt, EtcdClientCA + Key, BootstrapToken, EtcdRecords, EtcdStatus},
@@ -79,7 +81,7 @@ var profiles = []Profile{
 		Ports: []Port{
 			// API servers connect to the kubelet by the node's own tunnel, or by another node's; and so do pods on any node that
 			// read nodes' metrics.
-			{"tcp", 10250, "kubelet", Set{Minions}},
+			{"tcp", KubeletPort, "kubelet", Set{Minions}},
 			{"tcp", kubeletHealthPort, "kubelet", nil},
 			{"tcp", 10256, "kube-proxy", Set{Masters, Minions}},
 			{"tcp", 10249, "kube-proxy", nil},
@@ -116,7 +118,7 @@ var profiles = []Profile{
 		Ports: []Port{
 			{"tcp", EtcdClientPort, "etcd", Set{Masters}},
 			{"tcp", EtcdPeerPort, "etcd", Set{Etcd}},
-			{"tcp", etcdHealthPort, "etcd", nil},
+			{"tcp", EtcdMetricsPort, "etcd", nil},
 		},
 		Reads:   []string{Public, string(Etcd) + "/"},
 		Writes:  []string{EtcdStatus},
@@ -127,7 +129,7 @@ var profiles = []Profile{
 			{Name: "hardtack-member.service", Reason: "membership", Proof: "etcd"},
 			{Name: "etcd.service", Reason: "etcd", Proof: "etcd"},
 		},
-		Checks: []Check{{"etcd", "etcd.service", HTTP(etcdHealthPort, "/readyz")}},
+		Checks: []Check{{"etcd", "etcd.service", HTTP(EtcdMetricsPort, "/readyz")}},
 	},
 }
 

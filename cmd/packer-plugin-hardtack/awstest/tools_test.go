@@ -26,20 +26,20 @@ const (
 
 // tools are the programs of the proof: each is the real one.
 type tools struct {
-	packer, agent, plugins, work string
+	packer, agent, reader, plugins, work string
 }
 
 // buildTools builds Packer and the amazon plugin where they are not in the cache yet, and our plugin
-// and agent as they are now.
+// and programs as they are now.
 func buildTools(t *testing.T) tools {
 	t.Helper()
 	x := tools{packer: os.Getenv("HARDTACK_PACKER"), plugins: t.TempDir(), work: t.TempDir()}
 	if x.packer == "" {
 		x.packer = tool(t, "packer")
 	}
-	x.agent = filepath.Join(x.work, "hardtack-agent")
+	x.agent, x.reader = filepath.Join(x.work, "hardtack-agent"), filepath.Join(x.work, "hardtack-userdata")
 	plugin := filepath.Join(x.work, "packer-plugin-hardtack")
-	for out, pkg := range map[string]string{x.agent: "./cmd/hardtack-agent", plugin: "./cmd/packer-plugin-hardtack"} {
+	for out, pkg := range map[string]string{x.agent: "./cmd/hardtack-agent", x.reader: "./cmd/hardtack-userdata", plugin: "./cmd/packer-plugin-hardtack"} {
 		build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", out,
 			"-ldflags", "-s -w -X github.com/hardtack/packer-plugin-hardtack/pkg/version.Version=0.1.0", pkg)
 		build.Dir = top
@@ -81,7 +81,7 @@ func (x tools) build(t *testing.T, lock, mirror, output string, c *cloud, m *mac
 	t.Helper()
 	args := []string{"build", "-color=false"}
 	for _, v := range []string{
-		"lock=" + lock, "source=release", "mirror=" + mirror, "agent_path=" + x.agent, "output=" + output,
+		"lock=" + lock, "source=release", "mirror=" + mirror, "agent_path=" + x.agent, "reader_path=" + x.reader, "output=" + output,
 		"region=" + region, "ssh_host=127.0.0.1", "ssh_port=" + strconv.Itoa(m.port), `source_cidrs=["127.0.0.1/32"]`,
 	} {
 		args = append(args, "-var", v)

@@ -21,7 +21,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 )
 
-// agents holds hardtack-agent-linux-<arch> and hardtack-hello-linux-<arch> for each architecture for which the
+// agents holds hardtack-agent-linux-<arch>, hardtack-userdata-linux-<arch> and hardtack-hello-linux-<arch> for each architecture for which the
 // Makefile has built them.
 //
 //go:embed all:agent
@@ -51,6 +51,7 @@ func (p *Provisioner) check() error {
 		report(err)
 	}
 	report(exists("agent_path", c.AgentPath, false))
+	report(exists("reader_path", c.ReaderPath, false))
 	report(exists("units_dir", c.UnitsDir, true))
 	for _, file := range c.Units {
 		report(exists("units", file, false))
@@ -131,10 +132,10 @@ func (p *Provisioner) unitFiles() fs.FS {
 	return p.units
 }
 
-// extra returns the entries besides the lock and the plugin's assets: the agent, the hello image, and the template's
+// extra returns the entries besides the lock and the plugin's assets: our own programs, the hello image, and the template's
 // additions.
 func (p *Provisioner) extra(arch string) ([]rootfs.Entry, error) {
-	agent, err := p.agent(arch)
+	entries, err := p.programs(arch)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func (p *Provisioner) extra(arch string) ([]rootfs.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries := append([]rootfs.Entry{agent}, hello...)
+	entries = append(entries, hello...)
 	for _, f := range p.config.Files {
 		mode, err := f.mode()
 		if err != nil {
@@ -172,17 +173,23 @@ func (p *Provisioner) extra(arch string) ([]rootfs.Entry, error) {
 	return entries, nil
 }
 
-// agent returns the agent's program for the target's architecture.
-func (p *Provisioner) agent(arch string) (rootfs.Entry, error) {
-	if p.config.AgentPath != "" {
-		return rootfs.Local(rootfs.FromAgent, rootfs.AgentPath, 0o755, p.config.AgentPath)
+// programs returns the agent and the reader of user data for the target's architecture, or what could not be found of both.
+func (p *Provisioner) programs(arch string) (entries []rootfs.Entry, err error) {
+	for _, program := range []struct{ name, component, path, option, file string }{
+		{"hardtack-agent", rootfs.FromAgent, rootfs.AgentPath, "agent_path", p.config.AgentPath},
+		{"hardtack-userdata", rootfs.FromReader, rootfs.ReaderPath, "reader_path", p.config.ReaderPath},
+	} {
+		open := func() (io.ReadCloser, error) { return agents.Open("agent/" + program.name + "-linux-" + arch) }
+		if program.file != "" {
+			open = func() (io.ReadCloser, error) { return os.Open(program.file) }
+		}
+		entry, problem := rootfs.Opened(program.component, program.path, 0o755, open)
+		if errors.Is(problem, fs.ErrNotExist) && program.file == "" {
+			problem = fmt.Errorf("this plugin was built without %s for %s (build it by `make plugin`, or set %s)", program.name, arch, program.option)
+		}
+		entries, err = append(entries, entry), errors.Join(err, problem)
 	}
-	name := "agent/hardtack-agent-linux-" + arch
-	entry, err := rootfs.Opened(rootfs.FromAgent, rootfs.AgentPath, 0o755, func() (io.ReadCloser, error) { return agents.Open(name) })
-	if errors.Is(err, fs.ErrNotExist) {
-		return rootfs.Entry{}, fmt.Errorf("this plugin was built without hardtack-agent for %s (build it by `make plugin`, or set agent_path)", arch)
-	}
-	return entry, err
+	return entries, err
 }
 
 // hello returns the archive of the hello image. A plugin built without it leaves it out if agent_path is set: no unit

@@ -43,6 +43,9 @@ type Components struct {
 	// The `hardtack-agent` program for the target's architecture. The default is the plugin's own; a plugin built
 	// without `make` has none.
 	AgentPath string `mapstructure:"agent_path"`
+	// The `hardtack-userdata` program for the target's architecture, which reads the user data. The default is the plugin's
+	// own; a plugin built without `make` has none.
+	ReaderPath string `mapstructure:"reader_path"`
 	// A directory of systemd units to use instead of the plugin's.
 	UnitsDir string `mapstructure:"units_dir"`
 }

@@ -24,6 +24,7 @@ type FlatConfig struct {
 	RequirePins         *bool             `mapstructure:"require_pins" cty:"require_pins" hcl:"require_pins"`
 	CacheDir            *string           `mapstructure:"cache_dir" cty:"cache_dir" hcl:"cache_dir"`
 	AgentPath           *string           `mapstructure:"agent_path" cty:"agent_path" hcl:"agent_path"`
+	ReaderPath          *string           `mapstructure:"reader_path" cty:"reader_path" hcl:"reader_path"`
 	UnitsDir            *string           `mapstructure:"units_dir" cty:"units_dir" hcl:"units_dir"`
 	Files               []FlatFile        `mapstructure:"file" cty:"file" hcl:"file"`
 	Units               []string          `mapstructure:"units" cty:"units" hcl:"units"`
@@ -59,6 +60,7 @@ func (*FlatConfig) HCL2Spec() map[string]hcldec.Spec {
 		"require_pins":               &hcldec.AttrSpec{Name: "require_pins", Type: cty.Bool, Required: false},
 		"cache_dir":                  &hcldec.AttrSpec{Name: "cache_dir", Type: cty.String, Required: false},
 		"agent_path":                 &hcldec.AttrSpec{Name: "agent_path", Type: cty.String, Required: false},
+		"reader_path":                &hcldec.AttrSpec{Name: "reader_path", Type: cty.String, Required: false},
 		"units_dir":                  &hcldec.AttrSpec{Name: "units_dir", Type: cty.String, Required: false},
 		"file":                       &hcldec.BlockListSpec{TypeName: "file", Nested: hcldec.ObjectSpec((*FlatFile)(nil).HCL2Spec())},
 		"units":                      &hcldec.AttrSpec{Name: "units", Type: cty.List(cty.String), Required: false},

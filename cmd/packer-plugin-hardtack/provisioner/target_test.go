@@ -108,8 +108,10 @@ func TestCancelDoesNotWaitForACommandThatNeverEnds(t *testing.T) {
 }
 
 func TestPluginWithoutAnAgentSaysSo(t *testing.T) {
-	_, err := (&Provisioner{}).agent("riscv64") // which no Makefile builds
-	if err == nil || !strings.Contains(err.Error(), "make plugin") || !strings.Contains(err.Error(), "agent_path") {
-		t.Errorf("no agent: %v", err)
+	_, err := (&Provisioner{}).programs("riscv64") // which no Makefile builds
+	for _, want := range []string{"make plugin", "hardtack-agent", "agent_path", "hardtack-userdata", "reader_path"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("without programs, %q is not named: %v", want, err)
+		}
 	}
 }

@@ -95,7 +95,6 @@ func (m Machine) Identity(ctx context.Context) (imds.Identity, error) {
 	if err != nil {
 		return imds.Identity{}, err
 	}
-	defer service.Close()
 	return service.Identity(ctx)
 }
 

@@ -73,9 +73,39 @@ func (c Change) Ends() bool {
 	case Remove:
 		return !c.Kept
 	case Modify:
-		return c.Replacement == string(types.ReplacementTrue) || c.Replacement == string(types.ReplacementConditional)
+		return c.Replacement == string(types.ReplacementTrue) || c.Replacement == string(types.ReplacementConditional) && !c.staysInPlace()
 	}
 	return false
+}
+
+// inPlace are the properties of which CloudFormation's documentation says "Update requires: Some interruptions" and its change sets
+// say Conditionally, although the resource stays: a group whose image or subnets change keeps its machines, and takes the new
+// ones when machines are replaced, for which a stack of ours has no UpdatePolicy. Without this every new image would be refused.
+var inPlace = map[string][]string{
+	TypeGroup: {"LaunchConfigurationName", "LaunchTemplate", "MixedInstancesPolicy", "VPCZoneIdentifier"},
+}
+
+// Replaces reports whether the property's change replaces the resource, and whether that is certain.
+func (c Change) Replaces(p Property) (replaces, certain bool) {
+	switch p.Recreates {
+	case string(types.RequiresRecreationAlways):
+		return true, true
+	case string(types.RequiresRecreationConditionally):
+		return !slices.Contains(inPlace[c.Type], p.Name), false
+	}
+	return false, false
+}
+
+// staysInPlace reports whether properties are named that may replace the resource, and none of them does.
+func (c Change) staysInPlace() bool {
+	named := false
+	for _, p := range c.Properties {
+		if replaces, _ := c.Replaces(p); replaces {
+			return false
+		}
+		named = named || p.Recreates == string(types.RequiresRecreationConditionally)
+	}
+	return named
 }
 
 // guarded are the types whose removal is a loss, and the loss.
@@ -122,7 +152,7 @@ func (c Change) fate() string {
 func (c Change) because() string {
 	var names []string
 	for _, p := range c.Properties {
-		if p.Recreates != string(types.RequiresRecreationNever) && !slices.Contains(names, p.Name) {
+		if replaces, _ := c.Replaces(p); replaces && !slices.Contains(names, p.Name) {
 			names = append(names, p.Name)
 		}
 	}

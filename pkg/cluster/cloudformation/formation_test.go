@@ -99,6 +99,15 @@ func TestGate(t *testing.T) {
 	change := func(action, kind, replacement string, kept bool) []cloudformation.Change {
 		return []cloudformation.Change{{Action: action, Resource: "R", Type: kind, Replacement: replacement, Kept: kept}}
 	}
+	// As CloudFormation's change sets say of a group (the registry's conditionalCreateOnlyProperties).
+	of := func(kind string, properties ...cloudformation.Property) []cloudformation.Change {
+		changes := change("Modify", kind, "Conditional", false)
+		changes[0].Properties = properties
+		return changes
+	}
+	image := cloudformation.Property{Name: "LaunchTemplate", Recreates: "Conditionally", Cause: "LaunchTemplate.LatestVersionNumber"}
+	subnets := cloudformation.Property{Name: "VPCZoneIdentifier", Recreates: "Conditionally"}
+	size := cloudformation.Property{Name: "MaxSize", Recreates: "Never"}
 	const group, zone, volume = "AWS::AutoScaling::AutoScalingGroup", "AWS::Route53::HostedZone", "AWS::EC2::Volume"
 	for _, tt := range []struct {
 		name    string
@@ -108,6 +117,12 @@ func TestGate(t *testing.T) {
 		{"a group is removed", change("Remove", group, "", false), "would be removed: that loses all its machines at once"},
 		{"a group is changed", change("Modify", group, "False", false), ""},
 		{"a group may be replaced", change("Modify", group, "Conditional", false), "would be replaced, perhaps"},
+		{"a group's image", of(group, image), ""},
+		{"a group's image, subnets and size", of(group, image, size, subnets), ""},
+		{"a group's image, and perhaps its name", of(group, image, cloudformation.Property{Name: "AutoScalingGroupName", Recreates: "Always"}), "would be replaced, perhaps by its AutoScalingGroupName"},
+		{"a group's something", of(group, image, cloudformation.Property{Name: "Something", Recreates: "Conditionally"}), "would be replaced, perhaps by its Something"},
+		{"a group, nobody says by what", of(group, size), "would be replaced, perhaps"},
+		{"a volume's LaunchTemplate", of(volume, image), "would be replaced, perhaps by its LaunchTemplate"},
 		{"a zone stays", change("Remove", zone, "", true), ""},
 		{"a volume", change("Modify", volume, "True", false), "what is on it"},
 		{"a role", change("Remove", "AWS::IAM::Role", "", false), ""},

@@ -68,7 +68,7 @@ func Build(ctx context.Context, o Options) (Suite, error) {
 		return Suite{}, err
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%s\n", modules, version, basePackages)
+	fmt.Fprintf(h, "%s\n%s\n", modules, version)
 	dir := filepath.Join(o.Cache, fmt.Sprintf("%s-%.8x", Version, h.Sum(nil)))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Suite{}, fmt.Errorf("making a place for the suite: %w", err)

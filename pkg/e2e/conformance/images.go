@@ -22,7 +22,7 @@ import (
 )
 
 // basePackages are the Debian packages of the layer that all images have: what the tests run in a container beside its own program.
-const basePackages = "busybox-static,bash,curl,bind9-dnsutils,netcat-openbsd,iproute2,nginx-light,perl-base"
+const basePackages = "busybox,bash,curl,bind9-dnsutils,netcat-openbsd,iproute2,nginx-light,perl-base,procps,util-linux"
 
 // promoted is the registry of the tests' images.
 const promoted = "registry.k8s.io/e2e-test-images/"
@@ -99,7 +99,7 @@ var runtimePictures = append([]picture{
 	{names: []string{promoted + "busybox:1.29-2"}, files: users, config: v1.Config{Cmd: []string{"sh"}}},
 	{names: []string{"registry.k8s.io/pause:3.9", "k8s.gcr.io/pause:3.9"}, programs: map[string]string{"agnhost": "agnhost"}, config: v1.Config{Entrypoint: []string{"/agnhost", "pause"}}},
 	{setID: true, names: []string{promoted + "nonewprivs:1.3"}, files: users, programs: map[string]string{"usr/local/bin/nnp": "nonewprivs"}, config: v1.Config{Cmd: []string{"nnp"}}},
-	webServer(80, promoted+"nginx:1.14-2"), webServer(80, promoted+"httpd:2.4.39-4"), webServer(12003, critestRegistry+"hostnet-nginx-amd64:latest"),
+	webServer(80, promoted+"nginx:1.14-2"), announced("httpd", webServer(80, promoted+"httpd:2.4.39-4")), webServer(12003, critestRegistry+"hostnet-nginx-amd64:latest"),
 	asUser("test-image-user-uid", "1002"), asUser("test-image-user-username", "www-data"),
 	asUser("test-image-user-uid-group", "1003:1004"), asUser("test-image-user-username-group", "www-data:1004"),
 	asUser("test-image-predefined-group", "1000"),
@@ -112,13 +112,19 @@ func webServer(port int, names ...string) picture {
 		names: names,
 		files: map[string]string{
 			"etc/passwd": users["etc/passwd"], "etc/group": users["etc/group"],
-			"etc/nginx/nginx.conf": fmt.Sprintf("user nobody nogroup;\nevents {}\nhttp { access_log /dev/stdout; server { listen %d; root /usr/share/nginx/html; } }\n", port),
+			"etc/nginx/nginx.conf": fmt.Sprintf("user nobody nogroup;\npid /var/run/nginx.pid;\nevents {}\nhttp { access_log /dev/stdout; server { listen %d; root /usr/share/nginx/html; } }\n", port),
 			"usr/share/nginx/html/index.html": "<!DOCTYPE html>\n<html><head><title>Welcome to nginx!</title></head>" +
 				"<body><h1>Welcome to nginx!</h1></body></html>\n",
-			"var/lib/nginx/": "", "var/log/nginx/": "",
+			"var/lib/nginx/": "", "var/log/nginx/": "", "var/run/": "",
 		},
 		config: v1.Config{Entrypoint: []string{"/usr/sbin/nginx", "-e", "/dev/stderr", "-g", "daemon off;"}},
 	}
+}
+
+// announced has a web server log a word before anything else, as Apache's does: critest looks for it.
+func announced(word string, p picture) picture {
+	p.config.Entrypoint = append([]string{"/bin/sh", "-c", "echo " + word + `; exec "$@"`, "sh"}, p.config.Entrypoint...)
+	return p
 }
 
 // asUser is an image of critest that runs as a user.
@@ -165,8 +171,10 @@ func (b builder) images(ctx context.Context, pictures []picture, programs, to st
 // that the programs need. This variant ends before it would run customize hooks, and says nothing of them.
 var baseArguments = []string{
 	"--quiet", "--variant=extract", "--mode=root", "--format=tar", "--include=" + basePackages,
-	// Names that a package already has stay its own. Without its list of names an image would have no shell.
-	`--extract-hook=set -e; names=$(chroot "$1" /bin/busybox --list); for n in $names; do [ -e "$1/usr/bin/$n" ] || ln -s busybox "$1/usr/bin/$n"; done; test -e "$1/bin/sh"`,
+	// Names that a package already has stay its own, but for top: without a terminal, that of procps ends at once, and critest's pods
+	// wait by it. Without its list of names an image would have no shell. The names are hard links: critest masks /bin/ls, which by a
+	// symbolic link would be busybox, and the shell with it. And busybox-static's shell runs its own ls whatever is masked.
+	`--extract-hook=set -e; rm "$1/usr/bin/top"; names=$(chroot "$1" /bin/busybox --list); for n in $names; do [ -e "$1/usr/bin/$n" ] || ln "$1/usr/bin/busybox" "$1/usr/bin/$n"; done; test -e "$1/bin/sh"`,
 	`--extract-hook=rm -rf "$1"/usr/share/doc "$1"/usr/share/man "$1"/usr/share/locale "$1"/var/lib/dpkg "$1"/var/lib/apt`,
 	"trixie",
 }

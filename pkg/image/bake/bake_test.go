@@ -51,7 +51,7 @@ DefaultDependencies=no
 Before=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=/usr/lib/hardtack/bin/hardtack-agent userdata
+ExecStart=/usr/lib/hardtack/bin/hardtack-userdata
 [Install]
 WantedBy=multi-user.target
 [X-Hardtack]
@@ -75,7 +75,7 @@ func plan(t *testing.T, extra ...rootfs.Entry) bake.Plan {
 			"hardtack-userdata.service": {Data: []byte(userdataUnit)},
 		},
 		Lock: lock, Architecture: runtime.GOARCH,
-		Extra: append(extra, rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("#!/bin/sh\n"))),
+		Extra: append(extra, rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("#!/bin/sh\n")), rootfs.Bytes(rootfs.FromReader, rootfs.ReaderPath, 0o755, []byte("#!/bin/sh\n"))),
 	}
 }
 

@@ -18,6 +18,7 @@ const (
 	FromUnits  = "units"
 	FromRootfs = "rootfs"
 	FromAgent  = "agent"
+	FromReader = "reader"
 	FromExtra  = "extra"
 	// FromImplied marks the parent directories of other entries.
 	FromImplied = "implied"
@@ -27,7 +28,9 @@ const (
 const (
 	Home      = "/usr/lib/hardtack"
 	AgentPath = Home + "/bin/hardtack-agent"
-	UnitDir   = "/usr/lib/systemd/system"
+	// ReaderPath is the program that reads the user data.
+	ReaderPath = Home + "/bin/hardtack-userdata"
+	UnitDir    = "/usr/lib/systemd/system"
 	// CmdlinePath is read by kernel-install, by systemd's ukify and by the disk builder; GrubPath by
 	// update-grub.
 	CmdlinePath = "/etc/kernel/cmdline"
@@ -39,7 +42,7 @@ const (
 
 // Inputs are the sources of a Tree. Every field may be empty.
 type Inputs struct {
-	// Files are complete entries: what the components, the agent and the extra files put there.
+	// Files are complete entries: what the components, our own programs and the extra files put there.
 	// Their order does not matter.
 	Files []Entry
 	// Units holds unit files and drop-in directories as systemd lays them out: at the root.

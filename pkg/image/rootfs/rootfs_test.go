@@ -28,6 +28,7 @@ func inputs() rootfs.Inputs {
 			rootfs.Bytes("kubernetes", "/usr/lib/hardtack/bin/kubernetes", 0o755, []byte("program")),
 			{Component: "kubernetes", Path: "/usr/bin/kubelet", Mode: fs.ModeSymlink | 0o777, Link: "../lib/hardtack/bin/kubernetes"},
 			rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("agent")),
+			rootfs.Bytes(rootfs.FromReader, rootfs.ReaderPath, 0o755, []byte("reader")),
 			rootfs.Bytes(rootfs.FromExtra, "/etc/"+strings.Repeat("long", 30)+"/"+strings.Repeat("name", 30)+" with ünïcode", 0o640, []byte("x")),
 			{Component: rootfs.FromExtra, Path: "/etc/kubernetes/pki", Mode: fs.ModeDir | 0o700},
 		},

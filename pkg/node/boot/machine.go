@@ -4,6 +4,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // machine identifies the hardware.
@@ -17,11 +18,11 @@ type machine struct {
 }
 
 // instanceTag matches an instance id, which EC2 Nitro also gives as the board's asset tag.
-var instanceTag = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
+var instanceTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^i-[0-9a-f]{8,17}$`) })
 
 // littleEndianEC2 matches the first group of a UUID that begins with "ec2" before its bytes are
 // swapped, as some hypervisors show it.
-var littleEndianEC2 = regexp.MustCompile(`(?i)^[0-9a-f]{4}2[0-9a-f]ec-`)
+var littleEndianEC2 = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{4}2[0-9a-f]ec-`) })
 
 // ec2Vendor is the system vendor that Nitro and bare-metal instances show.
 const ec2Vendor = "Amazon EC2"
@@ -33,7 +34,7 @@ func (a *agent) readMachine() machine {
 	uuid := strings.ToLower(a.dmi("product_uuid"))
 	m := machine{}
 	switch {
-	case vendor == ec2Vendor && instanceTag.MatchString(tag):
+	case vendor == ec2Vendor && instanceTag().MatchString(tag):
 		m.id = tag
 	case strings.Trim(uuid, "0f-") != "":
 		m.id = uuid
@@ -41,7 +42,7 @@ func (a *agent) readMachine() machine {
 	switch {
 	case vendor == ec2Vendor:
 		m.ec2, m.why = true, `the system vendor is "`+vendor+`"`
-	case strings.HasPrefix(uuid, "ec2") || littleEndianEC2.MatchString(uuid):
+	case strings.HasPrefix(uuid, "ec2") || littleEndianEC2().MatchString(uuid):
 		m.ec2, m.why = true, "the product UUID is EC2's"
 	case strings.HasPrefix(a.sys("/sys/hypervisor/uuid"), "ec2"):
 		m.ec2, m.why = true, "the hypervisor's UUID is EC2's"

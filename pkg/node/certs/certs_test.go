@@ -148,7 +148,7 @@ func TestMint(t *testing.T) {
 	b.mustMint(t, each("minted")...)
 	// The machine has another address: its servers' certificates change, its clients' do not.
 	b.host.Addresses = []netip.Addr{netip.MustParseAddr("10.1.0.13")}
-	b.mustMint(t, each("kept", "kube-apiserver", "konnectivity-server", "etcd")...)
+	b.mustMint(t, each("kept", "kube-apiserver", "konnectivity-server", "hardtack-controller", "etcd")...)
 	// Somebody has spoiled a file.
 	b.write(t, pki.Dir+"/kube-scheduler/client.key", []byte("x"))
 	b.mustMint(t, each("kept", "kube-scheduler")...)

@@ -6,14 +6,13 @@
 package imds
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -63,7 +62,8 @@ type Options struct {
 // Client is a client of one metadata service. It is safe for concurrent use.
 type Client struct {
 	options Options
-	http    *http.Client
+	// host is the endpoint's as the service hears it, address what is dialled.
+	host, address string
 
 	mu    sync.Mutex
 	token string
@@ -87,19 +87,7 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("metadata endpoint %q: not of the form http://address[:port]", o.Endpoint)
 	}
 	o.Endpoint = "http://" + u.Host
-	return &Client{options: o, http: &http.Client{
-		Transport: &http.Transport{
-			// The token's answer may travel one hop only, so neither a proxy nor a redirect can be right.
-			Proxy:       nil,
-			DialContext: o.Dial,
-			// User data that is gzip must arrive as it is.
-			DisableCompression:     true,
-			MaxResponseHeaderBytes: 64 << 10,
-			// Shorter than any service's: what it would close is not used again.
-			IdleConnTimeout: 15 * time.Second,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	return &Client{options: o, host: u.Host, address: net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "80"))}, nil
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -108,9 +96,6 @@ func setDefault[T comparable](field *T, value T) {
 		*field = value
 	}
 }
-
-// Close closes idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // UserData returns the user data of the instance as it was given, and ErrNotFound where there is none.
 func (c *Client) UserData(ctx context.Context) ([]byte, error) { return c.Get(ctx, "user-data") }
@@ -195,7 +180,7 @@ func (c *Client) attempt(ctx context.Context, path string) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.token == "" {
-		token, err := c.do(ctx, http.MethodPut, "/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds", strconv.Itoa(tokenLife))
+		token, err := c.do(ctx, methodPut, "/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds", strconv.Itoa(tokenLife))
 		if err != nil {
 			return nil, tokenError(err)
 		}
@@ -204,19 +189,19 @@ func (c *Client) attempt(ctx context.Context, path string) ([]byte, error) {
 			return nil, errors.New("an empty token")
 		}
 	}
-	body, err := c.do(ctx, http.MethodGet, "/latest/"+path, "X-aws-ec2-metadata-token", c.token)
+	body, err := c.do(ctx, methodGet, "/latest/"+path, "X-aws-ec2-metadata-token", c.token)
 	var status statusError
 	switch {
 	case !errors.As(err, &status):
 		return body, err // done, or a fault of the network
-	case status == http.StatusUnauthorized:
+	case status == statusUnauthorized:
 		c.token = ""
 		return nil, err
-	case status == http.StatusNotFound:
+	case status == statusNotFound:
 		return nil, backoff.Permanent(ErrNotFound)
 	case isTemporary(status):
 		return nil, err
-	case status == http.StatusForbidden:
+	case status == statusForbidden:
 		return nil, backoff.Permanent(fmt.Errorf("%w: is the metadata service of the instance turned off?", err))
 	}
 	return nil, backoff.Permanent(err)
@@ -229,9 +214,9 @@ func tokenError(err error) error {
 	switch {
 	case !errors.As(err, &status) || isTemporary(status):
 		return err
-	case status == http.StatusForbidden:
+	case status == statusForbidden:
 		err = fmt.Errorf("%w: the metadata service of the instance is turned off (HttpEndpoint)", err)
-	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
+	case status == statusNotFound || status == statusMethodNotAllowed:
 		err = fmt.Errorf("%w: what answers there is not version 2 of the metadata service", err)
 	}
 	return backoff.Permanent(err)
@@ -239,43 +224,59 @@ func tokenError(err error) error {
 
 // isTemporary reports whether a status is worth another attempt.
 func isTemporary(status statusError) bool {
-	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout ||
-		status == http.StatusUnauthorized
+	return status >= 500 || status == statusTooManyRequests || status == statusRequestTimeout ||
+		status == statusUnauthorized
 }
+
+// The methods and the statuses that mean something here (RFC 9110).
+const (
+	methodGet, methodPut = "GET", "PUT"
+
+	statusSwitching        = 101
+	statusOK               = 200
+	statusUnauthorized     = 401
+	statusForbidden        = 403
+	statusNotFound         = 404
+	statusMethodNotAllowed = 405
+	statusRequestTimeout   = 408
+	statusTooManyRequests  = 429
+)
 
 // statusError is an answer other than 200.
 type statusError int
 
 func (s statusError) Error() string {
-	return fmt.Sprintf("status %d %s", int(s), http.StatusText(int(s)))
+	text := fmt.Sprintf("status %d", int(s))
+	switch s {
+	case statusUnauthorized:
+		text += " Unauthorized"
+	case statusForbidden:
+		text += " Forbidden"
+	case statusNotFound:
+		text += " Not Found"
+	case statusMethodNotAllowed:
+		text += " Method Not Allowed"
+	case statusTooManyRequests:
+		text += " Too Many Requests"
+	}
+	return text
 }
 
 // do makes one request and returns its whole body.
 func (c *Client) do(ctx context.Context, method, path, header, value string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Attempt)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, c.options.Endpoint+path, nil)
+	u, err := url.Parse(c.options.Endpoint + path)
 	if err != nil {
 		return nil, backoff.Permanent(err)
 	}
-	req.Header.Set(header, value)
-	res, err := c.http.Do(req)
-	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
-			err = u.Err // the caller says what was asked for
-		}
+	status, body, err := c.exchange(ctx, method, u.RequestURI(), header, value)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	defer func() { _ = res.Body.Close() }() // read to its end, or given up
-	if res.StatusCode != http.StatusOK {
-		return nil, statusError(res.StatusCode)
-	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, c.options.MaxBody+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading the answer: %w", err) // half a body is an unexpected EOF
-	}
-	if int64(len(body)) > c.options.MaxBody {
+	case status != statusOK:
+		return nil, statusError(status)
+	case int64(len(body)) > c.options.MaxBody:
 		return nil, backoff.Permanent(fmt.Errorf("answer over the bound of %d bytes", c.options.MaxBody))
 	}
 	return body, nil

@@ -32,7 +32,6 @@ func client(t *testing.T, endpoint string) *imds.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
 	return c
 }
 

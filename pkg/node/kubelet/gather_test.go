@@ -91,7 +91,6 @@ func service(t *testing.T, i ec2, faults ...metadata.Fault) *imds.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
 	return c
 }
 

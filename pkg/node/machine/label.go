@@ -3,7 +3,6 @@ package machine
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -11,7 +10,7 @@ import (
 // The forms of labels and taints, as Kubernetes documents them ("Labels and Selectors"): an optional DNS
 // name of at most 253 bytes and a slash, then at most 63 bytes; a value may be empty.
 var (
-	wordForm  = form{63, regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`)}
+	wordForm  = newForm(63, `^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`)
 	effectSet = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 )
 

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/yamlfile"
@@ -28,24 +29,28 @@ const (
 )
 
 // form is what a value must look like. Lengths stand beside the expressions: a counted repetition makes a large
-// program, which every start of the agent would compile.
+// program. It is compiled at its first use, since a boot starts a dozen programs that have these tables.
 type form struct {
 	longest int
-	pattern *regexp.Regexp
+	pattern func() *regexp.Regexp
 }
 
-func (f form) MatchString(s string) bool { return len(s) <= f.longest && f.pattern.MatchString(s) }
+func newForm(longest int, pattern string) form {
+	return form{longest, sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })}
+}
+
+func (f form) MatchString(s string) bool { return len(s) <= f.longest && f.pattern().MatchString(s) }
 
 var (
-	labelForm  = form{63, regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)}
-	domainForm = form{253, regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)}
+	labelForm  = newForm(63, `^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	domainForm = newForm(253, `^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 	// AutoScaling's names: printable ASCII without a colon (CreateAutoScalingGroup), and here without
 	// blanks; hooks' names are letters, digits and -_/ (PutLifecycleHook).
-	groupForm = form{255, regexp.MustCompile(`^[!-9;-~]+$`)}
-	hookForm  = form{255, regexp.MustCompile(`^[A-Za-z0-9_/-]+$`)}
-	hashForm  = form{128, regexp.MustCompile(`^[A-Za-z0-9:+/=._-]+$`)}
-	diskForm  = form{255, regexp.MustCompile(`^[A-Za-z0-9#+_.:=@-]+$`)}
-	ssmForm   = form{1011, regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)}
+	groupForm = newForm(255, `^[!-9;-~]+$`)
+	hookForm  = newForm(255, `^[A-Za-z0-9_/-]+$`)
+	hashForm  = newForm(128, `^[A-Za-z0-9:+/=._-]+$`)
+	diskForm  = newForm(255, `^[A-Za-z0-9#+_.:=@-]+$`)
+	ssmForm   = newForm(1011, `^(/[A-Za-z0-9_.-]+)+$`)
 )
 
 // IsLabel reports whether a name is a DNS label, as a cluster's and an etcd member's must be.

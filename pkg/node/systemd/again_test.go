@@ -33,7 +33,7 @@ func TestUserDataAgain(t *testing.T) {
 	c.write(t, "/usr/lib/systemd/system/metadata.service", "[Service]\nExecStart=/usr/lib/metadata /etc/late-user-data 400 302 403 404\n")
 	c.write(t, "/etc/test-cmdline", "hardtack.userdata=imds hardtack.imds=http://127.0.0.1:8169\n")
 	c.write(t, "/etc/systemd/system/hardtack-userdata.service.d/test.conf",
-		"[Service]\nBindReadOnlyPaths=/etc/test-cmdline:/proc/cmdline\nExecStart=\nExecStart=/usr/lib/hardtack/bin/hardtack-agent userdata --deadline=1s\n")
+		"[Service]\nBindReadOnlyPaths=/etc/test-cmdline:/proc/cmdline\nExecStart=\nExecStart=/usr/lib/hardtack/bin/hardtack-userdata --deadline=1s\n")
 	c.write(t, "/etc/systemd/system/containerd.service.d/test.conf", "[Service]\nType=exec\n")
 	// The boot is over before the reader succeeds.
 	c.write(t, "/etc/systemd/system/report.service.d/test.conf", "[Unit]\nAfter=multi-user.target\n")

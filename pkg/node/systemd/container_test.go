@@ -88,7 +88,7 @@ func newContainer(t *testing.T, roles role.Set, env string, real ...string) cont
 		"ExecStart=/usr/bin/ip link add lan0 mtu 9001 type veth peer name lan1 mtu 9001\nExecStart=/usr/bin/ip address add 10.1.0.12/24 dev lan0\n"+
 		"ExecStart=/usr/bin/ip link set lan0 up\nExecStart=/usr/bin/ip link set lan1 up\nExecStart=/usr/bin/ip route add default via 10.1.0.1\n")
 	c.enable(t, "lan.service")
-	c.agent(t)
+	c.programs(t)
 	c.userData(t, roles, env)
 	return c
 }
@@ -130,15 +130,17 @@ func (c container) enable(t *testing.T, name string) {
 	}
 }
 
-// agent builds the agent as the image has it.
-func (c container) agent(t *testing.T) {
+// programs builds our own programs as the image has them.
+func (c container) programs(t *testing.T) {
 	t.Helper()
-	out := filepath.Join(c.root, "usr/lib/hardtack/bin/hardtack-agent")
-	_ = os.Remove(out) // the file that stands in for it
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "../../../cmd/hardtack-agent")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the agent: %v\n%s", err, text)
+	for _, name := range []string{"hardtack-agent", "hardtack-userdata"} {
+		out := filepath.Join(c.root, "usr/lib/hardtack/bin", name)
+		_ = os.Remove(out) // the file that stands in for it
+		cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "../../../cmd/"+name)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("building %s: %v\n%s", name, err, text)
+		}
 	}
 }
 

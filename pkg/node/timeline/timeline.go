@@ -109,8 +109,11 @@ type Machine struct {
 	Instance, Node, Roles, Boot string
 }
 
-// Program is the file name of the agent in the units.
-const Program = "hardtack-agent"
+// Program is the file name of the agent in the units, and Reader that of the program that reads the user data.
+const (
+	Program = "hardtack-agent"
+	Reader  = "hardtack-userdata"
+)
 
 // waiting are the agent's verbs that wait for other machines. Those in beside run in parallel to the boot and do not
 // count.
@@ -158,12 +161,15 @@ func Build(m Machine, b Boot, units []Unit, marks []Mark, now uint64) Timeline {
 	return t
 }
 
-// verbOf returns the verb if the command is a run of the agent, and "" for any other program.
+// verbOf returns the verb if the command is a run of the agent, "userdata" for the reader, and "" for any other program.
 func verbOf(c Command) string {
-	if len(c.Args) < 2 || path.Base(c.Args[0]) != Program {
-		return ""
+	switch {
+	case len(c.Args) > 0 && path.Base(c.Args[0]) == Reader:
+		return "userdata"
+	case len(c.Args) > 1 && path.Base(c.Args[0]) == Program:
+		return c.Args[1]
 	}
-	return c.Args[1]
+	return ""
 }
 
 // union is the time covered by at least one of the spans.

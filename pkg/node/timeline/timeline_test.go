@@ -19,7 +19,7 @@ var boot = []Unit{
 			{Args: []string{"/usr/bin/kubelet", "--config=x"}, Main: true, Start: 20_500_000},
 		}},
 	{Name: "hardtack-userdata.service", Begin: 4_000_000, ExecStart: 4_010_000, ExecExit: 5_010_000, ActiveEnter: 5_020_000, CPU: 700_000_000,
-		Commands: []Command{{Args: []string{"/usr/lib/hardtack/bin/hardtack-agent", "userdata"}, Main: true, Start: 4_010_000, Stop: 5_010_000}}},
+		Commands: []Command{{Args: []string{"/usr/lib/hardtack/bin/hardtack-userdata"}, Main: true, Start: 4_010_000, Stop: 5_010_000}}},
 	{Name: "hardtack-node.service", Begin: 8_000_000, ExecStart: 8_010_000, ActiveEnter: 8_960_000, CPU: 500_000_000,
 		Commands: []Command{{Args: []string{"/usr/lib/hardtack/bin/hardtack-agent", "node"}, Main: true, Start: 8_010_000, Stop: 8_950_000}}},
 	{Name: "hardtack-bootstrap.service", Begin: 8_100_000, ExecStart: 8_110_000, ActiveEnter: 0, CPU: 400_000_000,

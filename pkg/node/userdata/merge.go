@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -275,7 +276,8 @@ func mergeType(keys []pair, header string) (m merger, text string, at *yaml.Node
 	return m, text, at, nil
 }
 
-var mergeForm = regexp.MustCompile(`^([a-z_][a-z0-9_]*)\((.*)\)$`)
+// mergeForm is compiled at its first use: most user data has one part.
+var mergeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([a-z_][a-z0-9_]*)\((.*)\)$`) })
 
 // mergeText reads a merge type as text: name(option,...)+name(...).
 func mergeText(text string) (all []mergeSetting, err error) {
@@ -284,7 +286,7 @@ func mergeText(text string) (all []mergeSetting, err error) {
 		if one == "" {
 			continue
 		}
-		found := mergeForm.FindStringSubmatch(one)
+		found := mergeForm().FindStringSubmatch(one)
 		if found == nil {
 			return nil, fmt.Errorf("merge type %q: %q is not of the form name(option,...)", firstLine([]byte(text)), firstLine([]byte(one)))
 		}

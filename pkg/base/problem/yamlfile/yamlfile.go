@@ -9,15 +9,17 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 )
 
+// Compiled at their first use: most documents have no error.
 var (
-	lineForm  = regexp.MustCompile(`^(?:yaml: )?line (\d+): (?s:(.*))$`)
-	fieldForm = regexp.MustCompile(`^field (\S+) not found in type (\S+)$`)
+	lineForm  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:yaml: )?line (\d+): (?s:(.*))$`) })
+	fieldForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^field (\S+) not found in type (\S+)$`) })
 )
 
 // Add adds the findings of err, with the lines that the library has in its text. hint, which may be nil, returns the
@@ -30,11 +32,11 @@ func Add(found *problem.List, file, rule string, err error, hint func(field, goT
 	}
 	for _, text := range texts {
 		p := problem.Problem{File: file, Rule: rule, Text: strings.TrimPrefix(text, "yaml: ")}
-		if m := lineForm.FindStringSubmatch(text); m != nil {
+		if m := lineForm().FindStringSubmatch(text); m != nil {
 			p.Line, _ = strconv.Atoi(m[1])
 			p.Text = m[2]
 		}
-		if m := fieldForm.FindStringSubmatch(p.Text); m != nil {
+		if m := fieldForm().FindStringSubmatch(p.Text); m != nil {
 			p.Text = fmt.Sprintf("field %q is not known", m[1])
 			if hint != nil {
 				p.Hint = hint(m[1], m[2])

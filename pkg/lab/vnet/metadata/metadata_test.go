@@ -255,7 +255,6 @@ func TestOurClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
 	const id = "i-0123456789abcdef0"
 	service.SetFaults(id,
 		metadata.Fault{Path: "/latest/api/token", Status: 503, Times: 2},

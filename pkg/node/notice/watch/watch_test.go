@@ -77,7 +77,6 @@ func newInstance(t *testing.T, spot bool) *instance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(client.Close)
 	i.Watcher = &watch.Watcher{Metadata: client, Node: &i.node, Now: func() time.Time { return i.now }, Log: slog.New(slog.NewTextHandler(&i.log, nil))}
 	return i
 }
