@@ -158,7 +158,7 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
 	body, err := backoff.Retry(ctx, func() ([]byte, error) {
 		tries++
 		body, err := c.attempt(ctx, path)
-		if err != nil && (last == nil || ctx.Err() == nil) {
+		if err != nil && (last == nil || !over(ctx)) {
 			last = err // what the end of ctx cuts short says less than what came before it
 		}
 		return body, err
@@ -173,6 +173,13 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
 		return nil, fmt.Errorf("asking %s for %s, %d tries: %w; the last one: %w", c.options.Endpoint, path, tries, err, last)
 	}
 	return nil, fmt.Errorf("asking %s for %s: %w", c.options.Endpoint, path, err)
+}
+
+// over reports whether ctx has ended, or is past its deadline: a dial keeps the same deadline with a timer of its own, which
+// on a busy machine is heard before ctx's.
+func over(ctx context.Context) bool {
+	deadline, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !time.Now().Before(deadline)
 }
 
 // attempt gets a token when there is none, and then the path.
