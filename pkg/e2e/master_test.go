@@ -42,6 +42,8 @@ type master struct {
 	told    config.Effective
 	daemons map[string]*exec.Cmd
 	logs    map[string]*run.Log
+	// certificates is how many the machine has of its own.
+	certificates int
 }
 
 // The addresses of the master: the second is not loopback's.
@@ -128,7 +130,7 @@ func newMaster(t *testing.T, dir string) *master {
 		t.Fatal(err)
 	}
 	decide(t, m.store, "/run/hardtack/etcd", etcd.Facts{Member: machine.LoneMember})
-	_, err = certs.Mint(t.Context(), certs.MintOptions{
+	minted, err := certs.Mint(t.Context(), certs.MintOptions{
 		Roles: role.NewSet(role.Masters, role.Etcd), Config: m.told, Store: m.store,
 		Host: func() (certs.Host, error) {
 			return certs.Host{Name: "master", Addresses: []netip.Addr{netip.MustParseAddr(masterAddress)}}, nil
@@ -137,6 +139,9 @@ func newMaster(t *testing.T, dir string) *master {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, directory := range minted {
+		m.certificates += len(directory.Certificates)
 	}
 	return m
 }
