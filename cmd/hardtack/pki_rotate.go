@@ -63,7 +63,7 @@ func rotateFlags(more ...cli.Flag) []cli.Flag {
 func pkiRotateEncryption() *cli.Command {
 	return &cli.Command{
 		Name: "encryption", Usage: "take the next of three steps to a new key for Secrets in etcd: add it, encrypt with it, write every Secret again and drop the old one",
-		Flags: rotateFlags(&cli.StringFlag{Name: "kubeconfig", Usage: "an administrator's kubeconfig, a `FILE`, for the last step"}),
+		Flags: rotateFlags(&cli.StringFlag{Name: "kubeconfig", Usage: "an administrator's kubeconfig, a `FILE`: every API server is asked whether it uses the keys of the last step; the last step needs it"}),
 		Action: func(c *cli.Context) error {
 			return rotate(c, rotator{
 				state: func(ctx context.Context, s store.Store) (authority.Rotation, error) {
@@ -71,7 +71,12 @@ func pkiRotateEncryption() *cli.Command {
 				},
 				step: func(ctx context.Context, s store.Store, o authority.RotateOptions) (authority.Rotation, error) {
 					if file := c.String("kubeconfig"); file != "" {
-						o.Rewrite = func(ctx context.Context) error { return rewriteSecrets(ctx, c.App.ErrWriter, file) }
+						client, err := kube.NewFile(file).Client()
+						if err != nil {
+							return authority.Rotation{}, err
+						}
+						o.Uses = func(ctx context.Context, config []byte) error { return client.UsesEncryption(ctx, config, c.App.ErrWriter) }
+						o.Rewrite = func(ctx context.Context) error { return rewriteSecrets(ctx, c.App.ErrWriter, client) }
 					}
 					return authority.RotateEncryption(ctx, s, o)
 				},
@@ -97,11 +102,7 @@ func rotate(c *cli.Context, r rotator) error {
 	return printRotation(c, state)
 }
 
-func rewriteSecrets(ctx context.Context, story io.Writer, file string) error {
-	client, err := kube.NewFile(file).Client()
-	if err != nil {
-		return err
-	}
+func rewriteSecrets(ctx context.Context, story io.Writer, client *kube.Client) error {
 	n, err := client.RewriteSecrets(ctx)
 	fmt.Fprintf(story, "%d Secrets written again\n", n)
 	return err

@@ -268,7 +268,7 @@ func (x *rotation) steady(t *testing.T) (stop func() map[string]int) {
 // cutOff tells whether the API server has just read another certificate for kubelets: client-go then closes all that it has open to
 // them. By a tunnel of konnectivity the other end of that is the end of the stream: while the command is dialled, or while it runs.
 func cutOff(err error) bool {
-	return slices.ContainsFunc([]string{"use of closed network connection", "error dialing backend: EOF", "close 1006 (abnormal closure)"}, func(text string) bool {
+	return slices.ContainsFunc([]string{"use of closed network connection", "error dialing backend: EOF", "close 1006 (abnormal closure)", "unable to upgrade streaming request: unexpected EOF"}, func(text string) bool {
 		return strings.Contains(err.Error(), text)
 	})
 }

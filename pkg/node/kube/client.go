@@ -34,6 +34,7 @@ const (
 type Client struct {
 	http    *http.Client
 	host    string
+	config  *rest.Config
 	objects dynamic.Interface
 
 	mu    sync.Mutex
@@ -53,7 +54,7 @@ func New(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing to talk to %s: %w", config.Host, err)
 	}
-	return &Client{http: c, host: config.Host, objects: objects, kinds: map[schema.GroupVersionKind]metav1.APIResource{}}, nil
+	return &Client{http: c, host: config.Host, config: config, objects: objects, kinds: map[schema.GroupVersionKind]metav1.APIResource{}}, nil
 }
 
 // Apply creates or updates an object by server-side apply: we own the fields that it names, other fields stay as they

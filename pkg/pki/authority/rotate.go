@@ -46,6 +46,10 @@ type RotateOptions struct {
 	// Rewrite writes every Secret again, through an API server, so that the key that encrypts has encrypted all of them. It
 	// is called in the last step, and nil where there is no way to an API server.
 	Rewrite func(context.Context) error
+	// Uses waits until every API server uses an encryption configuration, the content of its file; called before each step but
+	// the first. Without it, Secrets that are written again before an API server has read the last step's file are encrypted
+	// with the old key, and lost with it. nil where there is no way to an API server: then Settle has to be enough.
+	Uses func(ctx context.Context, config []byte) error
 	// Issuer publishes the keys of pods' tokens; nil where nobody but the API servers verifies these.
 	Issuer Issuer
 }
@@ -120,6 +124,15 @@ func RotateEncryption(ctx context.Context, store Swapper, o RotateOptions) (Rota
 	if have.NotBefore != nil && o.Now.Before(*have.NotBefore) && !o.Taken {
 		return have, early(pki.EncryptionKey, store, have, "an API server without a key cannot read what another writes with it",
 			renewAll)
+	}
+	if keys.Step != pki.StepNone && o.Uses != nil {
+		config, err := pki.EncryptionConfig(keys)
+		if err == nil {
+			err = o.Uses(ctx, config)
+		}
+		if err != nil {
+			return have, fmt.Errorf("rotating %s of %s: %w; then the same command again", pki.EncryptionKey, store, err)
+		}
 	}
 	if keys.Step == pki.StepUsed {
 		if o.Rewrite == nil {
