@@ -7,13 +7,15 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 )
 
-// tagsCluster has three etcd machines and one master. TestLabEtcd, in e2e-long, kills machines of a similar cluster.
+// tagsCluster has three etcd machines and one master. A volume and backups would be a line more in the user data of each.
+// TestLabEtcd, in e2e-long, kills machines of a similar cluster.
 const tagsCluster = `apiVersion: hardtack.dev/v1
 kind: Cluster
 name: cncfdemo
 groups:
 - {name: masters, roles: [masters]}
 - {name: etcd, roles: [etcd], members: [a, b, c]}
+etcd: {storage: machine, backup: {to: none}}
 `
 
 // TestLabTags starts three machines with the same user data, which become the three members of an etcd cluster. Each
