@@ -228,7 +228,9 @@ func Encode[T Record](record T) []byte {
 	return append([]byte(fmt.Sprintf(`{"format":%d,`, format)), text[1:]...)
 }
 
-// Parse reads what Encode returned. Unknown fields, missing values and newer formats (ErrNewer) are errors.
+// Parse reads what Encode returned. Missing values and newer formats (ErrNewer) are errors, and unknown fields in what is acted on:
+// who does not know a field may do what it forbids. A Status and an Answer are only looked at, also by a command that is older than
+// the agents.
 func Parse[T Record](data []byte) (T, error) {
 	var record T
 	var fields map[string]json.RawMessage
@@ -248,7 +250,11 @@ func Parse[T Record](data []byte) (T, error) {
 		return record, fmt.Errorf("parsing a record: %w", err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(rest))
-	decoder.DisallowUnknownFields()
+	switch any(record).(type) {
+	case Status, Answer:
+	default:
+		decoder.DisallowUnknownFields()
+	}
 	if err := decoder.Decode(&record); err != nil && !errors.Is(err, io.EOF) {
 		return record, fmt.Errorf("parsing a record: %w", err)
 	}
