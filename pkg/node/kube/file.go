@@ -2,10 +2,14 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -23,23 +27,24 @@ type File struct {
 	client *Client
 }
 
-// NewFile returns the client of a kubeconfig, which need not exist yet.
+// NewFile returns the client of a kubeconfig, which need not exist yet. The path may be a list, as KUBECONFIG has it: what is in an
+// earlier file goes before what is in a later one, and a file that is missing is left out, unless all are.
 func NewFile(path string) *File { return &File{path: path} }
 
 // Client returns a client for the current kubeconfig; it is reused while the file is unchanged.
 func (f *File) Client() (*Client, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	text, err := os.ReadFile(f.path)
+	text, err := f.read()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	if f.client != nil && bytes.Equal(text, f.text) {
 		return f.client, nil
 	}
-	// BuildConfigFromFlags reads the file again, since only that resolves relative paths in it. A change in between is
-	// noticed at the next call.
-	config, err := clientcmd.BuildConfigFromFlags("", f.path)
+	// The loading rules read the files again, since only they resolve relative paths in them. A change in between is noticed at
+	// the next call.
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(f.path)}, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", f.path, err)
 	}
@@ -49,6 +54,26 @@ func (f *File) Client() (*Client, error) {
 	}
 	f.text, f.client = text, client
 	return client, nil
+}
+
+// read returns the text of all files that are there.
+func (f *File) read() (all []byte, err error) {
+	found := false
+	for _, path := range filepath.SplitList(f.path) {
+		text, failed := os.ReadFile(path)
+		switch {
+		case failed == nil:
+			all, found = append(all, text...), true
+		case !errors.Is(failed, fs.ErrNotExist):
+			return nil, failed
+		case err == nil:
+			err = failed
+		}
+	}
+	if found {
+		return all, nil
+	}
+	return nil, cmp.Or(err, fs.ErrNotExist)
 }
 
 var (
