@@ -18,6 +18,9 @@ func doctorCommand() *cli.Command {
 			timeoutFlag(time.Minute), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
 			file := c.String("kubeconfig")
 			if file == "" {
 				return usagef("--kubeconfig is needed: which cluster is asked")
