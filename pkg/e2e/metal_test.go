@@ -11,23 +11,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/go-git/go-billy/v5"
-	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/miekg/dns"
-	nfs "github.com/willscott/go-nfs"
-	nfshelper "github.com/willscott/go-nfs/helpers"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone/zonetest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine/machinetest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -53,7 +46,7 @@ Wants=network-online.target
 What=%[1]s:/
 Where=` + clusterStore + `
 Type=nfs
-Options=vers=3,proto=tcp,port=%[2]d,mountproto=tcp,mountvers=3,mountport=%[2]d,addr=%[1]s,mountaddr=%[1]s,nolock,noacl,lookupcache=positive
+Options=vers=4.2,proto=tcp,port=%[2]d,addr=%[1]s,lookupcache=positive
 [Install]
 WantedBy=multi-user.target
 `
@@ -158,39 +151,6 @@ func (f forwarder) Resolve(ctx context.Context, q vnet.Question) (vnet.Reply, er
 		}
 	}
 	return reply, nil
-}
-
-// exported is a directory whose files' modes clients may change. osfs cannot do that.
-type exported struct{ billy.Filesystem }
-
-func (e exported) file(name string) string { return filepath.Join(e.Root(), name) }
-
-func (e exported) Chmod(name string, mode os.FileMode) error { return os.Chmod(e.file(name), mode) }
-
-func (e exported) Lchown(name string, uid, gid int) error { return os.Lchown(e.file(name), uid, gid) }
-
-func (e exported) Chown(name string, uid, gid int) error { return os.Chown(e.file(name), uid, gid) }
-
-func (e exported) Chtimes(name string, atime, mtime time.Time) error {
-	return os.Chtimes(e.file(name), atime, mtime)
-}
-
-// serveStore creates the cluster's store in a directory, and serves the directory by NFS.
-func (m *metal) serveStore(ctx context.Context, t *testing.T) {
-	t.Helper()
-	dir := t.TempDir()
-	m.store = store.NewDir(dir)
-	if _, err := authority.Create(ctx, m.store, machinetest.Info(metalCluster), time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := m.network.Listen(m.files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nfs.Log.SetLevel(nfs.FatalLevel) // the kernel sends requests that it can do without, and each is logged as an error
-	// More handles than the store will have files: a forgotten handle would be stale for the machines.
-	server := nfs.Server{Handler: nfshelper.NewCachingHandler(nfshelper.NewNullAuthHandler(exported{osfs.New(dir)}), 1<<16), Context: ctx}
-	go func() { _ = server.Serve(listener) }() // until the network is closed
 }
 
 // keepNames runs the command that keeps the machines' records in the server's zone.
@@ -314,7 +274,7 @@ func (m *metal) shared(ctx context.Context, t *testing.T) {
 	if _, err := m.store.Get(ctx, pki.BootstrapToken); err != nil {
 		t.Errorf("the master's bootstrap token: %v", err)
 	}
-	want := fmt.Sprintf("nfs %s:/ 600 root", m.files.Addr())
+	want := fmt.Sprintf("nfs4 %s:/ 600 root", m.files.Addr())
 	for i, c := range m.machines() {
 		have := c.shell(ctx, t, "cd "+clusterStore+" && findmnt --noheadings --output=FSTYPE,SOURCE --target=. && stat --format='%a %U' "+pki.BootstrapToken)
 		if strings.Join(strings.Fields(have), " ") != want {
