@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func TestHardened(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"ciphers", c.ciphers}, {"pods", c.pods}, {"external addresses", c.externalIPs}, {"tokens", c.tokens},
+		{"ciphers", c.ciphers}, {"pods", c.pods}, {"external addresses", c.externalIPs}, {"events", c.events}, {"tokens", c.tokens},
 		{"controller", c.controller}, {"doctor", c.doctor}, {"audit", c.audit},
 	} {
 		t.Run(one.name, one.run)
@@ -290,6 +291,35 @@ func (c *live) externalIPs(t *testing.T) {
 	t.Helper()
 	c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/default/services",
 		`{"metadata":{"name":"thief"},"spec":{"ports":[{"port":80}],"externalIPs":["192.0.2.1"]}}`, http.StatusForbidden, "external IPs is denied")
+}
+
+// events: one client that writes more than admission.yaml's limits allow at once is refused, and only its events are.
+func (c *live) events(t *testing.T) {
+	t.Helper()
+	const atOnce, writers = 500, 50 // of one user; each writer writes 14, until 700 are written
+	var written, refused atomic.Int64
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for n := range 14 {
+				code, text := c.try(t.Context(), c.admin(), http.MethodPost, "/api/v1/namespaces/default/events", "",
+					fmt.Sprintf(`{"metadata":{"name":"flood-%d-%d"},"involvedObject":{"namespace":"default"},"reason":"Flood"}`, w, n))
+				switch code {
+				case http.StatusCreated:
+					written.Add(1)
+				case http.StatusTooManyRequests:
+					refused.Add(1)
+				default:
+					t.Errorf("an event: %d %.300s", code, text)
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d events written, %d refused", written.Load(), refused.Load())
+	assert.Assert(t, written.Load() >= atOnce, "%d events were written, fewer than one client may write at once", written.Load())
+	assert.Assert(t, refused.Load() > 0, "no event of %d was refused", written.Load())
+	c.want(t, c.admin(), http.MethodGet, "/api/v1/namespaces/default/events?limit=1", "", http.StatusOK, "EventList")
 }
 
 // tokens: a pod's lives for the hour that the kubelet asks for, not for a year. Only a token of a pod would be extended.
