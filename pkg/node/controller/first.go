@@ -26,7 +26,7 @@ const (
 	// provers is how many proofs are verified at once, perRun how many in one run, and proving how long that may take: who has
 	// a token can make any number of requests.
 	provers = 16
-	perRun  = 200
+	perRun  = 100
 	proving = 20 * time.Second
 	// patience is how long a request is looked at. A machine makes another one when the proof in its last one expires, and
 	// a request is kept by the API server for a day.
