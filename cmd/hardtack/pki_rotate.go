@@ -75,7 +75,9 @@ func pkiRotateEncryption() *cli.Command {
 						if err != nil {
 							return authority.Rotation{}, err
 						}
-						o.Uses = func(ctx context.Context, config []byte) error { return client.UsesEncryption(ctx, config, c.App.ErrWriter) }
+						o.Uses = func(ctx context.Context, config []byte) error {
+							return client.UsesEncryption(ctx, config, c.App.ErrWriter)
+						}
 						o.Rewrite = func(ctx context.Context) error { return rewriteSecrets(ctx, c.App.ErrWriter, client) }
 					}
 					return authority.RotateEncryption(ctx, s, o)
