@@ -151,7 +151,7 @@ func TestDrainTriesAgain(t *testing.T) {
 	}
 	r.wantRecords(t, 3, 5)
 	r.wantState(t, "demo-minions", id, "Terminating:Wait")
-	r.pass(t, 192*time.Second) // the queue's visibility timeout
+	r.pass(t, 362*time.Second) // the queue's visibility timeout
 	if done, failed := r.poll(t); done != 1 || failed != 0 {
 		t.Errorf("the second time %d messages done, %d failed", done, failed)
 	}

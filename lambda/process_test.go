@@ -49,7 +49,7 @@ func newService(t *testing.T) *service {
 		case p := <-s.payloads:
 			serial++
 			w.Header().Set("Lambda-Runtime-Aws-Request-Id", fmt.Sprintf("request-%d", serial))
-			w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(30*time.Second).UnixMilli(), 10))
+			w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10))
 			w.Header().Set("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:eu-central-1:123456789012:function:dns")
 			_, _ = w.Write(p)
 		case <-r.Context().Done():
@@ -189,7 +189,7 @@ func accountWith(t *testing.T, o awsfake.Options) (a *awsfake.Account, zone, que
 	if err != nil {
 		t.Fatal(err)
 	}
-	if queue, err = a.SQS().CreateQueue("pokes", map[string]string{"VisibilityTimeout": "192"}); err != nil {
+	if queue, err = a.SQS().CreateQueue("pokes", map[string]string{"VisibilityTimeout": "362"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, n := range map[string]int{"demo-masters": 3, "demo-minions": 5, "else-minions": 2} {

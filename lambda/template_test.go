@@ -354,7 +354,7 @@ func TestDeployedQueueAndFunction(t *testing.T) {
 	if err := json.Unmarshal([]byte(d.Queue["RedrivePolicy"]), &redrive); err != nil || redrive.Arn != d.DeadLetters["QueueArn"] || redrive.Max != 5 {
 		t.Errorf("redrive %v (%v)", redrive, err)
 	}
-	if d.Queue["VisibilityTimeout"] != "192" || d.Function.Timeout != 30 {
+	if d.Queue["VisibilityTimeout"] != "362" || d.Function.Timeout != 60 {
 		t.Errorf("visibility %s s, function's timeout %d s: want six times it and the window", d.Queue["VisibilityTimeout"], d.Function.Timeout)
 	}
 	if len(d.Mappings) != 1 {

@@ -141,7 +141,7 @@ func (r *call) parse(ctx context.Context, have []record.Set) view {
 }
 
 // pace is how long to wait before a change is written; 0 is no wait. A call waits at most maxPaced
-// times, nor past half of the time that is left. The spread lets one of two that wait go first, so
+// times, and never past half of the time that is left: then less long, since a storm is when waiting saves most. The spread lets one of two that wait go first, so
 // that the other sees its write.
 func (r *call) pace(at generation) time.Duration {
 	pace := at.pace(r.c.Pace)
@@ -150,8 +150,8 @@ func (r *call) pace(at generation) time.Duration {
 		return 0
 	}
 	d += time.Duration(r.jitter() * float64(r.c.Pace) / 2)
-	if !r.deadline.IsZero() && d > r.deadline.Sub(r.c.Clock.Now())/2 {
-		return 0
+	if !r.deadline.IsZero() {
+		d = min(d, r.deadline.Sub(r.c.Clock.Now())/2)
 	}
 	return d
 }

@@ -156,7 +156,7 @@ func (s *sim) invoke(why string, tries int) {
 
 // call is the body of an invocation: what the Lambda does.
 func (s *sim) call(p *invocation) bool {
-	ctx, cancel := context.WithDeadline(context.Background(), s.now.Add(45*time.Second))
+	ctx, cancel := context.WithDeadline(context.Background(), s.now.Add(functionTimeout()))
 	defer cancel()
 	s.stats.invocations++
 	z, f := s.make(simZone{s, p}, simFleet{s, p})

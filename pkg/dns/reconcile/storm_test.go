@@ -126,10 +126,12 @@ type ours struct {
 	pending         int
 	armed, waiting  bool
 	running, failed int
+	timeout         time.Duration // of the deployed function
 }
 
+// runOurs is the system as it is deployed: the time of a call is that of the function's template.
 func runOurs(s *storm) {
-	o := &ours{storm: s, zone: newZone()}
+	o := &ours{storm: s, zone: newZone(), timeout: functionTimeout()}
 	for _, set := range record.Placeholders(cluster, record.DefaultPolicy()) {
 		o.zone.sets[setKey{set.Name, set.Type}] = set
 	}
@@ -176,7 +178,7 @@ func (o *ours) fire() {
 }
 
 func (o *ours) call(p *proc) bool {
-	ctx, cancel := context.WithDeadline(context.Background(), o.now.Add(60*time.Second))
+	ctx, cancel := context.WithDeadline(context.Background(), o.now.Add(o.timeout))
 	defer cancel()
 	sync, err := reconcile.New(reconcile.Config{Zone: oursZone{o, p}, Fleet: oursFleet{o, p}, Clock: p, Random: o.rng.Uint64})
 	if err != nil {
