@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +17,8 @@ const (
 	firstWait = 200 * time.Millisecond
 	lastWait  = 8 * time.Second
 	maxPaced  = 4
+	// oldReading is how old a reading of the groups may be when a change is sent: an older one is read again before.
+	oldReading = time.Second
 )
 
 var errBudget = errors.New("this call has used up its budget of DNS requests; the next one goes on")
@@ -41,6 +44,8 @@ type view struct {
 	at    generation
 	known bool
 	burst int // of a write that follows on this reading
+	// looked is when the reading of the fleet ended.
+	looked time.Time
 }
 
 // reconcile reads and writes until the records are as they should be, and returns the view in which
@@ -77,7 +82,8 @@ func (r *call) reconcile(ctx context.Context) (view, error) {
 }
 
 // gatherChanges returns the view to write from. Shortly after a write, further changes are likely: it waits for them,
-// and then reads again. A view without changes is returned at once.
+// and then reads again. A view without changes is returned at once, and so is one in which a master or a member of
+// etcd leaves: every client that still gets its address waits for a machine that may be dead.
 func (r *call) gatherChanges(ctx context.Context) (view, error) {
 	for {
 		v, err := r.read(ctx)
@@ -85,7 +91,7 @@ func (r *call) gatherChanges(ctx context.Context) (view, error) {
 			return v, err
 		}
 		d := r.pace(v.at)
-		if d <= 0 || record.Diff(v.have, v.want, "").Empty() {
+		if d <= 0 || record.Diff(v.have, v.want, "").Empty() || record.LosesControlPlane(v.have, v.want, r.cluster, r.c.Policy) {
 			return v, nil
 		}
 		r.paced++
@@ -107,7 +113,11 @@ func (r *call) read(ctx context.Context) (view, error) {
 	if err != nil {
 		return view{}, fmt.Errorf("reading the records: %w", err)
 	}
-	v := r.parse(ctx, have)
+	return r.look(ctx, r.parse(ctx, have))
+}
+
+// look reads the fleet, and what follows from it for the records that were read before.
+func (r *call) look(ctx context.Context, v view) (view, error) {
 	fleet, err := retry(ctx, r, func() (record.Fleet, error) {
 		r.report.Calls.FleetReads++
 		return r.c.Fleet.Read(ctx, r.cluster)
@@ -115,7 +125,7 @@ func (r *call) read(ctx context.Context) (view, error) {
 	if err != nil {
 		return view{}, fmt.Errorf("reading the groups (nothing is changed from a partial reading): %w", err)
 	}
-	v.fleet = fleet
+	v.fleet, v.looked = fleet, r.c.Clock.Now()
 	desired, problems := record.Desired(fleet, r.c.Policy, r.c.Zone.Limits())
 	want, more := record.Guard(desired, v.have, fleet, r.c.Policy)
 	v.want = want
@@ -161,36 +171,81 @@ func (r *call) pace(at generation) time.Duration {
 func (r *call) change(v view) (record.Change, generation, error) {
 	v.at.burst = v.burst
 	next := v.at.next(r.c.Clock.Now(), strconv.FormatUint(r.c.Random(), 36), nil)
+	fence := r.unfenced(v)
 	whole := record.Diff(v.have, v.want, next.String())
 	if whole.Empty() {
-		return whole, v.at, nil
+		if len(fence) == 0 {
+			return whole, v.at, nil
+		}
+		next = next.next(r.c.Clock.Now(), next.nonce, fence)
+		return record.Stamp(v.have, r.cluster, next.String()), next, nil
 	}
 	part, _, err := whole.Fit(r.c.Zone.Limits())
 	if err != nil {
 		return whole, v.at, err
 	}
-	next = next.next(r.c.Clock.Now(), next.nonce, removedAddresses(r.managed(v.have), r.managed(part.Apply(v.have))))
+	gone := append(owners(v.fleet, removedAddresses(r.managed(v.have), r.managed(part.Apply(v.have)))), fence...)
+	next = next.next(r.c.Clock.Now(), next.nonce, gone)
 	part, _, err = record.Diff(v.have, v.want, next.String()).Fit(r.c.Zone.Limits())
 	return part, next, err
+}
+
+// unfenced returns the machines that wait to be terminated, are not published, and of which nothing says that they have
+// left: an older call may be about to publish them. A generation in which they left now makes that call's change a
+// conflict. The hook is completed the usual time after it.
+func (r *call) unfenced(v view) []string {
+	if r.c.Hooks == nil {
+		return nil
+	}
+	published := addresses(r.managed(v.have))
+	var out []string
+	for _, g := range v.fleet.Groups {
+		for _, m := range g.Members {
+			isPublished := slices.ContainsFunc(addressesOf(m), func(ip string) bool { return published[ip] > 0 })
+			if m.Lifecycle == record.TerminatingWait && !isPublished && v.at.find(m.InstanceID) < 0 {
+				out = append(out, m.InstanceID)
+			}
+		}
+	}
+	return out
+}
+
+// owners returns the machines that have one of the addresses.
+func owners(f record.Fleet, of []string) []string {
+	var out []string
+	for _, g := range f.Groups {
+		for _, m := range g.Members {
+			if slices.ContainsFunc(addressesOf(m), func(ip string) bool { return slices.Contains(of, ip) }) {
+				out = append(out, m.InstanceID)
+			}
+		}
+	}
+	return out
 }
 
 // write commits the view's change, if there is one, in as few batches as the service takes. The view
 // that it returns holds the generation that was sent last, and the records as committed.
 func (r *call) write(ctx context.Context, v view) (view, error) {
-	addresses := changedAddresses(r.managed(v.have), r.managed(v.want))
 	for {
-		change, err := retry(ctx, r, func() (record.Change, error) {
-			change, next, err := r.change(v) // at every try, for the present time
+		sent, stamped := v.at, v.known
+		change, err := retry(ctx, r, func() (change record.Change, err error) { // at every try, for the present time
+			if r.c.Clock.Now().Sub(v.looked) > oldReading {
+				if v, err = r.look(ctx, v); err != nil {
+					return record.Change{}, err
+				}
+			}
+			change, next, err := r.change(v)
 			if err != nil || change.Empty() {
 				return change, err
 			}
 			if err := r.spendBudget(&r.report.Calls.ZoneWrites); err != nil {
 				return change, err
 			}
-			r.report.Unannounced = addresses
-			v.at, v.known = next, true
+			r.report.Unannounced = max(r.report.Unannounced, changedAddresses(r.managed(v.have), r.managed(v.want)))
+			sent, stamped = next, true
 			return change, r.c.Zone.CompareAndSwap(ctx, r.cluster, change.Remove, change.Create)
 		})
+		v.at, v.known = sent, stamped
 		if err != nil {
 			return v, fmt.Errorf("writing the records: %w", err)
 		}

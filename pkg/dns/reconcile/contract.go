@@ -5,8 +5,11 @@
 // never overwrite the other. Events only trigger a call; their content is not used.
 //
 // A call that finds nothing to change writes nothing, and so does not stop an older call that is still running. That
-// one may commit a reading that is out of date, though never one older than the published one; the next sweep corrects
-// it. This is why there is a sweep.
+// one may commit a reading that is a second old (a change that waits longer reads the groups again), though never one
+// older than the published one; the next sweep corrects it. This is why there is a sweep.
+//
+// Nothing publishes a machine whose hook was completed: the hook waits until a generation says that the machine has left,
+// which makes every change of an older reading a conflict, also if the machine was never published.
 package reconcile
 
 import (

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
+	"slices"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 )
@@ -40,22 +40,28 @@ func (r *call) finishHooks(ctx context.Context, v view) error {
 // judgeHook decides about a machine in Terminating:Wait: HookDone means that its hook may be completed now.
 func (r *call) judgeHook(v view, published map[string]int, m record.Member) HookReport {
 	h := HookReport{InstanceID: m.InstanceID}
-	for _, ip := range []netip.Addr{m.Private, m.Private6, m.Public} {
-		if !ip.IsValid() {
-			continue
-		}
-		if published[ip.String()] > 0 {
-			return HookReport{InstanceID: m.InstanceID, State: HookHeld}
-		}
-		if left := v.at.leftBy(ip.String()); !left.IsZero() {
-			h.Due = later(h.Due, left.Add(r.c.Policy.TTL+r.c.Propagation))
-		}
+	if slices.ContainsFunc(addressesOf(m), func(ip string) bool { return published[ip] > 0 }) {
+		return HookReport{InstanceID: m.InstanceID, State: HookHeld}
+	}
+	if left := v.at.leftBy(m.InstanceID); !left.IsZero() {
+		h.Due = left.Add(r.c.Policy.TTL + r.c.Propagation)
 	}
 	h.State = HookDone
 	if !v.known || h.Due.After(r.c.Clock.Now()) {
 		h.State = HookWaiting
 	}
 	return h
+}
+
+// addressesOf returns the addresses by which a machine may be published.
+func addressesOf(m record.Member) []string {
+	var out []string
+	for _, ip := range []netip.Addr{m.Private, m.Private6, m.Public} {
+		if ip.IsValid() {
+			out = append(out, ip.String())
+		}
+	}
+	return out
 }
 
 func (r *call) complete(ctx context.Context, h HookReport) error {
@@ -79,11 +85,4 @@ func (r *call) addHook(h HookReport) {
 	if h.State == HookWaiting && !h.Due.IsZero() && (r.report.CallAgainAt.IsZero() || h.Due.Before(r.report.CallAgainAt)) {
 		r.report.CallAgainAt = h.Due
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

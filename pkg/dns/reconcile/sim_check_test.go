@@ -18,9 +18,12 @@ const placeholder = "192.0.2.1"
 type checker struct {
 	violations      []string
 	staleOverwrites int
+	deadPublished   int
 	last            *reading
 	// left and since are when each address last left the zone, and when it came.
 	left, since map[string]time.Time
+	// ended has the machines whose hook a call has completed, by address.
+	ended map[string]string
 }
 
 func (s *sim) violate(format string, args ...any) {
@@ -39,6 +42,7 @@ func (s *sim) commit(p *invocation, from *reading, remove, create []record.Set) 
 	after := s.published()
 	s.checkOrder(p, from)
 	s.checkContent(p, from, before, after)
+	s.checkEnded(p, from, before, after)
 	for a := range all(before) {
 		if !all(after)[a] {
 			s.left[a] = s.now
@@ -103,6 +107,19 @@ func (s *sim) checkContent(p *invocation, from *reading, before, after map[strin
 	}
 }
 
+// checkEnded: a machine is never published after its hook was completed. Its address may be another's by then.
+func (s *sim) checkEnded(p *invocation, from *reading, before, after map[string][]string) {
+	for _, g := range from.fleet.Groups {
+		for _, m := range g.Members {
+			a := m.Private.String()
+			if all(after)[a] && !all(before)[a] && s.ended[a] == m.InstanceID && m.Lifecycle == record.InService {
+				s.deadPublished++
+				s.violate("%s publishes %s, whose hook was completed before", p.name, m.InstanceID)
+			}
+		}
+	}
+}
+
 // judge compares one record with the machines that belong in it; "" is right.
 func judge(f record.Fleet, r role.Role, before, after []string) string {
 	var want, kept []string
@@ -138,6 +155,7 @@ func judge(f record.Fleet, r role.Role, before, after []string) string {
 // checkHook: a machine goes on only when no resolver can still answer with its address.
 func (s *sim) checkHook(p *invocation, m *record.Member) {
 	a := m.Private.String()
+	s.ended[a] = m.InstanceID
 	if all(s.published())[a] && s.since[a].Before(p.looked) {
 		s.violate("%s completes the hook of %s, which is published", p.name, m.InstanceID)
 	}

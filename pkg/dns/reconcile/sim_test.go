@@ -76,6 +76,7 @@ func schedule(seed uint64, make variant, trace func(string)) (*sim, []string) {
 	s := &sim{world: w, make: make, zone: newZone()}
 	s.left = map[string]time.Time{}
 	s.since = map[string]time.Time{}
+	s.ended = map[string]string{}
 	if seed%standInEvery == 0 {
 		s.fake = newFakeZone(w)
 	}

@@ -234,25 +234,3 @@ func TestReportIsJSON(t *testing.T) {
 		t.Errorf("the report is %s", data)
 	}
 }
-
-func TestSyncReplacesAnUnreadableGeneration(t *testing.T) {
-	b := newBench(machine("i-1", 1, record.InService), machine("i-2", 2, record.TerminatingWait))
-	if _, err := b.sync(t.Context(), t); err != nil || len(b.completed) != 1 {
-		t.Fatalf("completed %v, error %v", b.completed, err)
-	}
-	key := setKey{"_hardtack.demo.k8s.", "TXT"}
-	set := b.zone.sets[key]
-	for i, v := range set.Values {
-		if strings.HasPrefix(v, "generation=") {
-			set.Values[i] = "generation=by-hand"
-		}
-	}
-	r, err := b.sync(t.Context(), t)
-	if err != nil || len(b.completed) != 1 || r.Hooks[0].State != reconcile.HookWaiting {
-		t.Fatalf("with an unreadable generation: completed %v, hooks %+v, error %v", b.completed, r.Hooks, err)
-	}
-	b.fleet.Groups[0].Members[0].Private = netip.MustParseAddr("10.0.0.7")
-	if r, err = b.sync(t.Context(), t); err != nil || !r.Changed || len(b.completed) != 1 || r.CallAgainAt.IsZero() {
-		t.Errorf("after the next change: completed %v, again %s, error %v", b.completed, r.CallAgainAt, err)
-	}
-}

@@ -90,7 +90,7 @@ func (c Change) parts() (stamp Change, parts []part) {
 	after := c.Create[i]
 	domain := strings.TrimPrefix(after.Name, controlLabel+".")
 	generation, _ := after.generation()
-	after.Values = []string{generationPrefix + generation, ownerValue}
+	after.Values = append(generationValues(generation), ownerValue)
 	byLabel := map[string]*part{}
 	of := func(s Set) *part {
 		label := partLabel(s, domain)
@@ -102,7 +102,7 @@ func (c Change) parts() (stamp Change, parts []part) {
 	for _, s := range c.Remove {
 		if isControl(s) {
 			stamp.Remove = []Set{s}
-			after.Values = slices.Sorted(slices.Values(append(s.withoutGeneration(), generationPrefix+generation)))
+			after.Values = slices.Sorted(slices.Values(append(s.withoutGeneration(), generationValues(generation)...)))
 			continue
 		}
 		p := of(s)

@@ -3,6 +3,7 @@ package record
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,18 +15,27 @@ import (
 // the only state between two calls:
 //
 //	owner=hardtack             marks the records as Hardtack's
-//	generation=<value>         new with every change, so that a stale base never matches (the ABA problem)
+//	generation=<value>         new with every change, so that a stale base never matches (the ABA problem); a long one
+//	generation.<NN>=<value>    goes on in further values, since a string of a TXT record has 255 bytes (RFC 1035)
 //	group=<role>/<name>        the groups of the last reading
 //	vanished=<role>/<name>     groups that the last reading missed for the first time
 const (
 	controlLabel     = "_hardtack"
 	ownerValue       = "owner=hardtack"
 	generationPrefix = "generation="
-	groupPrefix      = "group="
-	vanishedPrefix   = "vanished="
+	generationMore   = "generation."
+	// generationPart is how many bytes of a generation one value holds, beside its prefix.
+	generationPart = 230
+	// maxGenerationValues is how many values a generation of MaxGeneration takes.
+	maxGenerationValues = MaxGeneration / generationPart
+	groupPrefix         = "group="
+	vanishedPrefix      = "vanished="
 	// maxVanished is how many vanished groups are stored by name; if there are more, only their roles are stored.
 	maxVanished = 10
 )
+
+// MaxGeneration is the length in bytes of the longest generation.
+const MaxGeneration = 8 * generationPart
 
 // Generation returns the generation of a cluster's published records, if they have one.
 func Generation(have []Set, cluster string) (string, bool) {
@@ -38,12 +48,32 @@ func Generation(have []Set, cluster string) (string, bool) {
 }
 
 func (s Set) generation() (string, bool) {
+	first, ok := "", false
+	var more []string
 	for _, v := range s.Values {
-		if g, ok := strings.CutPrefix(v, generationPrefix); ok {
-			return g, true
+		if g, is := strings.CutPrefix(v, generationPrefix); is {
+			first, ok = g, true
+		} else if strings.HasPrefix(v, generationMore) {
+			more = append(more, v)
 		}
 	}
-	return "", false
+	slices.Sort(more) // by their numbers
+	for _, v := range more {
+		_, part, _ := strings.Cut(v, "=")
+		first += part
+	}
+	return first, ok
+}
+
+// generationValues returns the values that hold a generation.
+func generationValues(generation string) []string {
+	part := generation[:min(len(generation), generationPart)]
+	out := []string{generationPrefix + part}
+	for rest := generation[len(part):]; rest != ""; rest = rest[len(part):] {
+		part = rest[:min(len(rest), generationPart)]
+		out = append(out, fmt.Sprintf("%s%02d=%s", generationMore, len(out), part))
+	}
+	return out
 }
 
 // valuesWith returns what follows the prefix in the values that begin with it.
@@ -61,7 +91,7 @@ func (s Set) valuesWith(prefix string) []string {
 func (s Set) withoutGeneration() []string {
 	return slices.Sorted(func(yield func(string) bool) {
 		for _, v := range s.Values {
-			if !strings.HasPrefix(v, generationPrefix) && !yield(v) {
+			if !strings.HasPrefix(v, generationPrefix) && !strings.HasPrefix(v, generationMore) && !yield(v) {
 				return
 			}
 		}

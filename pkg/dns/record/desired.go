@@ -116,7 +116,7 @@ func (b *builder) addControl(groups []Group) {
 // checkControl reports a fleet with too many groups for the control record, which also holds the owner, the generation
 // and groups that have vanished.
 func (b *builder) checkControl(groups int) {
-	if most := b.limits.SetValues - 2 - maxVanished; b.limits.SetValues > 0 && groups > most {
+	if most := b.limits.SetValues - 1 - maxGenerationValues - maxVanished; b.limits.SetValues > 0 && groups > most {
 		b.found.Add(problem.Problem{Rule: "too-many-groups", Field: "cluster",
 			Text: fmt.Sprintf("%d groups are more than the %d that the control record remembers, since the DNS service takes %d values in a set", groups, most, b.limits.SetValues),
 			Hint: "merge groups, or raise the DNS service's limit (BIND: max-records-per-type)"})

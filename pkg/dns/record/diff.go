@@ -3,6 +3,8 @@ package record
 import (
 	"slices"
 	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // Change is one atomic change of record sets.
@@ -44,7 +46,7 @@ func Diff(have, want []Set, generation string) Change {
 		return Change{}
 	}
 	after := want[i]
-	after.Values = slices.Sorted(slices.Values(append(after.withoutGeneration(), generationPrefix+generation)))
+	after.Values = slices.Sorted(slices.Values(append(after.withoutGeneration(), generationValues(generation)...)))
 	c.Create = append(c.Create, after)
 	if known {
 		c.Remove = append(c.Remove, before)
@@ -52,6 +54,42 @@ func Diff(have, want []Set, generation string) Change {
 	sortSets(c.Remove)
 	sortSets(c.Create)
 	return c
+}
+
+// Stamp returns the change that gives the published records another generation and changes nothing else: every change that
+// was computed from them before is refused then. It is empty if there is no control record.
+func Stamp(have []Set, cluster, generation string) Change {
+	i := slices.IndexFunc(have, func(s Set) bool { return isControl(s) && strings.HasPrefix(s.Name, controlLabel+"."+cluster+".") })
+	if i < 0 {
+		return Change{}
+	}
+	after := have[i]
+	after.Values = slices.Sorted(slices.Values(append(after.withoutGeneration(), generationValues(generation)...)))
+	return Change{Remove: []Set{have[i]}, Create: []Set{after}}
+}
+
+// LosesControlPlane reports whether an address of masters or etcd is in have and not in want. Clients that still get it may
+// be talking to a dead machine, and everything else waits for these.
+func LosesControlPlane(have, want []Set, cluster string, p Policy) bool {
+	domain := p.Domain(cluster)
+	of := func(sets []Set) map[string]bool {
+		in := map[string]bool{}
+		for _, s := range sets {
+			if k, r := identify(s, domain); k != kindForeign && (r == role.Masters || r == role.Etcd) && (s.Type == A || s.Type == AAAA) {
+				for _, v := range s.Values {
+					in[string(r)+" "+v] = true
+				}
+			}
+		}
+		return in
+	}
+	after := of(want)
+	for key := range of(have) {
+		if !after[key] && !strings.HasSuffix(key, " "+p.Placeholder.String()) {
+			return true
+		}
+	}
+	return false
 }
 
 func isControl(s Set) bool { return s.Type == TXT && strings.HasPrefix(s.Name, controlLabel+".") }
