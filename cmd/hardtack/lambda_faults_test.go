@@ -139,7 +139,7 @@ func (d *deployedFunction) functionFaults() []fault {
 		{"the mapping is disabled", []string{"error mapping.state"}, mapping(false, 1000), mapping(true, 1000)},
 		{"the mapping takes few at once", []string{"warning mapping.batch"}, mapping(true, 10), mapping(true, 1000)},
 		{"less memory", []string{"warning function.memory"}, size(128, 60), size(256, 60)},
-		{"more time", []string{"error queue.visibility", "warning function.timeout"}, size(256, 300), size(256, 60)},
+		{"more time", []string{"error queue.visibility", "warning function.timeout"}, size(256, 600), size(256, 60)},
 		{"concurrency is reserved", []string{"warning function.concurrency"},
 			call(d.lambda.PutFunctionConcurrency, &lambda.PutFunctionConcurrencyInput{FunctionName: &id, ReservedConcurrentExecutions: aws.Int32(1)}),
 			call(d.lambda.DeleteFunctionConcurrency, &lambda.DeleteFunctionConcurrencyInput{FunctionName: &id})},
