@@ -58,7 +58,7 @@ func (r *region) start(t *testing.T, o awsfake.Options, every bool, program stri
 	o.Faults = &r.faults
 	r.account, r.zone, r.queue, url = accountWith(t, o)
 	for _, group := range []string{"demo-masters", "demo-minions", "else-minions"} {
-		r.hook(t, group, awsfake.Hook{Name: "drain", Transition: terminating, Heartbeat: 10 * time.Minute, Default: awsfake.Continue})
+		r.hook(t, group, awsfake.Hook{Name: "hardtack-drain", Transition: terminating, Heartbeat: 10 * time.Minute, Default: awsfake.Continue})
 	}
 	r.hook(t, "demo-minions", awsfake.Hook{Name: "ready", Transition: launching, Heartbeat: time.Hour})
 	r.account.Events().ToQueue(r.queue, func(e awsfake.Event) bool { return every || strings.Contains(string(e.Detail), `"demo-m`) })

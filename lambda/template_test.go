@@ -202,7 +202,7 @@ func deployedPolicy(t *testing.T, zone string) awsfake.Policy {
 func TestDeployedPolicyHolds(t *testing.T) {
 	a, zone, queue, url := account(t)
 	a.AddRole("function", deployedPolicy(t, zone))
-	if err := a.AutoScaling().PutHook("demo-masters", awsfake.Hook{Name: "drain", Transition: "autoscaling:EC2_INSTANCE_TERMINATING"}); err != nil {
+	if err := a.AutoScaling().PutHook("demo-masters", awsfake.Hook{Name: "hardtack-drain", Transition: "autoscaling:EC2_INSTANCE_TERMINATING"}); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere, err := a.SQS().CreateQueue("others", nil)
@@ -219,7 +219,7 @@ func TestDeployedPolicyHolds(t *testing.T) {
 	}
 	complete := func(group, region string) error {
 		_, err := autoscaling.NewFromConfig(config(region)).CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{
-			AutoScalingGroupName: &group, LifecycleHookName: aws.String("drain"), InstanceId: aws.String("i-0123456789abcdef0"), LifecycleActionResult: aws.String("CONTINUE")})
+			AutoScalingGroupName: &group, LifecycleHookName: aws.String("hardtack-drain"), InstanceId: aws.String("i-0123456789abcdef0"), LifecycleActionResult: aws.String("CONTINUE")})
 		return err
 	}
 	send := func(queue string) error {

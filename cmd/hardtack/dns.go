@@ -37,6 +37,7 @@ func dnsCommand() *cli.Command {
 func dnsFlags(more ...cli.Flag) []cli.Flag {
 	return append(zoneFlags(
 		&cli.StringFlag{Name: "fleet", Usage: "the source of the cluster's members: a `FILE` (YAML or JSON), aws, or 'exec:PROGRAM ARGUMENTS' that prints such a file"},
+		&cli.StringSliceFlag{Name: "groups", Usage: "with --fleet aws: read these AutoScaling `GROUPS` and no others that have the cluster's tag"},
 	), more...)
 }
 
@@ -160,8 +161,14 @@ func (t *dnsTarget) useFleet(c *cli.Context) error {
 			return err
 		}
 		groups := autoscaling.NewFromConfig(conf)
-		t.fleet = &fleet.AWS{Scaling: groups, Machines: ec2.NewFromConfig(conf)}
-		t.hooks = &fleet.Hooks{API: groups}
+		members := &fleet.AWS{Scaling: groups, Machines: ec2.NewFromConfig(conf)}
+		if only := c.StringSlice("groups"); len(only) > 0 {
+			members.Allowed = func(string) []string { return only }
+		}
+		t.fleet = members
+		if hook := c.String("hook"); hook != "" {
+			t.hooks = &fleet.Hooks{API: groups, Name: hook}
+		}
 	case isProgram:
 		words := strings.Fields(program)
 		if len(words) == 0 {

@@ -23,6 +23,7 @@ func dnsSyncCommand() *cli.Command {
 		Flags: dnsFlags(
 			&cli.BoolFlag{Name: "watch", Usage: "keep running and repeat until SIGTERM or Ctrl-C"},
 			&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "with --watch: the `DURATION` between updates"},
+			&cli.StringFlag{Name: "hook", Usage: "with --fleet aws: complete this lifecycle `HOOK` (hardtack-drain, or * for all) of machines that have left the records, which ends them"},
 			timeoutFlag(time.Minute),
 		),
 		Action: func(c *cli.Context) error {

@@ -128,7 +128,7 @@ func lambdaRecords(ctx context.Context, c *cli.Context, conf aws.Config, facts d
 	api, scaling := route53.NewFromConfig(conf), autoscaling.NewFromConfig(conf)
 	for i, cluster := range settings.Clusters {
 		t := &dnsTarget{cluster: cluster.Name, policy: policy}
-		t.fleet = &fleet.AWS{Scaling: scaling, Machines: ec2.NewFromConfig(conf), Allowed: settings.AllGroups()}
+		t.fleet = &fleet.AWS{Scaling: scaling, Machines: ec2.NewFromConfig(conf), Allowed: settings.Groups}
 		z, err := zone.NewRoute53(api, settings.Zone, policy)
 		if err != nil {
 			facts.Records[cluster.Name] = doctor.Known[doctor.Records]{Err: err}

@@ -125,7 +125,7 @@ func (d *deployedFunction) functionFaults() []fault {
 		return call(d.lambda.UpdateEventSourceMapping, &lambda.UpdateEventSourceMappingInput{UUID: &pokes, FunctionName: &id, Enabled: &enabled, BatchSize: &batch})
 	}
 	env := func(change map[string]string) act {
-		all := map[string]string{"HARDTACK_CLUSTERS": "demo=demo-masters,demo-minions", "HARDTACK_ZONE_ID": d.zone, "HARDTACK_ZONE_NAME": "k8s", "HARDTACK_HOOK_NAME": "", "HARDTACK_QUEUE_URL": d.ids["Queue"]}
+		all := map[string]string{"HARDTACK_CLUSTERS": "demo=demo-masters,demo-minions", "HARDTACK_ZONE_ID": d.zone, "HARDTACK_ZONE_NAME": "k8s", "HARDTACK_HOOK_NAME": "hardtack-drain", "HARDTACK_QUEUE_URL": d.ids["Queue"]}
 		for k, v := range change {
 			all[k] = v
 		}

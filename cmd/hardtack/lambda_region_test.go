@@ -145,7 +145,7 @@ func (d *deployedFunction) groups(t *testing.T) {
 }
 
 func drainHook() awsfake.Hook {
-	return awsfake.Hook{Name: "drain", Transition: "autoscaling:EC2_INSTANCE_TERMINATING", Heartbeat: 5 * time.Minute, Default: awsfake.Continue}
+	return awsfake.Hook{Name: "hardtack-drain", Transition: "autoscaling:EC2_INSTANCE_TERMINATING", Heartbeat: 5 * time.Minute, Default: awsfake.Continue}
 }
 
 func (d *deployedFunction) create(t *testing.T, template string, parameters map[string]string) {

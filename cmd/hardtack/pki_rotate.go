@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/examine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
@@ -76,7 +77,7 @@ func pkiRotateEncryption() *cli.Command {
 							return authority.Rotation{}, err
 						}
 						o.Uses = func(ctx context.Context, config []byte) error {
-							return client.UsesEncryption(ctx, config, c.App.ErrWriter)
+							return examine.UsesEncryption(ctx, client, config, c.App.ErrWriter)
 						}
 						o.Rewrite = func(ctx context.Context) error { return rewriteSecrets(ctx, c.App.ErrWriter, client) }
 					}

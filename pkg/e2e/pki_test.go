@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/examine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -202,7 +203,7 @@ func (m *master) encryptionRotates(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := client().UsesEncryption(t.Context(), file, t.Output()); err != nil {
+		if err := examine.UsesEncryption(t.Context(), client(), file, t.Output()); err != nil {
 			t.Fatalf("step %s: %v", step, err)
 		}
 		t.Logf("step %s: taken after %v", step, time.Since(began).Round(time.Second))

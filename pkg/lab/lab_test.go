@@ -45,7 +45,7 @@ func up(t *testing.T, plan Plan) (Home, *Client) {
 // until waits until ok, and fails the test after a minute; what names the condition.
 func until(t *testing.T, c *Client, what string, ok func(Status) bool) Status {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s, err := c.Status(ctx)
 	for err == nil && !ok(s) {

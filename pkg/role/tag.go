@@ -21,5 +21,11 @@ const (
 )
 
 // EvictionHook is the lifecycle hook that holds a machine which is a node until its pods have moved away. The masters answer
-// it, and not the DNS function, which answers every other hook on termination unless it is told one.
+// it, and not the DNS function.
 const EvictionHook = "hardtack-evict"
+
+// DrainHook is the lifecycle hook that holds a machine until its address has left DNS. The DNS function answers it.
+const DrainHook = "hardtack-drain"
+
+// AllHooks stands for every hook on termination but EvictionHook, where a hook is to be named.
+const AllHooks = "*"

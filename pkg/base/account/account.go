@@ -7,6 +7,7 @@ package account
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,6 +82,29 @@ func Machines(ctx context.Context, api ec2.DescribeInstancesAPIClient, cluster s
 		}
 		for _, r := range page.Reservations {
 			out = append(out, r.Instances...)
+		}
+	}
+	return out, nil
+}
+
+// filterValues is how many values a filter of EC2 takes (EC2 User Guide, "List and filter your resources").
+const filterValues = 200
+
+// MachinesByID returns the instances with these ids, whatever their tags are. An id that EC2 does not know is left out.
+func MachinesByID(ctx context.Context, api ec2.DescribeInstancesAPIClient, ids []string) ([]ec2types.Instance, error) {
+	var out []ec2types.Instance
+	for part := range slices.Chunk(ids, filterValues) {
+		pages := ec2.NewDescribeInstancesPaginator(api, &ec2.DescribeInstancesInput{
+			Filters: []ec2types.Filter{{Name: aws.String("instance-id"), Values: part}}, MaxResults: aws.Int32(machinePage),
+		})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("reading %d machines by their ids: %w", len(part), err)
+			}
+			for _, r := range page.Reservations {
+				out = append(out, r.Instances...)
+			}
 		}
 	}
 	return out, nil

@@ -13,7 +13,7 @@ import (
 )
 
 // DrainHook is the name of the hook that delays the end of a machine until its address has left DNS.
-const DrainHook = "hardtack-drain"
+const DrainHook = role.DrainHook
 
 // The hooks' heartbeat timeouts, in seconds; that of role.EvictionHook is the document's. A machine that makes progress sends
 // a heartbeat every 20 s (pkg/node/ready), and one that is not ready within a quarter of an hour is replaced. A machine that

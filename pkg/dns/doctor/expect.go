@@ -59,6 +59,16 @@ func meaning(id string) string {
 // Name returns the queue's name, the last part of its ARN.
 func (q Queue) Name() string { return q.ARN[strings.LastIndexByte(q.ARN, ':')+1:] }
 
+// Groups returns the groups of a cluster.
+func (s Settings) Groups(cluster string) (all []string) {
+	for _, c := range s.Clusters {
+		if c.Name == cluster {
+			all = append(all, c.Groups...)
+		}
+	}
+	return all
+}
+
 // AllGroups returns the groups of every cluster.
 func (s Settings) AllGroups() (all []string) {
 	for _, c := range s.Clusters {

@@ -98,7 +98,7 @@ func (l *List) group(g Group, cluster, hook string, w Wanted) {
 		switch {
 		case strings.HasSuffix(h.Transition, "_LAUNCHING"):
 			starts = append(starts, h)
-		case hook == "" && h.Name != role.EvictionHook || hook == h.Name:
+		case (hook == "" || hook == role.AllHooks) && h.Name != role.EvictionHook || hook == h.Name:
 			ends = append(ends, h)
 		}
 	}
@@ -114,8 +114,12 @@ func (l *List) group(g Group, cluster, hook string, w Wanted) {
 
 func (l *List) drain(name string, g Group, hooks []Hook, wanted string, drain time.Duration) {
 	const again = "aws autoscaling put-lifecycle-hook --lifecycle-transition autoscaling:EC2_INSTANCE_TERMINATING --default-result CONTINUE --heartbeat-timeout 300 --auto-scaling-group-name "
-	next := again + g.Name + " --lifecycle-hook-name " + orElse(wanted, "hardtack-drain")
-	if len(hooks) == 0 && wanted != "" {
+	all := wanted == "" || wanted == role.AllHooks
+	if all {
+		wanted = role.DrainHook
+	}
+	next := again + g.Name + " --lifecycle-hook-name " + wanted
+	if len(hooks) == 0 && !all && wanted != role.DrainHook {
 		l.fail(name, next, "it has no hook %s on termination, which the function is to complete", wanted)
 		return
 	}

@@ -33,16 +33,16 @@ type AWS struct {
 	// Scaling and Machines are SDK clients, which retry by their own settings.
 	Scaling  autoscaling.DescribeAutoScalingGroupsAPIClient
 	Machines MachinesAPI
-	// Allowed are the names of groups that may have records; empty allows every group with the tags. Use it where
-	// others may set tags: tags prove nothing.
-	Allowed []string
+	// Allowed returns the names of the groups that may have records of a cluster; nil allows every group with the tags. Use
+	// it where others may set tags: tags prove nothing.
+	Allowed func(cluster string) []string
 }
 
 var _ reconcile.Fleet = (*AWS)(nil)
 
 // machine is EC2's description of an instance.
 type machine struct {
-	running                   bool
+	running, untagged         bool
 	private, private6, public netip.Addr
 	etcdMember                string
 }
@@ -57,6 +57,12 @@ func (f *AWS) Read(ctx context.Context, cluster string) (record.Fleet, error) {
 	if err := both.Wait(); err != nil {
 		return record.Fleet{}, explain(err, account.Actions)
 	}
+	if err := tagged(groups, machines, cluster); err != nil {
+		return record.Fleet{}, err
+	}
+	if err := f.addUntagged(ctx, groups, machines, cluster); err != nil {
+		return record.Fleet{}, explain(err, account.Actions)
+	}
 	out := record.Fleet{Cluster: cluster}
 	etcd := false
 	for _, g := range groups {
@@ -64,9 +70,6 @@ func (f *AWS) Read(ctx context.Context, cluster string) (record.Fleet, error) {
 			out.Groups = append(out.Groups, group(g, r, machines))
 			etcd = etcd || r == role.Etcd && len(g.Instances) > 0
 		}
-	}
-	if err := tagged(groups, machines, cluster); err != nil {
-		return record.Fleet{}, err
 	}
 	if etcd {
 		holders, err := f.holders(ctx, cluster)
@@ -80,9 +83,45 @@ func (f *AWS) Read(ctx context.Context, cluster string) (record.Fleet, error) {
 
 func (f *AWS) groups(ctx context.Context, cluster string) ([]astypes.AutoScalingGroup, error) {
 	all, err := account.Groups(ctx, f.Scaling, cluster)
+	if err != nil || f.Allowed == nil {
+		return all, err
+	}
+	allowed := f.Allowed(cluster)
 	return slices.DeleteFunc(all, func(g astypes.AutoScalingGroup) bool {
-		return len(f.Allowed) > 0 && !slices.Contains(f.Allowed, aws.ToString(g.AutoScalingGroupName))
-	}), err
+		return !slices.Contains(allowed, aws.ToString(g.AutoScalingGroupName))
+	}), nil
+}
+
+// addUntagged reads the machines in service that EC2 does not show with the cluster's tag, by their ids: which machines are
+// members, the groups say, and the tag may have been added to a group after its machines were launched. A machine that
+// EC2 does not know at all makes the reading partial.
+func (f *AWS) addUntagged(ctx context.Context, groups []astypes.AutoScalingGroup, machines map[string]machine, cluster string) error {
+	var ids []string
+	for _, g := range groups {
+		for _, i := range g.Instances {
+			if _, ok := machines[aws.ToString(i.InstanceId)]; !ok && i.LifecycleState == astypes.LifecycleStateInService {
+				ids = append(ids, aws.ToString(i.InstanceId))
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	all, err := account.MachinesByID(ctx, f.Machines, ids)
+	if err != nil {
+		return err
+	}
+	for _, i := range all {
+		m := machineOf(i)
+		m.untagged = true
+		machines[aws.ToString(i.InstanceId)] = m
+	}
+	for _, id := range ids {
+		if _, ok := machines[id]; !ok {
+			return fmt.Errorf("reading the machines of %s: AutoScaling has %s in service, and EC2 does not know it: the reading is partial (read again; if it stays so, terminate that machine in its group)", cluster, id)
+		}
+	}
+	return nil
 }
 
 // machines returns the cluster's instances by id.
@@ -169,7 +208,7 @@ func group(g astypes.AutoScalingGroup, r role.Role, machines map[string]machine)
 		m := machines[aws.ToString(i.InstanceId)] // an instance that EC2 does not list is not running
 		member := record.Member{
 			InstanceID: aws.ToString(i.InstanceId), Lifecycle: record.Lifecycle(i.LifecycleState),
-			Healthy: account.Healthy(i), Running: m.running,
+			Healthy: account.Healthy(i), Running: m.running, Untagged: m.untagged,
 			Private: m.private, Private6: m.private6, Public: m.public,
 		}
 		if r == role.Etcd {

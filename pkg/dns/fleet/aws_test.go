@@ -75,7 +75,7 @@ func TestAWSReadsEveryPage(t *testing.T) {
 	if calls["autoscaling:DescribeAutoScalingGroups"] != 2 || calls["ec2:DescribeInstances"] != 2 || calls["ec2:DescribeVolumes"] != 0 {
 		t.Errorf("%v", calls)
 	}
-	f.Allowed = []string{"minions-007"}
+	f.Allowed = func(string) []string { return []string{"minions-007"} }
 	if got, err = f.Read(t.Context(), "demo"); err != nil || len(got.Groups) != 1 {
 		t.Errorf("allowed one: %d groups, %v", len(got.Groups), err)
 	}
@@ -244,7 +244,7 @@ func TestHooksComplete(t *testing.T) {
 	if i := a.AutoScaling().Instances("g"); len(i) != 1 || i[0].State != "Terminating:Wait" {
 		t.Fatalf("%+v", i)
 	}
-	h := &fleet.Hooks{API: groups}
+	h := &fleet.Hooks{API: groups, Name: "leave-dns"}
 	for range 2 {
 		if err := h.Complete(t.Context(), "g", id); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,8 @@ type HooksAPI interface {
 // Hooks completes the termination hooks of AutoScaling groups.
 type Hooks struct {
 	API HooksAPI
-	// Name is the hook to complete; empty means every termination hook of the group but role.EvictionHook, which the masters
-	// answer.
+	// Name is the hook to complete; empty is role.DrainHook. role.AllHooks is every termination hook of the group but
+	// role.EvictionHook, which the masters answer: also hooks of others, whose work on the machine ends with that.
 	Name string
 }
 
@@ -38,8 +39,8 @@ var _ reconcile.Hooks = (*Hooks)(nil)
 
 // Complete completes the hooks of a machine by its instance id; the token of an event, which may be lost, is not needed.
 func (h *Hooks) Complete(ctx context.Context, group, instanceID string) error {
-	names := []string{h.Name}
-	if h.Name == "" {
+	names := []string{cmp.Or(h.Name, role.DrainHook)}
+	if h.Name == role.AllHooks {
 		out, err := h.API.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
 		if err != nil {
 			return fmt.Errorf("reading the hooks of group %s: %w", group, explain(err, hookActions))

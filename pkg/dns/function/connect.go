@@ -34,7 +34,7 @@ func Connect(s Settings, out io.Writer, log *slog.Logger) (*Handler, error) {
 	scaling := autoscaling.NewFromConfig(c)
 	syncer, err := reconcile.New(reconcile.Config{
 		Zone:    dns,
-		Fleet:   &fleet.AWS{Scaling: scaling, Machines: ec2.NewFromConfig(c), Allowed: s.Scope.AllGroups()},
+		Fleet:   &fleet.AWS{Scaling: scaling, Machines: ec2.NewFromConfig(c), Allowed: s.Scope.Groups},
 		Hooks:   &fleet.Hooks{API: scaling, Name: s.Hook},
 		Policy:  policy,
 		Metrics: metrics{out: out, now: time.Now, log: log, mu: new(sync.Mutex)},

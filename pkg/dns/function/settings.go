@@ -1,6 +1,7 @@
 package function
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -8,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // The environment of the function, as template.yaml sets it.
@@ -18,7 +21,8 @@ const (
 	EnvZone = "HARDTACK_ZONE_ID"
 	// EnvSuffix is the zone's name; empty means k8s.
 	EnvSuffix = "HARDTACK_ZONE_NAME"
-	// EnvHook is the lifecycle hook to complete; empty means every termination hook of the groups.
+	// EnvHook is the lifecycle hook to complete; empty is role.DrainHook, and role.AllHooks every termination hook of the
+	// groups.
 	EnvHook = "HARDTACK_HOOK_NAME"
 	// EnvQueue is the URL of the queue for reminders; if it is empty none are sent, and only scheduled runs complete the
 	// hooks.
@@ -64,7 +68,7 @@ var (
 // Read parses and validates the environment. The error has a line for each problem.
 func Read(getenv func(string) string) (Settings, error) {
 	s := Settings{
-		Zone: getenv(EnvZone), Suffix: getenv(EnvSuffix), Hook: getenv(EnvHook), Queue: getenv(EnvQueue),
+		Zone: getenv(EnvZone), Suffix: getenv(EnvSuffix), Hook: cmp.Or(getenv(EnvHook), role.DrainHook), Queue: getenv(EnvQueue),
 		Region: getenv(EnvRegion), Endpoint: getenv(EnvEndpoint),
 		Key: Credentials{getenv(EnvKey), getenv(EnvSecret), getenv(EnvSession)},
 	}

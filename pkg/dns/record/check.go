@@ -134,6 +134,11 @@ func normalized(g Group, m Member, p Policy, found *problem.List) Member {
 	if m.EtcdMember != "" && !checkMember(m.EtcdMember, field, problem.Warning, found) {
 		m.EtcdMember = ""
 	}
+	if m.Untagged {
+		found.Add(problem.Problem{Severity: problem.Warning, Rule: "untagged", Field: field,
+			Text: "the machine is in service and lacks the tag " + role.TagCluster + "=" + g.Cluster + "; it is published all the same",
+			Hint: "tag it, and set PropagateAtLaunch on the group's tag: everything else finds machines by it"})
+	}
 	var v4, v6 netip.Addr
 	for _, a := range []netip.Addr{m.Private, m.Private6} {
 		switch a = publishable(a, field, p, found); {

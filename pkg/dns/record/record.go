@@ -42,6 +42,9 @@ type Member struct {
 	// Healthy is the group's health check, Running the state of the EC2 instance.
 	Healthy bool `json:"healthy"`
 	Running bool `json:"running"`
+	// Untagged is set if the instance lacks the tag with the cluster's name, which its group has. It is published, and
+	// the findings name it: commands find machines by the tag.
+	Untagged bool `json:"untagged,omitempty"`
 	// Private and Public are the machine's addresses of either family; the zero Addr is none.
 	Private  netip.Addr `json:"private,omitzero"`
 	Private6 netip.Addr `json:"private6,omitzero"`

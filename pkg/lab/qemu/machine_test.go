@@ -106,6 +106,9 @@ func TestStop(t *testing.T) {
 
 func TestStalled(t *testing.T) {
 	m, _ := tiny(t, "last words\n", hang)
+	if err := m.Await(t.Context(), time.Minute, func() bool { return m.Console().Contains("last words") }); err != nil {
+		t.Fatal(err)
+	}
 	err := m.Wait(t.Context(), 2*time.Second)
 	var stalled *StalledError
 	if !errors.As(err, &stalled) || !strings.Contains(stalled.Console, "last words") {

@@ -1,22 +1,19 @@
-package kube
+package examine
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net"
-	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 )
 
 const (
@@ -30,17 +27,23 @@ const (
 	encryptionAgain = 5 * time.Second
 )
 
+// Servers are the API servers of a cluster. kube.Client is one.
+type Servers interface {
+	// Everywhere gets a path from each, and calls got with its address, and with its answer or why there is none.
+	Everywhere(ctx context.Context, path string, got func(address string, body []byte, err error)) error
+}
+
 // UsesEncryption waits until every API server uses an encryption configuration, the content of its file: each address of the
 // kubeconfig's server is asked. A machine has the file when hardtack-renew.service has ended; the API server reads it up to a
 // minute later, and what is written until then is encrypted as before. The error names each API server that still uses another
 // after two minutes. One of a version that does not say what it uses is named to story, and taken as right.
-func (c *Client) UsesEncryption(ctx context.Context, config []byte, story io.Writer) error {
+func UsesEncryption(ctx context.Context, servers Servers, config []byte, story io.Writer) error {
 	want := fmt.Sprintf("sha256:%x", sha256.Sum256(config))
 	silent, late := map[string]bool{}, error(nil)
 	err := wait.PollUntilContextTimeout(ctx, encryptionAgain, encryptionRead, true, func(ctx context.Context) (bool, error) {
 		clear(silent)
 		before := late
-		late = c.otherEncryption(ctx, want, silent)
+		late = otherEncryption(ctx, servers, want, silent)
 		if late != nil && before == nil {
 			fmt.Fprintf(story, "waiting for %v: %v\n", encryptionRead, late)
 		}
@@ -58,23 +61,14 @@ func (c *Client) UsesEncryption(ctx context.Context, config []byte, story io.Wri
 
 // otherEncryption returns an error for the API servers that do not use the configuration with this digest, and puts those that
 // do not say into silent.
-func (c *Client) otherEncryption(ctx context.Context, want string, silent map[string]bool) error {
-	endpoint, err := url.Parse(c.host)
-	if err != nil {
-		return fmt.Errorf("reading the server of the kubeconfig: %w", err)
-	}
-	port := endpoint.Port()
-	if port == "" {
-		port = "443"
-	}
-	addresses, err := net.DefaultResolver.LookupHost(ctx, endpoint.Hostname())
-	if err != nil {
-		return err
-	}
+func otherEncryption(ctx context.Context, servers Servers, want string, silent map[string]bool) error {
 	var others []error
-	for _, address := range addresses {
-		address = net.JoinHostPort(address, port)
-		switch digest, err := c.encryptionOf(ctx, address); {
+	err := servers.Everywhere(ctx, "/metrics", func(address string, body []byte, err error) {
+		digest := ""
+		if err == nil {
+			digest, err = encryptionOf(body)
+		}
+		switch {
 		case err != nil:
 			others = append(others, fmt.Errorf("the API server at %s: %w", address, err))
 		case digest == "":
@@ -82,35 +76,14 @@ func (c *Client) otherEncryption(ctx context.Context, want string, silent map[st
 		case digest != want:
 			others = append(others, fmt.Errorf("the API server at %s uses other keys: its file was %s, and is to be %s", address, digest, want))
 		}
-	}
-	return errors.Join(others...)
+	})
+	return errors.Join(append(others, err)...)
 }
 
-// encryptionOf is the digest of the configuration that the API server at an address uses, "" where it does not say.
-func (c *Client) encryptionOf(ctx context.Context, address string) (string, error) {
-	config := rest.CopyConfig(c.config)
-	config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{Timeout: encryptionAgain}).DialContext(ctx, network, address)
-	}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return "", err
-	}
-	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+"/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("GET /metrics: %s", answer.Status)
-	}
+// encryptionOf is the digest of the configuration that an API server with these metrics uses, "" where it does not say.
+func encryptionOf(metrics []byte) (string, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(answer.Body)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
 	if err != nil {
 		return "", fmt.Errorf("reading /metrics: %w", err)
 	}

@@ -1,4 +1,4 @@
-package kube_test
+package examine_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/examine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 )
 
@@ -48,7 +49,7 @@ func TestUsesEncryption(t *testing.T) {
 				time.AfterFunc(200*time.Millisecond, cancel)
 			}
 			var story strings.Builder
-			err = c.UsesEncryption(ctx, config, &story)
+			err = examine.UsesEncryption(ctx, c, config, &story)
 			if (err == nil) != (test.problem == "") || err != nil && (!strings.Contains(err.Error(), test.problem) || !strings.Contains(err.Error(), h.Listener.Addr().String())) {
 				t.Errorf("got %v, want %q", err, test.problem)
 			}

@@ -1,0 +1,125 @@
+package fleet_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+)
+
+// A machine that lacks the tag and is in service stays in the records, and the findings name it.
+func TestAWSPublishesAnUntaggedMachine(t *testing.T) {
+	a, f, _ := region(t, awsfake.Options{})
+	group(t, a, "new", "masters", 2, nil)
+	err := a.AutoScaling().Create(awsfake.Group{Name: "old", Max: 1, Desired: 1, Zones: []string{"eu-central-1a"},
+		Tags: map[string]string{role.TagCluster: "demo", role.TagRole: "masters"}, Unpropagated: map[string]bool{role.TagCluster: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+	got, err := f.Read(t.Context(), "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets, found := record.Desired(got, record.DefaultPolicy(), record.Limits{})
+	i := slices.IndexFunc(sets, func(s record.Set) bool { return s.Name == "masters.demo.k8s." && s.Type == record.A })
+	if i < 0 || len(sets[i].Values) != 3 {
+		t.Errorf("%v", sets)
+	}
+	id := a.AutoScaling().Instances("old")[0].ID
+	if len(found) != 1 || found[0].Rule != "untagged" || !strings.Contains(found[0].Field, id) {
+		t.Errorf("%v", found)
+	}
+	if n := a.Calls()["ec2:DescribeInstances"]; n != 2 {
+		t.Errorf("%d calls of DescribeInstances, want one by the tag and one by ids", n)
+	}
+}
+
+// hides is EC2 without one of its machines, as a page that comes back empty.
+type hides struct {
+	fleet.MachinesAPI
+	id string
+}
+
+func (h hides) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, opts ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+	out, err := h.MachinesAPI.DescribeInstances(ctx, in, opts...)
+	if err == nil {
+		for i := range out.Reservations {
+			out.Reservations[i].Instances = slices.DeleteFunc(out.Reservations[i].Instances, func(one ec2types.Instance) bool { return aws.ToString(one.InstanceId) == h.id })
+		}
+	}
+	return out, err
+}
+
+// A machine in service that EC2 does not show at all: the reading is partial, and nothing is changed from it.
+func TestAWSRefusesAReadingWithoutAMachine(t *testing.T) {
+	a, f, _ := region(t, awsfake.Options{})
+	group(t, a, "g", "masters", 3, nil)
+	id := a.AutoScaling().Instances("g")[1].ID
+	f.Machines = hides{f.Machines, id}
+	if got, err := f.Read(t.Context(), "demo"); err == nil || !strings.Contains(err.Error(), id) || len(got.Groups) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A group that is allowed for one cluster has no records of another, whatever its tags say.
+func TestAWSAllowsGroupsByCluster(t *testing.T) {
+	a, f, _ := region(t, awsfake.Options{})
+	group(t, a, "demo-masters", "masters", 1, nil)
+	group(t, a, "other-minions", "minions", 1, nil) // tagged demo
+	f.Allowed = func(cluster string) []string {
+		return map[string][]string{"demo": {"demo-masters"}, "other": {"other-minions"}}[cluster]
+	}
+	got, err := f.Read(t.Context(), "demo")
+	if err != nil || len(got.Groups) != 1 || got.Groups[0].Name != "demo-masters" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err = f.Read(t.Context(), "unknown"); err != nil || len(got.Groups) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Hooks of others are theirs: their work on the machine goes on until they say so.
+func TestHooksLeaveForeignHooksAlone(t *testing.T) {
+	a, _, groups := region(t, awsfake.Options{})
+	group(t, a, "g", "masters", 1, nil)
+	for _, name := range []string{role.DrainHook, "nth-drain"} {
+		if err := a.AutoScaling().PutHook("g", awsfake.Hook{Name: name, Transition: "autoscaling:EC2_INSTANCE_TERMINATING", Heartbeat: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := a.AutoScaling().Instances("g")[0].ID
+	if _, err := groups.TerminateInstanceInAutoScalingGroup(t.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceId: &id, ShouldDecrementDesiredCapacity: aws.Bool(true)}); err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+	before := a.Calls()["autoscaling:DescribeLifecycleHooks"]
+	if err := (&fleet.Hooks{API: groups}).Complete(t.Context(), "g", id); err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+	if i := a.AutoScaling().Instances("g"); len(i) != 1 || i[0].State != "Terminating:Wait" {
+		t.Errorf("%+v: the foreign hook was completed", i)
+	}
+	if n := a.Calls()["autoscaling:DescribeLifecycleHooks"] - before; n != 0 {
+		t.Errorf("%d calls of DescribeLifecycleHooks for a hook whose name is known", n)
+	}
+	if err := (&fleet.Hooks{API: groups, Name: role.AllHooks}).Complete(t.Context(), "g", id); err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+	if i := a.AutoScaling().Instances("g"); len(i) != 0 {
+		t.Errorf("%+v: * is every hook", i)
+	}
+}
