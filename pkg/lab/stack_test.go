@@ -91,7 +91,7 @@ func TestStackOfLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	has, err := queues.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: queue.QueueUrl, AttributeNames: []sqstypes.QueueAttributeName{"All"}})
-	if err != nil || has.Attributes["VisibilityTimeout"] != "192" {
+	if err != nil || has.Attributes["VisibilityTimeout"] != "362" {
 		t.Errorf("the queue has %v, %v", has, err)
 	}
 }
