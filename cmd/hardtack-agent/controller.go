@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -105,6 +106,9 @@ func newController(kubeconfig string, f certsFlags) (*controller.Controller, *ev
 			return nil, nil, fmt.Errorf("asking for this machine's name, by which it evicts: %w", err)
 		}
 		evictor = &evict.Evictor{Cluster: &kube.Evictor{File: api, Holder: holder}, Machines: &evictions{cluster: effective.Cluster, load: here.Load}, Now: time.Now}
+		if hook := effective.LaunchHook; hook != "" && hook != machine.NoHook {
+			c.Launches = &launches{hook: hook, load: here.Load}
+		}
 		c.Identities = &identity.Verifier{Load: here.Load, Cluster: effective.Cluster, Now: time.Now}
 	}
 	return c, evictor, nil
@@ -185,4 +189,42 @@ func (c *cloud) Instances(ctx context.Context, names []string) ([]controller.Ins
 		c.found = &fleet.Instances{Machines: ec2.NewFromConfig(conf), Groups: autoscaling.NewFromConfig(conf), Cluster: c.cluster}
 	}
 	return c.found.Instances(ctx, names)
+}
+
+// launches is AutoScaling. It connects as cloud does, and several machines' launches are answered at once.
+type launches struct {
+	hook string
+	load func(context.Context) (aws.Config, error)
+
+	mu     sync.Mutex
+	groups *fleet.Launches
+}
+
+func (l *launches) connect(ctx context.Context) (*fleet.Launches, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.groups == nil {
+		conf, err := l.load(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("looking for AutoScaling: %w", err)
+		}
+		l.groups = &fleet.Launches{API: autoscaling.NewFromConfig(conf), Hook: l.hook}
+	}
+	return l.groups, nil
+}
+
+func (l *launches) Complete(ctx context.Context, group, instance string) (bool, error) {
+	groups, err := l.connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	return groups.Complete(ctx, group, instance)
+}
+
+func (l *launches) Heartbeat(ctx context.Context, group, instance string) (bool, error) {
+	groups, err := l.connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	return groups.Heartbeat(ctx, group, instance)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/lifecycle"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/probe"
@@ -138,11 +140,27 @@ func (f *readyFlags) launch(ctx context.Context) (ready.Launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lifecycle.New(lifecycle.Options{Endpoint: endpoint, Metadata: hardware.Endpoint, Group: f.effective.Group, Hook: f.effective.LaunchHook,
+	own := lifecycle.New(lifecycle.Options{Endpoint: endpoint, Metadata: hardware.Endpoint, Group: f.effective.Group, Hook: f.effective.LaunchHook,
 		Tag: func(ctx context.Context) (string, error) {
 			name, _, err := instanceTag(ctx, f.root, role.TagGroup)
 			return name, err
-		}}), nil
+		}})
+	if f.roles.LaunchedByMasters() {
+		return &ready.ByMasters{Own: own, Node: f.self, Clock: systemd.Monotonic}, nil
+	}
+	return own, nil
+}
+
+// self is this machine's node. The kubeconfig need not be there yet.
+func (f *readyFlags) self() (ready.Self, error) {
+	name, err := kubelet.NodeName(f.root)
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		return nil, errors.New("this machine has no name as a node yet")
+	}
+	return &kube.Self{File: kube.NewFile(filepath.Join(f.root, kubeletKubeconfig)), Name: name}, nil
 }
 
 // wait waits until every role works.

@@ -113,6 +113,11 @@ func Combinations() []Set {
 // Has reports whether the set holds r.
 func (s Set) Has(r Role) bool { return slices.Contains(s, r) }
 
+// LaunchedByMasters reports whether masters complete the launches of machines with these roles. IAM allows a hook's answer for a
+// whole group, and so a minion could end its siblings' launches. A master could do more than that in any case, and a member of etcd
+// is alone in its group.
+func (s Set) LaunchedByMasters() bool { return s.Has(Minions) && !s.Has(Masters) && !s.Has(Etcd) }
+
 // String joins the roles by "+"; the empty set is "none".
 func (s Set) String() string {
 	if len(s) == 0 {

@@ -205,9 +205,13 @@ func TestRenderedHooks(t *testing.T) {
 		c := document(t, name)
 		resources := render(t, c).Resources
 		for _, g := range c.Groups {
+			launch := 900
+			if g.Roles.LaunchedByMasters() {
+				launch = 1200
+			}
 			want := []any{
 				map[string]any{"LifecycleHookName": template.DrainHook, "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "DefaultResult": "CONTINUE", "HeartbeatTimeout": 300},
-				map[string]any{"LifecycleHookName": c.Cluster.LaunchHook, "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING", "DefaultResult": "ABANDON", "HeartbeatTimeout": 900},
+				map[string]any{"LifecycleHookName": c.Cluster.LaunchHook, "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING", "DefaultResult": "ABANDON", "HeartbeatTimeout": launch},
 			}
 			if g.Roles.Has(role.Minions) {
 				want = slices.Insert(want, 1, any(map[string]any{"LifecycleHookName": role.EvictionHook, "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "DefaultResult": "CONTINUE", "HeartbeatTimeout": 900}))
@@ -228,6 +232,7 @@ func TestRenderedHooks(t *testing.T) {
 	const apart = "groups:\n- {name: minions, roles: [minions]}\n"
 	hooks = render(t, complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+apart)).Resources["GroupMinions"].Properties["LifecycleHookSpecificationList"].([]any)
 	assert.Equal(t, len(hooks), 2)
+	assert.Equal(t, hooks[1].(map[string]any)["HeartbeatTimeout"], 900)
 }
 
 // What is done about notices is a tag of the group alone, where it is not the usual.

@@ -16,10 +16,14 @@ import (
 const DrainHook = role.DrainHook
 
 // The hooks' heartbeat timeouts, in seconds; that of role.EvictionHook is the document's. A machine that makes progress sends
-// a heartbeat every 20 s (pkg/node/ready), and one that is not ready within a quarter of an hour is replaced. A machine that
-// does not leave DNS is ended nevertheless.
+// heartbeats (pkg/node/ready), and one that is not ready within a quarter of an hour is replaced. A machine that does not leave
+// DNS is ended nevertheless.
+//
+// Where masters complete the launches, nobody can send heartbeats before there is a master: a machine has waitForMaster more for
+// that, so that it is given up after the twenty minutes that one has which sends heartbeats until it sees no progress.
 const (
 	launchTimeout = 900
+	waitForMaster = 300
 	drainTimeout  = 300
 )
 
@@ -127,7 +131,7 @@ type Hook struct {
 }
 
 // hooks are the hooks of a group. The DNS function answers DrainHook, the masters role.EvictionHook, and the machine its launch
-// hook.
+// hook, unless masters do (launchedByMasters).
 func (b *builder) hooks(g spec.Group) []Hook {
 	const transition = "autoscaling:EC2_INSTANCE_"
 	hooks := []Hook{{DrainHook, transition + "TERMINATING", "CONTINUE", drainTimeout}}
@@ -137,7 +141,11 @@ func (b *builder) hooks(g spec.Group) []Hook {
 	}
 	if name := b.cluster.LaunchHook(); name != "" {
 		// A machine that never worked must not come into service: a refresh stops at it, and the group launches another.
-		hooks = append(hooks, Hook{name, transition + "LAUNCHING", "ABANDON", b.launchTimeout})
+		timeout := b.launchTimeout
+		if timeout == launchTimeout && b.launchedByMasters(g) {
+			timeout += waitForMaster
+		}
+		hooks = append(hooks, Hook{name, transition + "LAUNCHING", "ABANDON", timeout})
 	}
 	return hooks
 }

@@ -31,8 +31,8 @@ type Statement struct {
 }
 
 // policy is the policy of a group's instance role. It allows reading the role's part of the store, completing the launch
-// of the group's machines, and actions that support no resource. It does not allow changing records: only the
-// function does that.
+// of the group's machines where masters do not, and actions that support no resource. It does not allow changing records:
+// only the function does that.
 func (b *builder) policy(g spec.Group) ([]Statement, error) {
 	statements, err := b.secretsPolicy(g)
 	if err != nil {
@@ -52,14 +52,16 @@ func (b *builder) policy(g spec.Group) ([]Statement, error) {
 		describe = append(describe, "ec2:DescribeVolumes")
 	}
 	statements = append(append(statements, volume...), b.backupPolicy(g)...)
-	if evicted := b.evicted(); g.Roles.Has(role.Masters) && len(evicted) > 0 {
-		// IAM knows no hook: this also completes the launch of a minion, and what waits for DNS.
-		statements = append(statements, Statement{Sid: "LetMinionsEnd", Effect: "Allow", Action: hookActions, Resource: evicted})
+	if minions := b.minions(); g.Roles.Has(role.Masters) && len(minions) > 0 {
+		// Their launches, and the hook that holds them until their pods have moved. IAM knows no hook: this also completes what
+		// waits for DNS.
+		statements = append(statements, Statement{Sid: "LetMinionsStartAndEnd", Effect: "Allow", Action: hookActions, Resource: minions})
 		describe = append(describe, "autoscaling:DescribeLifecycleHooks")
 	}
-	return append(statements,
-		Statement{Sid: "FinishItsLaunch", Effect: "Allow", Action: hookActions, Resource: []string{b.groupARN(g)}},
-		Statement{Sid: "LookAtMachines", Effect: "Allow", Action: describe, Resource: []string{"*"}}), nil
+	if !b.launchedByMasters(g) {
+		statements = append(statements, Statement{Sid: "FinishItsLaunch", Effect: "Allow", Action: hookActions, Resource: []string{b.groupARN(g)}})
+	}
+	return append(statements, Statement{Sid: "LookAtMachines", Effect: "Allow", Action: describe, Resource: []string{"*"}}), nil
 }
 
 // hookActions answer the hooks of a group.
@@ -69,8 +71,15 @@ func (b *builder) groupARN(g spec.Group) string {
 	return here("autoscaling") + "autoScalingGroup:*:autoScalingGroupName/" + b.cluster.AutoScaling(g)
 }
 
-// evicted are the ARNs of the groups that have role.EvictionHook.
-func (b *builder) evicted() (groups []string) {
+// launchedByMasters reports whether masters of the stack complete the launches of a group's machines, which then have no right to
+// any hook: IAM names no machine, and so one of them could end its siblings' launches, or let them end before their pods have
+// moved.
+func (b *builder) launchedByMasters(g spec.Group) bool {
+	return g.Roles.LaunchedByMasters() && b.has(role.Masters)
+}
+
+// minions are the ARNs of the groups whose hooks masters answer.
+func (b *builder) minions() (groups []string) {
 	for _, g := range b.cluster.Groups {
 		if b.evicts(g) {
 			groups = append(groups, b.groupARN(g))

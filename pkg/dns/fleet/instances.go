@@ -64,6 +64,7 @@ func inGroups(instances []controller.Instance, groups []astypes.AutoScalingGroup
 		for _, member := range g.Instances {
 			if one := byID[aws.ToString(member.InstanceId)]; one != nil {
 				one.Group, one.Roles, one.Role = aws.ToString(g.AutoScalingGroupName), of, account.GroupTag(g, role.TagInstanceRole)
+				one.State = string(member.LifecycleState)
 			}
 		}
 	}

@@ -31,6 +31,9 @@ type Node struct {
 	Labels    map[string]string
 	// Ready is the node's condition Ready.
 	Ready bool
+	// Word is what its machine says of its launch, and Answer what a master has answered.
+	Word   Word
+	Answer Answer
 }
 
 // The signers of kubelets' certificates.
@@ -78,6 +81,8 @@ type Instance struct {
 	Group string
 	Roles role.Set
 	Role  string
+	// State is its lifecycle state in that group: "Pending:Wait", "InService".
+	State string
 }
 
 // Is reports whether name is one of the instance's names, or the name of a node on it: its id, its private DNS name, or
@@ -110,6 +115,8 @@ type Nodes interface {
 	Remove(ctx context.Context, node Node) error
 	// Masters returns the addresses of the API servers.
 	Masters(ctx context.Context) ([]netip.Addr, error)
+	// Tell writes a node's Answer, but not into a later node of the same name.
+	Tell(ctx context.Context, node Node, a Answer) error
 }
 
 // Requests are kubelets' requests for certificates.
@@ -176,6 +183,8 @@ type Controller struct {
 	Instances Instances
 	// Identities is nil if there is no cloud: then the machine with a token for a name gets it, or else the first that asks.
 	Identities Identities
+	// Launches is nil if no group waits for its machines.
+	Launches Launches
 	// NoFirstCome: without a cloud, only a token for it gives a machine its name.
 	NoFirstCome bool
 	// Reserved is never in a kubelet's serving certificate.
@@ -191,6 +200,8 @@ type Controller struct {
 	refused map[string]string
 	// proofs has what is known of the requests for client certificates, by their UIDs.
 	proofs map[string]*proof
+	// launches has what is known of the launches that wait for a master, by the nodes' UIDs.
+	launches map[string]*launch
 }
 
 const (
@@ -284,11 +295,12 @@ func (c *Controller) Reconcile(ctx context.Context) error {
 	}
 	first, serving := split(requests)
 	c.prove(ctx, first, self.Addresses, masters)
-	known, err := c.instances(ctx, nodes, masters, requests)
+	launches := c.due(nodes, self.Addresses, masters)
+	known, err := c.instances(ctx, nodes, masters, requests, launches)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.label(ctx, nodes, self, known), c.approve(ctx, nodes, first, serving, masters, self, known), c.remove(ctx, nodes, known))
+	return errors.Join(c.launch(ctx, launches, known), c.label(ctx, nodes, self, known), c.approve(ctx, nodes, first, serving, masters, self, known), c.remove(ctx, nodes, known))
 }
 
 // split returns the machines' requests for their first certificate, and those for serving certificates. A node that renews
@@ -333,11 +345,14 @@ func (c cloud) byID(id string) (Instance, bool) {
 }
 
 // instances looks up only nodes that need a decision: in an idle cluster the cloud is not called.
-func (c *Controller) instances(ctx context.Context, nodes []Node, masters []netip.Addr, requests []Request) (cloud, error) {
+func (c *Controller) instances(ctx context.Context, nodes []Node, masters []netip.Addr, requests []Request, launches []Node) (cloud, error) {
 	if c.Instances == nil {
 		return cloud{none: true}, nil
 	}
 	var names []string
+	for _, n := range launches {
+		names = append(names, n.Name)
+	}
 	for _, n := range nodes {
 		if !n.Ready || mayLack(n, masters) {
 			names = append(names, n.Name)

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,7 @@ import (
 
 // world is a cluster, its store and its cloud, as the controller sees them.
 type world struct {
+	mu        sync.Mutex // of what is written for several nodes at once
 	nodes     map[string]controller.Node
 	requests  []controller.Request
 	masters   []netip.Addr
@@ -76,6 +78,19 @@ func (w *world) Remove(_ context.Context, n controller.Node) error {
 		delete(w.nodes, n.Name)
 	}
 	return nil
+}
+
+func (w *world) Tell(_ context.Context, n controller.Node, a controller.Answer) error {
+	now, ok := w.nodes[n.Name]
+	if !ok || now.UID != n.UID {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now.Answer = a
+	w.nodes[n.Name] = now
+	w.events = append(w.events, "told "+n.Name)
+	return w.down
 }
 
 func (w *world) Masters(context.Context) ([]netip.Addr, error)          { return w.masters, nil }

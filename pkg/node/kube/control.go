@@ -58,10 +58,7 @@ type nodeObject struct {
 			Type    string `json:"type"`
 			Address string `json:"address"`
 		} `json:"addresses"`
-		Conditions []struct {
-			Type   string `json:"type"`
-			Status string `json:"status"`
-		} `json:"conditions"`
+		Conditions []condition `json:"conditions"`
 	} `json:"status"`
 }
 
@@ -81,7 +78,8 @@ func (c *Client) Nodes(ctx context.Context) ([]controller.Node, error) {
 }
 
 func nodeOf(o nodeObject) controller.Node {
-	n := controller.Node{Name: o.Metadata.Name, UID: o.Metadata.UID, Labels: o.Metadata.Labels, Instance: instanceOf(o.Spec.ProviderID)}
+	n := controller.Node{Name: o.Metadata.Name, UID: o.Metadata.UID, Labels: o.Metadata.Labels, Instance: instanceOf(o.Spec.ProviderID),
+		Word: wordOf(o.Status.Conditions), Answer: answerOf(o.Metadata.Annotations)}
 	for _, a := range o.Status.Addresses {
 		if ip, err := netip.ParseAddr(a.Address); err == nil {
 			n.Addresses = append(n.Addresses, ip)

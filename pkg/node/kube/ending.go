@@ -28,6 +28,8 @@ type condition struct {
 	Type    string `json:"type"`
 	Status  string `json:"status"`
 	Message string `json:"message"`
+	// Beat is when it was last written.
+	Beat time.Time `json:"lastHeartbeatTime"`
 }
 
 // ending returns the message of notice.Condition, "" if its status is not True.
@@ -55,24 +57,32 @@ func (s *Self) Ending(ctx context.Context) (string, error) {
 	})
 }
 
-// SetEnding writes the condition, by a patch that leaves the kubelet's as they are. The kubelet's leave it too: it writes
-// by such patches itself.
+// SetEnding writes the condition.
 func (s *Self) SetEnding(ctx context.Context, reason, message string) error {
-	status := "True"
-	if message == "" {
-		status = "False"
+	return s.setCondition(ctx, condition{Type: notice.Condition, Status: statusOf(message != ""), Message: message}, reason)
+}
+
+func statusOf(so bool) string {
+	if so {
+		return "True"
 	}
+	return "False"
+}
+
+// setCondition writes a condition, by a patch that leaves the kubelet's as they are. The kubelet's leave it too: it writes by such
+// patches itself.
+func (s *Self) setCondition(ctx context.Context, c condition, reason string) error {
 	now := metav1.NewTime(time.Now())
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
-		"type": notice.Condition, "status": status, "reason": reason, "message": message, "lastHeartbeatTime": now, "lastTransitionTime": now,
+		"type": c.Type, "status": c.Status, "reason": reason, "message": c.Message, "lastHeartbeatTime": now, "lastTransitionTime": now,
 	}}}})
 	if err != nil {
 		return err
 	}
-	return s.File.do(func(c *Client) error {
-		_, err := c.objects.Resource(nodesResource).Patch(ctx, s.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: Manager}, "status")
+	return s.File.do(func(client *Client) error {
+		_, err := client.objects.Resource(nodesResource).Patch(ctx, s.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: Manager}, "status")
 		if err != nil {
-			return fmt.Errorf("writing condition %s of node %s: %w", notice.Condition, s.Name, err)
+			return fmt.Errorf("writing condition %s of node %s: %w", c.Type, s.Name, err)
 		}
 		return nil
 	})

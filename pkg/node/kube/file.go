@@ -108,6 +108,11 @@ func (f *File) Remove(ctx context.Context, node controller.Node) error {
 	return f.do(func(c *Client) error { return c.Remove(ctx, node) })
 }
 
+// Tell is Client.Tell.
+func (f *File) Tell(ctx context.Context, node controller.Node, a controller.Answer) error {
+	return f.do(func(c *Client) error { return c.Tell(ctx, node, a) })
+}
+
 // Masters is Client.Masters.
 func (f *File) Masters(ctx context.Context) ([]netip.Addr, error) {
 	return ask(f, func(c *Client) ([]netip.Addr, error) { return c.Masters(ctx) })
