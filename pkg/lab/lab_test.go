@@ -295,14 +295,14 @@ func TestForeignProcess(t *testing.T) {
 func TestScale(t *testing.T) {
 	t.Parallel()
 	plan := planned(t)
-	plan.Groups[0].Size, plan.Groups[1].Size = 0, 1
+	plan.Groups[0].Size, plan.Groups[1].Size = 1, 0
 	_, c := up(t, plan)
-	until(t, c, "the minion serves", inService("minions", 1))
-	if err := c.Scale(t.Context(), "masters-a", 1); err != nil {
+	until(t, c, "the master serves", inService("masters", 1))
+	if err := c.Scale(t.Context(), "minions", 1); err != nil {
 		t.Fatal(err)
 	}
-	s := until(t, c, "the master serves", inService("masters", 1))
-	if len(s.Groups) != 2 || s.Groups[0].Desired != 1 {
+	s := until(t, c, "the minion serves", inService("minions", 1))
+	if len(s.Groups) != 2 || s.Groups[1].Desired != 1 {
 		t.Errorf("groups %+v", s.Groups)
 	}
 	if err := c.Scale(t.Context(), "nobody", 1); err == nil || !strings.Contains(err.Error(), `no group "nobody"`) {

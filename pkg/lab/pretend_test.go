@@ -69,8 +69,8 @@ func planned(t *testing.T) Plan {
 }
 
 // pretend makes machines that are real processes and make the same calls in the region as a machine's agent: they read
-// their metadata and user data, get their role's credentials and complete their launch hook by the AWS API. No
-// operating system runs in them. Orphans outlive their daemon, as machines do if the kernel cannot end them.
+// their metadata and user data, get their role's credentials and complete their launch hook by the AWS API; a minion's is completed
+// with a master's. No operating system runs in them. Orphans outlive their daemon, as machines do if the kernel cannot end them.
 func pretend(plan Plan, orphans bool) func(context.Context, Surroundings) (Runner, error) {
 	return func(_ context.Context, s Surroundings) (Runner, error) {
 		return &pretender{Surroundings: s, plan: plan, api: httptest.NewServer(s.AWS), orphans: orphans}, nil
@@ -84,6 +84,10 @@ type pretender struct {
 	orphans bool
 	// mute machines never complete their hook.
 	mute bool
+
+	mu sync.Mutex
+	// masters are the credentials of machines that are masters, the newest last.
+	masters []metadata.Credentials
 }
 
 func (p *pretender) Outside() []Outside { return nil }
@@ -140,9 +144,6 @@ func (p *pretender) boot(ctx context.Context, l Launch) error {
 	if err != nil {
 		return err
 	}
-	api := autoscaling.New(autoscaling.Options{
-		Region: regionName, BaseEndpoint: &p.api.URL, Credentials: static.NewStaticCredentialsProvider(keys.AccessKeyID, keys.SecretAccessKey, keys.Token),
-	})
 	hook, continued := p.plan.LaunchHook(), "CONTINUE"
 	group, _ := p.plan.group(l.Group)
 	if p.plan.Volume(group) {
@@ -152,7 +153,7 @@ func (p *pretender) boot(ctx context.Context, l Launch) error {
 	}
 	scaling := p.plan.AutoScaling(group)
 	for {
-		_, err := api.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
+		_, err := p.scaling(p.launcher(group, keys)).CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
 			AutoScalingGroupName: &scaling, LifecycleHookName: &hook, InstanceId: &me.ID, LifecycleActionResult: &continued,
 		})
 		if err == nil {
@@ -167,6 +168,26 @@ func (p *pretender) boot(ctx context.Context, l Launch) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+func (p *pretender) scaling(keys metadata.Credentials) *autoscaling.Client {
+	return autoscaling.New(autoscaling.Options{
+		Region: regionName, BaseEndpoint: &p.api.URL, Credentials: static.NewStaticCredentialsProvider(keys.AccessKeyID, keys.SecretAccessKey, keys.Token),
+	})
+}
+
+// launcher returns the credentials that complete the launch of a group's machine which has keys: its own, which are refused for a
+// minion, or those of a master if there is one.
+func (p *pretender) launcher(group spec.Group, keys metadata.Credentials) metadata.Credentials {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if group.Roles.Has(role.Masters) {
+		p.masters = append(p.masters, keys)
+	}
+	if n := len(p.masters); n > 0 && group.Roles.LaunchedByMasters() {
+		return p.masters[n-1]
+	}
+	return keys
 }
 
 // attach attaches the volume of the machine's member with the role's permissions, and waits until it has it.

@@ -1,5 +1,5 @@
 // Package controller maintains a cluster's nodes: it rotates the bootstrap token, approves kubelets' certificates, labels
-// nodes with their roles, and deletes nodes whose machine is gone.
+// nodes with their roles, completes the launches of minions, and deletes nodes whose machine is gone.
 //
 // Its rule: every master runs it all the time, without leader election. Each step compares the actual state with the
 // desired one and changes the difference; two masters that do the same at once have the effect of one. Only what asks

@@ -151,6 +151,9 @@ func (c *Controller) decideLaunch(ctx context.Context, n Node, known cloud) (a A
 		return a, false, nil
 	}
 	switch state := machine.State; {
+	case machine.Group == "":
+		a.Over = true
+		return a, true, nil
 	case state == "Pending:Wait" && !n.Word.Works:
 		done, err = c.Launches.Heartbeat(ctx, machine.Group, machine.ID)
 		return a, done, err
