@@ -36,7 +36,7 @@ setup: ## Install the Debian packages that this machine lacks
 
 build: agent ## Build the hardtack command and the agents into build/bin
 	@mkdir -p $(BIN)
-	$(GO_BUILD) -o $(BIN)/hardtack ./cmd/hardtack
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS) -X $(MODULE)/pkg/base/version.Commit=$(shell git rev-parse HEAD 2>/dev/null)' -o $(BIN)/hardtack ./cmd/hardtack
 
 agent: ## Build the programs of the machines for every architecture, where the plugin embeds them
 	@for arch in $(GOARCHES); do for program in agent userdata hello; do \

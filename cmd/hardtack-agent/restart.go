@@ -27,9 +27,6 @@ const (
 	restartLife  = 15 * time.Minute
 	// restartWait bounds the wait for the lease, and for the answer of another member of etcd.
 	restartWait, healthWait = 10 * time.Minute, 10 * time.Second
-	// readyPatience is how long an API server may be not ready and yet be one that works: longer than a member of etcd takes to
-	// start again, which on the same machine happens just before.
-	readyPatience = time.Minute
 )
 
 // restart starts the daemons again that read only at their start what was replaced.
@@ -75,53 +72,36 @@ func (f *certsFlags) etcdHealthy(ctx context.Context, member string) error {
 	return err
 }
 
-// aloneAmongMasters calls do while no other master does, and returns when this master's API server is ready.
+// aloneAmongMasters calls do while no other master does, and returns when this master's API server is ready. If it is not
+// ready before, there is nothing to be careful with.
 func (f *certsFlags) aloneAmongMasters(ctx context.Context, do func(context.Context) error) error {
 	client, err := kube.NewFile(filepath.Join(f.root, pki.Dir, pki.DirAdmin, "kubeconfig")).Client()
 	if err != nil {
 		return err
 	}
+	if client.Ready(ctx) != nil {
+		return do(ctx)
+	}
 	host, err := certs.ThisHost()
 	if err != nil {
 		return err
 	}
-	return aloneAt(ctx, client, host.Name, do)
-}
-
-// apiServer is a master's own API server.
-type apiServer interface {
-	Ready(ctx context.Context) error
-	Alone(ctx context.Context, l kube.Lease, do func(context.Context) error) error
-}
-
-// aloneAt calls do under the lease, and returns when the API server is ready again. If that was not ready before, and does not
-// become so, there is nothing to be careful with.
-func aloneAt(ctx context.Context, server apiServer, holder string, do func(context.Context) error) error {
-	if awaitReady(ctx, server, readyPatience) != nil {
-		return do(ctx)
-	}
 	ctx, cancel := context.WithTimeout(ctx, restartWait)
 	defer cancel()
-	return server.Alone(ctx, kube.Lease{Name: restartLease, Holder: holder, Life: restartLife}, func(ctx context.Context) error {
+	return client.Alone(ctx, kube.Lease{Name: restartLease, Holder: host.Name, Life: restartLife}, func(ctx context.Context) error {
 		if err := do(ctx); err != nil {
 			return err
 		}
-		return awaitReady(ctx, server, restartWait)
+		for {
+			err := client.Ready(ctx)
+			if err == nil {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(time.Second):
+			}
+		}
 	})
-}
-
-// awaitReady waits until an API server is ready, for as long as the patience lasts.
-func awaitReady(ctx context.Context, server apiServer, patience time.Duration) error {
-	deadline := time.Now().Add(patience)
-	for {
-		err := server.Ready(ctx)
-		if err == nil || !time.Now().Before(deadline) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(time.Second):
-		}
-	}
 }

@@ -22,6 +22,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		HideHelpCommand: true,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "verbose", Usage: "log in more detail, to stderr"},
+			cli.HelpFlag, // the library adds it only to a program without a command help
 		},
 		Commands: []*cli.Command{
 			lockCommand(),
@@ -41,31 +42,38 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			labCommand(),
 			doctorCommand(),
 			completionCommand(),
+			helpCommand(),
+			manCommand(),
+			versionCommand(),
 		},
-		EnableBashCompletion: true,
-		Action:               unknownCommand,
+		Action: unknownCommand,
 		// The library would end the process at an error that has an exit code.
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
-	inherit(app.Commands)
+	inherit("", app.Commands)
+	for _, c := range app.Commands {
+		c.Category = categories[c.Name]
+	}
 	app.OnUsageError = usageError
 	return app
 }
 
 // inherit sets on every command the settings that the library does not pass down.
-func inherit(commands []*cli.Command) {
+func inherit(above string, commands []*cli.Command) {
 	for _, c := range commands {
+		path := strings.TrimSpace(above + " " + c.Name)
+		showExamples(path, c)
 		c.OnUsageError = usageError
 		c.HideHelpCommand = true
 		if len(c.Subcommands) > 0 {
 			if c.Action == nil { // etcd backup takes one, and its list shows them
 				c.Action = unknownCommand
 			}
-			inherit(c.Subcommands)
+			inherit(path, c.Subcommands)
 			continue
 		}
-		if !c.SkipFlagParsing {
-			c.Before = checkCall
+		if needed := need(c); !c.SkipFlagParsing {
+			c.Before = func(call *cli.Context) error { return checkCall(call, needed) }
 		}
 	}
 }
@@ -73,36 +81,22 @@ func inherit(commands []*cli.Command) {
 // usagef returns an error of a wrong command line; its exit code is 2.
 func usagef(format string, args ...any) error { return cli.Exit(fmt.Errorf(format, args...), 2) }
 
-// usageError reports a wrong flag. The library would print the help to stdout, which is for results.
-func usageError(c *cli.Context, err error, _ bool) error {
-	return usagef("%w (see %s --help)", err, name(c))
-}
-
-// unknownCommand is the action of the program and of command groups, which do nothing without a subcommand.
-func unknownCommand(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef("%q is not a command (see %s --help)", c.Args().First(), name(c))
-	}
-	return cli.ShowSubcommandHelp(c)
-}
-
 // checkCall reports the errors of a command line that are the same for all commands.
-func checkCall(c *cli.Context) error {
-	if err := refuseLateFlags(c); err != nil {
-		return err
-	}
-	return refuseYesAndDryRun(c)
-}
-
-// refuseLateFlags reports flags after the first argument, which the library takes for arguments. A file whose name
-// begins with a dash can be written as ./-name.
-func refuseLateFlags(c *cli.Context) error {
-	for _, arg := range c.Args().Slice() {
-		if strings.HasPrefix(arg, "-") && arg != "-" {
-			return usagef("flag %s comes after an argument: put flags first (see %s --help)", arg, name(c))
+func checkCall(c *cli.Context, needed []string) error {
+	var missing []string
+	for _, flag := range needed {
+		if !c.IsSet(flag) {
+			missing = append(missing, "--"+flag)
 		}
 	}
-	return nil
+	if len(missing) > 0 {
+		verb := "is"
+		if len(missing) > 1 {
+			verb = "are"
+		}
+		return usagef("%s %s needed (see %s --help)", strings.Join(missing, " and "), verb, name(c))
+	}
+	return refuseYesAndDryRun(c)
 }
 
 // noArguments reports arguments of a command without any.
@@ -136,39 +130,4 @@ func logger(c *cli.Context) *slog.Logger {
 			return a
 		},
 	}))
-}
-
-// The scripts that `hardtack completion` prints. They call the program with --generate-bash-completion, which prints
-// the words.
-const (
-	completeBash = `_hardtack() {
-  local IFS=$'\n'
-  COMPREPLY=($(compgen -W "$("${COMP_WORDS[@]:0:COMP_CWORD}" --generate-bash-completion 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
-}
-complete -o default -F _hardtack hardtack
-`
-	completeZsh = `#compdef hardtack
-_hardtack() {
-  local -a words_now
-  words_now=("${(@f)$("${words[@]:0:$((CURRENT-1))}" --generate-bash-completion 2>/dev/null)}")
-  compadd -a words_now
-}
-compdef _hardtack hardtack
-`
-)
-
-func completionCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "completion",
-		Usage:     "print the shell completion script; use it with: source <(hardtack completion bash)",
-		ArgsUsage: "bash|zsh",
-		Action: func(c *cli.Context) error {
-			script, ok := map[string]string{"bash": completeBash, "zsh": completeZsh}[c.Args().First()]
-			if !ok || c.NArg() != 1 {
-				return usagef("completion takes one shell, bash or zsh, not %q", strings.Join(c.Args().Slice(), " "))
-			}
-			_, err := io.WriteString(c.App.Writer, script)
-			return err
-		},
-	}
 }

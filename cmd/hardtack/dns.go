@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/check"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
@@ -43,8 +42,8 @@ func dnsFlags(more ...cli.Flag) []cli.Flag {
 
 // zoneFlags select the cluster and zone of a command.
 func zoneFlags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{
-		dnsClusterFlag(), suffixFlag(),
+	return append(append(awsFlags(),
+		clusterFlag(), dnsClusterFlag(), suffixFlag(),
 		&cli.StringFlag{Name: "zone-server", Usage: "keep the records on the zone's primary server, `HOST[:PORT]`, by RFC 2136 updates"},
 		&cli.StringFlag{Name: "tsig-key", Usage: "the `FILE` with the TSIG key that may update and transfer the zone, as written by tsig-keygen"},
 		&cli.IntFlag{Name: "max-records", Usage: "the server's limit of `N` records in a set (BIND: max-records-per-type)", Value: 100},
@@ -52,11 +51,11 @@ func zoneFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringFlag{Name: "zone-id", Usage: "with --route53: the hosted zone's `ID` (default: the zone is found by its name)"},
 		&cli.StringFlag{Name: "vpc", Usage: "with --route53: the `VPC` of the private zone, if several zones have the name"},
 		jsonFlag(),
-	}, more...)
+	), more...)
 }
 
 func dnsClusterFlag() cli.Flag {
-	return &cli.StringFlag{Name: "cluster", Usage: "the cluster's `NAME`, a DNS label"}
+	return &cli.StringFlag{Name: "cluster", Usage: "the cluster's `NAME`, where no document is given"}
 }
 
 func suffixFlag() cli.Flag {
@@ -89,12 +88,12 @@ func newZoneTarget(c *cli.Context) (*dnsTarget, error) {
 	if err := noArguments(c); err != nil {
 		return nil, err
 	}
-	t := &dnsTarget{cluster: c.String("cluster"), policy: record.DefaultPolicy()}
-	if t.cluster == "" {
-		return nil, usagef("--cluster is needed: the cluster's name (see %s --help)", name(c))
-	}
+	t := &dnsTarget{policy: record.DefaultPolicy()}
 	t.policy.Suffix = c.String("suffix")
 	var err error
+	if t.cluster, err = chosenCluster(c); err != nil {
+		return nil, err
+	}
 	switch {
 	case c.Bool("route53") == c.IsSet("zone-server"):
 		return nil, usagef("one of --zone-server and --route53 is needed (see %s --help)", name(c))
@@ -127,7 +126,7 @@ func (t *dnsTarget) useRoute53(c *cli.Context) error {
 	if c.IsSet("tsig-key") {
 		return usagef("--tsig-key goes with --zone-server: Route 53 takes AWS credentials")
 	}
-	conf, err := awsuser.Load(c.Context, "")
+	conf, err := loadAWS(c.Context, c)
 	if err != nil {
 		return err
 	}
@@ -156,7 +155,7 @@ func (t *dnsTarget) useFleet(c *cli.Context) error {
 	case what == "":
 		return usagef("--fleet is needed: a file, aws, or exec:PROGRAM (see %s --help)", name(c))
 	case what == "aws":
-		conf, err := awsuser.Load(c.Context, "")
+		conf, err := loadAWS(c.Context, c)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ func dnsLookupCommand() *cli.Command {
 		Usage:     "ask name servers directly: every address, how long it is cached, and how long a negative answer is",
 		ArgsUsage: "[NAME ...]",
 		Flags: []cli.Flag{
-			dnsClusterFlag(), suffixFlag(),
+			clusterFlag(), dnsClusterFlag(), suffixFlag(),
 			&cli.StringSliceFlag{Name: "server", Usage: "a name server, `HOST[:PORT]`; may be repeated (default: those of /etc/resolv.conf)"},
 			jsonFlag(),
 		},
@@ -59,14 +59,18 @@ func lookupNames(c *cli.Context) ([]string, error) {
 			names = append(names, string(r))
 		}
 	}
+	absolute := func(name string) bool { return strings.HasSuffix(name, ".") }
+	if !slices.ContainsFunc(names, func(name string) bool { return !absolute(name) }) {
+		return names, nil
+	}
+	cluster, err := chosenCluster(c)
+	if err != nil {
+		return nil, fmt.Errorf("%w; a name that ends with a dot is below none", err)
+	}
 	for i, n := range names {
-		if strings.HasSuffix(n, ".") {
-			continue
+		if !absolute(n) {
+			names[i] = n + "." + p.Domain(cluster)
 		}
-		if c.String("cluster") == "" {
-			return nil, usagef("%s is below a cluster: name it with --cluster, or end the name with a dot", n)
-		}
-		names[i] = n + "." + p.Domain(c.String("cluster"))
 	}
 	return names, nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/prepare"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
@@ -30,12 +29,11 @@ func dnsZoneCreateCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "create",
 		Usage: "create a private Route 53 zone if the VPC has none of this name, and prepare it",
-		Flags: []cli.Flag{
-			dnsClusterFlag(), suffixFlag(),
-			&cli.StringFlag{Name: "vpc", Usage: "the `VPC` that uses the zone"},
-			&cli.StringFlag{Name: "region", Usage: "the VPC's `REGION` (default: AWS_REGION, or that of the AWS configuration)"},
+		Flags: append(awsFlags(),
+			clusterFlag(), dnsClusterFlag(), suffixFlag(),
+			&cli.StringFlag{Name: "vpc", Usage: "the `VPC` that uses the zone, in the region"},
 			jsonFlag(), dryRunFlag(), timeoutFlag(time.Minute),
-		},
+		),
 		Action: dnsZoneCreate,
 	}
 }
@@ -67,15 +65,19 @@ func dnsZoneCreate(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
 	}
-	if c.String("cluster") == "" || c.String("vpc") == "" {
-		return usagef("--cluster and --vpc are needed: whose records the zone holds, and who sees it (see %s --help)", name(c))
+	cluster, err := chosenCluster(c)
+	if err != nil {
+		return err
 	}
-	o := prepare.Options{Cluster: c.String("cluster"), Policy: record.DefaultPolicy(), DryRun: c.Bool("dry-run")}
+	if c.String("vpc") == "" {
+		return usagef("--vpc is needed: who sees the zone (see %s --help)", name(c))
+	}
+	o := prepare.Options{Cluster: cluster, Policy: record.DefaultPolicy(), DryRun: c.Bool("dry-run")}
 	o.Policy.Suffix = c.String("suffix")
 	if err := o.Check(); err != nil {
 		return err
 	}
-	conf, err := awsuser.Load(ctx, c.String("region"))
+	conf, err := loadAWS(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -187,6 +187,9 @@ func commandReference(*testing.T) string {
 				}
 				b.WriteString(table(rows...) + "\n")
 			}
+			if text := examples[strings.TrimPrefix(name, "hardtack ")]; text != "" {
+				b.WriteString("```\n" + text + "\n```\n\n")
+			}
 			list(name, c.Subcommands)
 		}
 	}

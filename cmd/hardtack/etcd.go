@@ -5,7 +5,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/cloud"
@@ -35,12 +34,11 @@ func etcdCommand() *cli.Command {
 
 // etcdFlags select the cluster of a command.
 func etcdFlags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{
+	return append(append(awsFlags(),
 		clusterFlag(),
 		&cli.StringFlag{Name: "store", Usage: "the store's `LOCATION`: ssm:/path or dir:PATH (default: the document's)"},
-		&cli.StringFlag{Name: "region", Usage: "the `REGION` (default: AWS_REGION, or that of the AWS configuration)"},
 		jsonFlag(),
-	}, more...)
+	), more...)
 }
 
 // openEtcd returns the etcd of etcdFlags, and its document.
@@ -66,7 +64,7 @@ func openEtcd(c *cli.Context) (*operate.Cluster, *spec.Complete, error) {
 		}
 	}
 	if at.Kind == store.KindSSM {
-		conf, err := awsuser.Load(c.Context, c.String("region"))
+		conf, err := loadAWS(c.Context, c)
 		if err != nil {
 			return nil, nil, err
 		}

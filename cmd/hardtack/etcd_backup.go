@@ -12,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/backup"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/operate"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
@@ -93,7 +92,7 @@ func openBackups(c *cli.Context, k *operate.Cluster, complete *spec.Complete) er
 	if at == "" {
 		return nil
 	}
-	load := func(ctx context.Context) (aws.Config, error) { return awsuser.Load(ctx, c.String("region")) }
+	load := func(ctx context.Context) (aws.Config, error) { return loadAWS(ctx, c) }
 	p, err := backup.Open(at, backup.Options{Cluster: k.Name, Load: load, Account: func(ctx context.Context) (string, error) {
 		conf, err := load(ctx)
 		if err != nil {

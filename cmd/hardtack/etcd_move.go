@@ -7,7 +7,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/cloud"
@@ -50,7 +49,7 @@ func etcdMove(c *cli.Context) error {
 	if err := openBackups(c, k, document); err != nil {
 		return err
 	}
-	conf, err := awsuser.Load(c.Context, c.String("region"))
+	conf, err := loadAWS(c.Context, c)
 	if err != nil {
 		return err
 	}

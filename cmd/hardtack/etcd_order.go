@@ -35,10 +35,15 @@ func etcdRemoveCommand() *cli.Command {
 		ArgsUsage: "MEMBER",
 		Description: "The machine of the leader does it, while a quorum of the other members is well. The member's machine stops and keeps its data aside; " +
 			"it joins again only with another volume. To add members, add them to the document: hardtack stack apply, and they join one after another.",
-		Flags: etcdFlags(waitFlag(), dryRunFlag()),
+		Flags: etcdFlags(confirmFlags(waitFlag())...),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return usagef("name one member of etcd (see %s --help)", name(c))
+			}
+			if !c.Bool("dry-run") {
+				if err := proceed(c, fmt.Sprintf("Remove member %s of etcd of the cluster of %s, whose machine then stops?", c.Args().First(), c.String("file"))); err != nil {
+					return err
+				}
 			}
 			return orderEtcd(c, func(k *operate.Cluster, _ *spec.Complete) (*operate.Asked, error) {
 				return k.Remove(c.Context, c.Args().First(), c.Bool("dry-run"))

@@ -22,7 +22,7 @@ func etcdRestoreCommand() *cli.Command {
 		Description: "What was written after the backup is lost: a dry run says how much, and --lose-writes-since accepts it." +
 			" The members' machines move their old data away and start from the backup by themselves." +
 			" Run it again after a crash, or with another backup: it goes on, or says what is under way.",
-		Flags: etcdFlags(append(destroyFlags(),
+		Flags: etcdFlags(append(confirmFlags(),
 			backupsFlag(),
 			&cli.StringFlag{Name: "from", Usage: "the `NAME` of the backup, or latest (hardtack etcd backup list)"},
 			&cli.StringFlag{Name: "lose-writes-since", Usage: "accept that what was written since this `TIME` is lost: 2026-11-22T06:00:00Z"},
@@ -47,7 +47,7 @@ func etcdRestore(c *cli.Context) error {
 	if err := openBackups(c, k, complete); err != nil {
 		return err
 	}
-	r, err := k.Restore(c.Context, o)
+	r, err := confirmedRestore(c, k, &o)
 	if err != nil {
 		return err
 	}
@@ -68,12 +68,26 @@ func etcdRestore(c *cli.Context) error {
 	return err
 }
 
+// confirmedRestore begins the restore, once it is confirmed that what it loses may be lost.
+func confirmedRestore(c *cli.Context, k *operate.Cluster, o *operate.RestoreOptions) (*operate.Restored, error) {
+	o.DryRun = !c.Bool("yes")
+	r, err := k.Restore(c.Context, *o)
+	if err != nil || !o.DryRun || c.Bool("dry-run") || o.LoseSince.IsZero() { // what is lost is not accepted yet
+		return r, err
+	}
+	if len(r.Voters) > 0 { // otherwise an earlier run has begun it
+		fmt.Fprint(c.App.ErrWriter, restoredText(r, *o))
+		if err := proceed(c, "Restore etcd of cluster "+k.Name+", and lose these writes?"); err != nil {
+			return nil, err
+		}
+	}
+	o.DryRun = false
+	return k.Restore(c.Context, *o)
+}
+
 func restoreOptions(c *cli.Context) (operate.RestoreOptions, error) {
 	o := operate.RestoreOptions{From: c.String("from"), Off: c.StringSlice("off"), Again: c.Bool("again")}
 	if err := noArguments(c); err != nil {
-		return o, err
-	}
-	if err := refuseYesAndDryRun(c); err != nil {
 		return o, err
 	}
 	if o.From == "" {
@@ -88,7 +102,6 @@ func restoreOptions(c *cli.Context) (operate.RestoreOptions, error) {
 	}
 	slices.Sort(o.Off)
 	o.Off = slices.Compact(o.Off)
-	o.DryRun = unconfirmed(c)
 	return o, nil
 }
 

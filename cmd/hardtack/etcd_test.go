@@ -17,6 +17,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 // etcdRegion is an account with the default cluster: one member, which runs on its volume and has reported just now.
@@ -33,6 +34,11 @@ func newEtcdRegion(t *testing.T) *etcdRegion {
 	for k, v := range map[string]string{"AWS_ENDPOINT_URL": server.URL, "AWS_REGION": "us-west-2", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true", "HOME": t.TempDir()} {
 		t.Setenv(k, v)
 	}
+	document := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(document, spec.Minimal("demo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HARDTACK_CLUSTER", document)
 	tags := map[string]string{role.TagCluster: "demo", role.TagEtcdMember: "a"}
 	m, err := r.EC2().Run(awsfake.Machine{Zone: "us-west-2a", Tags: tags})
 	if err != nil {
@@ -150,7 +156,7 @@ func TestEtcdOrders(t *testing.T) {
 	if out, code, err := r.hardtack(t, "defrag", "--wait", "--json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"defragmented member a"`) {
 		t.Errorf("exit %d, %v\n%s", code, err, out)
 	}
-	if _, code, err := r.hardtack(t, "remove", "a"); code != 1 || !strings.Contains(err.Error(), "member a is the only one") {
+	if _, code, err := r.hardtack(t, "remove", "--yes", "a"); code != 1 || !strings.Contains(err.Error(), "member a is the only one") {
 		t.Errorf("exit %d, %v", code, err)
 	}
 	if _, code, err := r.hardtack(t, "remove"); code != 2 {

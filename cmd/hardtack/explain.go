@@ -4,29 +4,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
-	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 func explainCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "explain",
-		Usage:        "explain a field of a cluster document: its meaning, its value, the value's origin, and its effect on the machines",
-		ArgsUsage:    "[PATH, such as kubelet.config.maxPods]",
-		Flags:        []cli.Flag{clusterFlag(), jsonFlag()},
-		BashComplete: completePaths,
+		Name:      "explain",
+		Usage:     "explain a field of a cluster document: its meaning, its value, the value's origin, and its effect on the machines",
+		ArgsUsage: "[PATH, such as kubelet.config.maxPods]",
+		Flags:     []cli.Flag{exampleFlag(), jsonFlag()},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
 				return usagef("one path is expected, not %d (see %s --help)", c.NArg(), name(c))
 			}
-			complete, err := readCluster(c)
+			complete, err := readExample(c)
 			if err != nil {
 				return err
 			}
@@ -39,25 +34,6 @@ func explainCommand() *cli.Command {
 			}
 			return printExplanation(c.App.Writer, e)
 		},
-	}
-}
-
-// completePaths prints the paths of the default cluster, and the flags, for shell completion.
-func completePaths(c *cli.Context) {
-	cli.DefaultCompleteWithFlags(c.Command)(c)
-	if c.NArg() > 0 || len(os.Args) > 2 && strings.HasPrefix(os.Args[len(os.Args)-2], "-") {
-		return
-	}
-	image, err := spec.ReadImage(units.FS, images.FS)
-	if err != nil {
-		return
-	}
-	complete, _, err := spec.Load(image, "", spec.Minimal(minimalCluster))
-	if err != nil {
-		return
-	}
-	for _, path := range complete.Paths("") {
-		fmt.Fprintln(c.App.Writer, path)
 	}
 }
 

@@ -4,7 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/urfave/cli/v2"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 )
 
 // The flags that mean the same in every command.
@@ -26,19 +30,28 @@ func dryRunFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and change nothing"}
 }
 
-// destroyFlags are the flags of a command that destroys data: it does so only with --yes. Without it the command works
-// as with --dry-run, which may be given for clarity; both at once are refused.
-func destroyFlags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{
-		&cli.BoolFlag{Name: "yes", Usage: "do it; without this flag nothing is changed"},
-		dryRunFlag(),
-	}, more...)
+// awsFlags say where AWS is, as the aws command's flags of the same names do; what is not given comes from the environment
+// and the profile.
+func awsFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "region", Usage: "the AWS `REGION` (default: AWS_REGION, or that of the AWS configuration)"},
+		endpointFlag(),
+	}
 }
 
-// refuseYesAndDryRun reports a command line with both flags.
-func refuseYesAndDryRun(c *cli.Context) error {
-	if c.Bool("yes") && c.Bool("dry-run") {
-		return usagef("--yes and --dry-run contradict each other: give one")
+func endpointFlag() cli.Flag {
+	return &cli.StringFlag{Name: "endpoint-url", Usage: "call this `URL` instead of AWS (default: AWS_ENDPOINT_URL)"}
+}
+
+// loadAWS is the configuration of awsFlags.
+func loadAWS(ctx context.Context, c *cli.Context, more ...func(*config.LoadOptions) error) (aws.Config, error) {
+	region, _ := c.Value("region").(string) // other commands have several
+	return awsuser.Load(ctx, region, append(more, atEndpoint(c)...)...)
+}
+
+func atEndpoint(c *cli.Context) []func(*config.LoadOptions) error {
+	if url := c.String("endpoint-url"); url != "" {
+		return []func(*config.LoadOptions) error{config.WithBaseEndpoint(url)}
 	}
 	return nil
 }

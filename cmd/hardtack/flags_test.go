@@ -9,10 +9,8 @@ import (
 
 // TestFlagsMeanTheSame: --yes and --dry-run have one meaning, and a verb that asks for --yes has both.
 func TestFlagsMeanTheSame(t *testing.T) {
-	// Its --yes is about one value of --machines: everything else that it ends is named by --allow-replacement.
-	exempt := func(command, flag string) bool { return command == "apply" && flag == "yes" }
 	usages := map[string]string{}
-	for _, f := range destroyFlags() {
+	for _, f := range confirmFlags() {
 		usages[f.Names()[0]] = f.(*cli.BoolFlag).Usage
 	}
 	found := 0
@@ -27,7 +25,7 @@ func TestFlagsMeanTheSame(t *testing.T) {
 					continue
 				}
 				have[b.Name] = true
-				if b.Usage != usages[b.Name] && !exempt(c.Name, b.Name) {
+				if b.Usage != usages[b.Name] {
 					t.Errorf("%s --%s: %q, and elsewhere %q", c.Name, b.Name, b.Usage, usages[b.Name])
 				}
 			}
@@ -40,7 +38,7 @@ func TestFlagsMeanTheSame(t *testing.T) {
 		}
 	}
 	check(newApp(io.Discard, io.Discard).Commands)
-	if found < 5 {
-		t.Errorf("%d verbs ask for --yes: at least image gc and stack apply, refresh, rollback and delete do", found)
+	if found < 9 {
+		t.Errorf("%d verbs ask for --yes: at least image promote, rollback and gc, stack apply, refresh, rollback and delete, etcd restore and remove do", found)
 	}
 }

@@ -8,14 +8,12 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
 )
 
-// regionFlag selects the region of an image command.
-func regionFlag() cli.Flag {
-	return &cli.StringFlag{Name: "region", Usage: "the AWS `REGION` (default: that of the environment or the profile)"}
-}
-
-// regionsFlag selects the regions of a command that works in several.
-func regionsFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "region", Usage: "an AWS `REGION`; may be repeated (default: that of the environment or the profile)"}
+// regionsFlags are awsFlags of a command that works in several regions.
+func regionsFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "region", Usage: "an AWS `REGION`; may be repeated (default: AWS_REGION, or that of the AWS configuration)"},
+		endpointFlag(),
+	}
 }
 
 // everyRegion returns a client for each --region.
@@ -25,7 +23,7 @@ func everyRegion(c *cli.Context) (*cloud.Cloud, []*cloud.Client, error) {
 	if len(names) > 0 {
 		first = names[0]
 	}
-	account, err := cloud.Open(c.Context, first, cloud.Options{})
+	account, err := cloud.Open(c.Context, first, cloud.Options{}, atEndpoint(c)...)
 	if err != nil {
 		return nil, nil, err
 	}

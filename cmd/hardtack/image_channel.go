@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ func imagePromoteCommand() *cli.Command {
 		Name:      "promote",
 		Usage:     "point a channel at an image, given by its ID or name; launch templates follow the channel",
 		ArgsUsage: "IMAGE",
-		Flags:     []cli.Flag{channelFlag(), regionsFlag(), jsonFlag()},
+		Flags:     append(append(regionsFlags(), channelFlag(), jsonFlag()), confirmFlags()...),
 		Action:    imagePromote,
 	}
 }
@@ -30,8 +31,8 @@ func imageRollbackCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "rollback",
 		Usage: "point a channel back at its previous image",
-		Flags: []cli.Flag{channelFlag(), regionsFlag(),
-			&cli.Int64Flag{Name: "to", Usage: "the `VERSION` in the channel's history to return to, as printed by hardtack image list --channel (default: the previous one)"}, jsonFlag()},
+		Flags: append(append(regionsFlags(), channelFlag(),
+			&cli.Int64Flag{Name: "to", Usage: "the `VERSION` in the channel's history to return to, as printed by hardtack image list --channel (default: the previous one)"}, jsonFlag()), confirmFlags()...),
 		Action: imageRollback,
 	}
 }
@@ -54,11 +55,45 @@ func imagePromote(c *cli.Context) error {
 			return err
 		}
 	}
-	done, err := ami.PromoteAll(c.Context, cl, c.String("channel"), images)
-	if err != nil {
-		return err
+	return changeChannel(c, func(dry bool) (promotions, error) {
+		out := promotions{dry: dry}
+		if !dry {
+			out.done, err = ami.PromoteAll(c.Context, cl, c.String("channel"), images)
+			return out, err
+		}
+		out.done, err = inRegions(clients, func(client *cloud.Client) (ami.Promotion, error) {
+			return ami.Promote(c.Context, ami.Planned{Channels: client}, c.String("channel"), images[client.Region])
+		})
+		return out, err
+	})
+}
+
+// promotions are what became of a channel in each region, or would.
+type promotions struct {
+	dry  bool
+	done map[string]ami.Promotion
+}
+
+func inRegions(clients []*cloud.Client, do func(*cloud.Client) (ami.Promotion, error)) (map[string]ami.Promotion, error) {
+	done := map[string]ami.Promotion{}
+	for _, client := range clients {
+		var err error
+		if done[client.Region], err = do(client); err != nil {
+			return nil, fmt.Errorf("in %s: %w", client.Region, err)
+		}
 	}
-	return answerPromotions(c, done)
+	return done, nil
+}
+
+// changeChannel points a channel at other images, once that is confirmed.
+func changeChannel(c *cli.Context, run func(dry bool) (promotions, error)) error {
+	return change[promotions]{
+		question: "Point the channel " + c.String("channel") + " there, from which every stack takes its next machines' image?", run: run, text: promotionsText,
+		due: func(p promotions) bool {
+			return slices.ContainsFunc(slices.Collect(maps.Values(p.done)), func(p ami.Promotion) bool { return p.Changed })
+		},
+		answer: func(p promotions) error { return answerPromotions(c, p) },
+	}.do(c)
 }
 
 // findImage returns the id of an image given by its id or name; the same name may exist in several regions.
@@ -92,34 +127,41 @@ func imageRollback(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	done := map[string]ami.Promotion{}
-	for _, client := range clients {
-		if done[client.Region], err = ami.Rollback(c.Context, client, c.String("channel"), c.Int64("to")); err != nil {
-			return fmt.Errorf("in %s: %w", client.Region, err)
-		}
-	}
-	return answerPromotions(c, done)
+	return changeChannel(c, func(dry bool) (promotions, error) {
+		done, err := inRegions(clients, func(client *cloud.Client) (ami.Promotion, error) {
+			var channels ami.Channels = client
+			if dry {
+				channels = ami.Planned{Channels: client}
+			}
+			return ami.Rollback(c.Context, channels, c.String("channel"), c.Int64("to"))
+		})
+		return promotions{dry, done}, err
+	})
 }
 
-func answerPromotions(c *cli.Context, done map[string]ami.Promotion) error {
+func answerPromotions(c *cli.Context, p promotions) error {
 	if c.Bool("json") {
-		return printJSON(c.App.Writer, done)
+		return printJSON(c.App.Writer, p.done)
 	}
-	return printPromotions(c, done)
+	_, err := io.WriteString(c.App.Writer, promotionsText(p))
+	return err
 }
 
-func printPromotions(c *cli.Context, done map[string]ami.Promotion) error {
-	for _, region := range slices.Sorted(maps.Keys(done)) {
-		p, was := done[region], ""
+func promotionsText(all promotions) string {
+	var b strings.Builder
+	for _, region := range slices.Sorted(maps.Keys(all.done)) {
+		p, was := all.done[region], ""
 		if p.Before != "" && p.Changed {
 			was = " (was " + p.Before + ")"
 		}
 		if !p.Changed {
 			was = " already"
 		}
-		if _, err := fmt.Fprintf(c.App.Writer, "%s in %s: %s%s, version %d\n", p.Parameter, region, p.Image, was, p.Version); err != nil {
-			return err
+		would := ""
+		if all.dry && p.Changed {
+			would = "would be "
 		}
+		fmt.Fprintf(&b, "%s in %s: %s%s%s, version %d\n", p.Parameter, region, would, p.Image, was, p.Version)
 	}
-	return nil
+	return b.String()
 }

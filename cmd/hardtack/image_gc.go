@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -11,33 +12,33 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
 )
 
 func imageListCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "list",
 		Usage: "list published images and what uses them, or the history of a channel",
-		Flags: []cli.Flag{
+		Flags: append(regionsFlags(),
 			lineFlag(),
 			&cli.StringFlag{Name: "channel", Usage: "print the history of this `CHANNEL` instead"},
-			regionsFlag(), jsonFlag(),
-		},
+			jsonFlag(),
+		),
 		Action: imageList,
 	}
 }
 
 func imageGCCommand() *cli.Command {
 	return &cli.Command{
-		Name: "gc",
-		Usage: "remove published images that no channel, launch template, group or instance uses, and snapshots without an image; " +
-			"only prints what would be removed unless --yes is given",
-		Flags: destroyFlags(
+		Name:  "gc",
+		Usage: "remove published images that no channel, launch template, group or instance uses, and snapshots without an image",
+		Flags: append(regionsFlags(), confirmFlags(
 			lineFlag(),
 			&cli.IntFlag{Name: "keep", Value: 3, Usage: "keep the newest `N` of each image family and architecture"},
 			&cli.DurationFlag{Name: "older", Value: 24 * time.Hour, Usage: "keep images created or launched within this `DURATION`"},
 			&cli.BoolFlag{Name: "shared", Usage: "also remove images shared with other accounts, whose use of them cannot be seen"},
-			regionsFlag(), jsonFlag(),
-		),
+			jsonFlag(),
+		)...),
 		Action: imageGC,
 	}
 }
@@ -159,30 +160,50 @@ func imageGC(c *cli.Context) error {
 		return err
 	}
 	rules := ami.Rules{Keep: c.Int("keep"), Age: c.Duration("older"), Shared: c.Bool("shared"), Now: time.Now()}
-	var all []gcResult
-	var errs []error
+	var failed error
+	return change[[]gcResult]{
+		question: "Remove these images and snapshots?",
+		run: func(dry bool) (all []gcResult, err error) {
+			all, failed, err = collect(c, clients, rules, dry)
+			return all, err
+		},
+		due: func(all []gcResult) bool {
+			return slices.ContainsFunc(all, func(r gcResult) bool {
+				return slices.ContainsFunc(r.Verdicts, func(v ami.Verdict) bool { return v.Remove })
+			})
+		},
+		text: collectedText,
+		answer: func(all []gcResult) error {
+			if c.Bool("json") {
+				return errors.Join(failed, printJSON(c.App.Writer, all))
+			}
+			_, err := io.WriteString(c.App.Writer, collectedText(all))
+			return errors.Join(failed, err)
+		},
+	}.do(c)
+}
+
+// collect judges the images of each region and, unless that is dry, removes some. What could not be removed is failed: the
+// other regions' images are removed nevertheless.
+func collect(c *cli.Context, clients []*cloud.Client, rules ami.Rules, dry bool) (all []gcResult, failed, err error) {
 	for _, client := range clients {
 		stock, err := client.Inventory(c.Context, c.String("name"))
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		r := gcResult{Region: client.Region, DryRun: !c.Bool("yes"), Verdicts: ami.Collect(stock, rules), Removed: []ami.Verdict{}}
-		if !r.DryRun {
-			r.Removed, err = ami.Remove(c.Context, client, r.Verdicts)
-			errs = append(errs, err)
+		r := gcResult{Region: client.Region, DryRun: dry, Verdicts: ami.Collect(stock, rules), Removed: []ami.Verdict{}}
+		if !dry {
+			removed, err := ami.Remove(c.Context, client, r.Verdicts)
+			r.Removed, failed = removed, errors.Join(failed, err)
 		}
 		all = append(all, r)
 	}
-	if c.Bool("json") {
-		err = printJSON(c.App.Writer, all)
-	} else {
-		err = printCollected(c, all)
-	}
-	return errors.Join(append(errs, err)...)
+	return all, failed, nil
 }
 
-func printCollected(c *cli.Context, all []gcResult) error {
-	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
+func collectedText(all []gcResult) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, r := range all {
 		for _, v := range r.Verdicts {
 			verdict, id := "keep", v.Image
@@ -198,12 +219,6 @@ func printCollected(c *cli.Context, all []gcResult) error {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Region, verdict, id, dash(v.Name), strings.Join(v.Why, "; "))
 		}
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if all[0].DryRun {
-		_, err := fmt.Fprintln(c.App.Writer, "nothing was removed; --yes does it")
-		return err
-	}
-	return nil
+	_ = w.Flush() // writes to memory
+	return b.String()
 }

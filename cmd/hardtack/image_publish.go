@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -22,7 +23,7 @@ func imagePublishCommand() *cli.Command {
 		Name:      "publish",
 		Usage:     "make a machine image (AMI) from a disk image, or find the one already made from it",
 		ArgsUsage: "DISK.QCOW2",
-		Flags: []cli.Flag{
+		Flags: append(awsFlags(),
 			&cli.StringFlag{Name: "name", Value: "hardtack", Usage: "the image family; the image is called `NAME`-<digest>"},
 			&cli.StringFlag{Name: "arch", Usage: "amd64 or arm64 (default: as in the image.json beside the disk)"},
 			&cli.StringFlag{Name: "key", Usage: "encrypt with a KMS `KEY`, given by its ARN; default is the account's own key"},
@@ -33,12 +34,11 @@ func imagePublishCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "copy", Usage: "copy to a `REGION[=KEY]`, encrypted with a key of that region; may be repeated"},
 			&cli.StringSliceFlag{Name: "share", Usage: "allow an `ACCOUNT`, or the organisation or unit with this ARN, to launch the image; may be repeated"},
 			&cli.StringFlag{Name: "channel", Usage: "afterwards point this `CHANNEL` at the image, in every region"},
-			regionFlag(),
 			&cli.StringFlag{Name: "state", Usage: "the `DIRECTORY` that keeps the state of unfinished uploads, so that they can be resumed"},
 			&cli.BoolFlag{Name: "keep", Usage: "if publishing fails or is interrupted, keep the unfinished snapshot, so that it can be resumed"},
 			&cli.IntFlag{Name: "parallel", Value: ami.DefaultWorkers, Usage: "upload `N` blocks of 512 KiB at once"},
 			jsonFlag(),
-		},
+		),
 		Action: imagePublish,
 	}
 }
@@ -50,7 +50,7 @@ func imagePublish(c *cli.Context) error {
 	if n := c.Int("parallel"); n < 1 || n > 1000 {
 		return usagef("--parallel %d: 1 to 1000", n)
 	}
-	cl, err := cloud.Open(c.Context, c.String("region"), cloud.Options{Connections: c.Int("parallel")})
+	cl, err := cloud.Open(c.Context, c.String("region"), cloud.Options{Connections: c.Int("parallel")}, atEndpoint(c)...)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,8 @@ func printShipped(c *cli.Context, job ami.Pipeline, s ami.PipelineResult) error 
 			fmt.Fprintf(c.App.Writer, "%s in %s\n", s.Images[region], region)
 		}
 	}
-	return printPromotions(c, s.Promotions)
+	_, err := io.WriteString(c.App.Writer, promotionsText(promotions{done: s.Promotions}))
+	return err
 }
 
 func orNothing(s string) string {

@@ -117,21 +117,6 @@ func onMachine(do func(c *cli.Context, h lab.Home, client *lab.Client, m lab.Mac
 	})
 }
 
-// completeMachines prints the machines' names for shell completion.
-func completeMachines(c *cli.Context) {
-	h, err := labHome(c)
-	if err != nil || c.NArg() > 0 {
-		return
-	}
-	s, err := lab.NewClient(h).Status(c.Context)
-	if err != nil {
-		return
-	}
-	for _, name := range s.Names() {
-		fmt.Fprintln(c.App.Writer, name)
-	}
-}
-
 func labDownCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "down",
@@ -162,11 +147,10 @@ func labDownCommand() *cli.Command {
 
 func labKillCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "kill",
-		Usage:        "power a machine off at once, or with --graceful after its pods have moved away; its group replaces it",
-		ArgsUsage:    "MACHINE",
-		Flags:        labFlags(jsonFlag(), &cli.BoolFlag{Name: "graceful", Usage: "have its group end it: it is held until its pods have moved away, for at most the group's drainTimeout"}),
-		BashComplete: completeMachines,
+		Name:      "kill",
+		Usage:     "power a machine off at once, or with --graceful after its pods have moved away; its group replaces it",
+		ArgsUsage: "MACHINE",
+		Flags:     labFlags(jsonFlag(), &cli.BoolFlag{Name: "graceful", Usage: "have its group end it: it is held until its pods have moved away, for at most the group's drainTimeout"}),
 		Action: onMachine(func(c *cli.Context, _ lab.Home, client *lab.Client, m lab.MachineStatus) error {
 			if c.Bool("graceful") {
 				return endMachine(c, client, m)

@@ -16,8 +16,6 @@ func labAWSCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "aws",
 		Usage: "run a program whose AWS calls go to the lab, or print the environment variables for that",
-		Description: "hardtack lab aws aws autoscaling describe-auto-scaling-groups\n" +
-			"eval \"$(hardtack lab aws)\"    # from then on this shell's programs call the lab",
 		// The flags after PROGRAM are the program's.
 		SkipFlagParsing: true,
 		ArgsUsage:       "[--name NAME] [PROGRAM ARGUMENTS]",
@@ -27,6 +25,9 @@ func labAWSCommand() *cli.Command {
 
 func labAWS(c *cli.Context) error {
 	name, args := leadingName(c.Args().Slice(), os.Getenv("HARDTACK_LAB"))
+	if wantsHelp(args) {
+		return cli.ShowSubcommandHelp(c)
+	}
 	h, err := labNamed(name)
 	if err != nil {
 		return err
@@ -65,3 +66,6 @@ func withoutAWS(env []string) []string {
 	}
 	return kept
 }
+
+// wantsHelp reports whether the first word of another program's is a question to this one.
+func wantsHelp(args []string) bool { return len(args) == 1 && (args[0] == "--help" || args[0] == "-h") }

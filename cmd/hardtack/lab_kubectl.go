@@ -37,6 +37,9 @@ func labKubectlCommand() *cli.Command {
 func labKubectl(c *cli.Context) error {
 	name, args := leadingName(c.Args().Slice(), os.Getenv("HARDTACK_LAB"))
 	h, err := labNamed(name)
+	if err != nil && wantsHelp(args) { // in a lab it is kubectl's
+		return cli.ShowSubcommandHelp(c)
+	}
 	if err != nil {
 		return err
 	}

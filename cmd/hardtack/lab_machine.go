@@ -17,10 +17,9 @@ import (
 
 func labLogsCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "logs",
-		Usage:        "print the journal or console log of a machine, running or stopped",
-		ArgsUsage:    "MACHINE",
-		BashComplete: completeMachines,
+		Name:      "logs",
+		Usage:     "print the journal or console log of a machine, running or stopped",
+		ArgsUsage: "MACHINE",
 		Flags: labFlags(
 			&cli.BoolFlag{Name: "console", Usage: "print the serial console instead: firmware, kernel and systemd"},
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "follow the output until Ctrl-C"},
@@ -97,11 +96,10 @@ const detachKey = 0x1d
 
 func labShellCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "shell",
-		Usage:        "open a root shell on a machine's second serial port; Ctrl-] leaves it",
-		ArgsUsage:    "MACHINE",
-		BashComplete: completeMachines,
-		Flags:        labFlags(),
+		Name:      "shell",
+		Usage:     "open a root shell on a machine's second serial port; Ctrl-] leaves it",
+		ArgsUsage: "MACHINE",
+		Flags:     labFlags(),
 		Action: onMachine(func(c *cli.Context, _ lab.Home, client *lab.Client, m lab.MachineStatus) error {
 			line, err := client.Shell(c.Context, m.ID)
 			if err != nil {
@@ -120,7 +118,6 @@ func labExecCommand() *cli.Command {
 		// What follows the machine is the command's own.
 		SkipFlagParsing: true,
 		ArgsUsage:       "[--name NAME] MACHINE [--] COMMAND [ARGUMENTS]",
-		BashComplete:    completeMachines,
 		Action:          labExec,
 	}
 }

@@ -12,10 +12,9 @@ import (
 
 func labNoticeCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "notice",
-		Usage:        "announce to a machine what EC2 would, and take its power when a spot instance's time has come; the masters move its pods away",
-		ArgsUsage:    "MACHINE",
-		BashComplete: completeMachines,
+		Name:      "notice",
+		Usage:     "announce to a machine what EC2 would, and take its power when a spot instance's time has come; the masters move its pods away",
+		ArgsUsage: "MACHINE",
 		Flags: labFlags(jsonFlag(),
 			&cli.StringFlag{Name: "kind", Value: "spot", Usage: "the `KIND`: " + strings.Join(lab.NoticeKinds, ", ") + ", where none takes back what was announced"},
 			&cli.DurationFlag{Name: "in", Value: 2 * time.Minute, Usage: "what is announced comes after this `DURATION`; EC2 gives spot instances two minutes"},

@@ -57,11 +57,10 @@ func printVolumes(out io.Writer, list []lab.VolumeStatus) error {
 // labVolumeVerb is a command that does something to one volume; done says of the volume that it was done.
 func labVolumeVerb(verb, usage, done string, do func(*lab.Client, context.Context, string) error) *cli.Command {
 	return &cli.Command{
-		Name:         verb,
-		Usage:        usage,
-		ArgsUsage:    "VOLUME",
-		Flags:        labFlags(jsonFlag()),
-		BashComplete: completeVolumes,
+		Name:      verb,
+		Usage:     usage,
+		ArgsUsage: "VOLUME",
+		Flags:     labFlags(jsonFlag()),
 		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
 			if c.NArg() != 1 {
 				return usagef("one volume is expected, not %d (hardtack lab volume list shows them)", c.NArg())
@@ -84,20 +83,5 @@ func labVolumeVerb(verb, usage, done string, do func(*lab.Client, context.Contex
 			_, err = fmt.Fprintf(c.App.Writer, "%s %s\n", id, done)
 			return err
 		}),
-	}
-}
-
-// completeVolumes prints the volumes' ids for shell completion.
-func completeVolumes(c *cli.Context) {
-	h, err := labHome(c)
-	if err != nil || c.NArg() > 0 {
-		return
-	}
-	list, err := lab.NewClient(h).Volumes(c.Context)
-	if err != nil {
-		return
-	}
-	for _, v := range list {
-		fmt.Fprintln(c.App.Writer, v.ID)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/lambda"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/check"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/deployment"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/doctor"
@@ -29,14 +28,14 @@ func lambdaDoctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check the deployed function, queue, rules, permissions, alarms, last reconcile and records, without changing anything",
-		Flags: []cli.Flag{
+		Flags: append(awsFlags(),
 			&cli.StringFlag{Name: "stack", Usage: "the `NAME` of the stack that sam deploy created"},
 			&cli.StringFlag{Name: "function", Usage: "the function's `NAME`, if it belongs to no stack"},
 			&cli.StringFlag{Name: "zip", Usage: "compare with the `FILE` that should be deployed, as built by make lambda"},
 			&cli.BoolFlag{Name: "policy", Usage: "only print the IAM policy that this command needs"},
 			jsonFlag(),
-			timeoutFlag(2 * time.Minute),
-		},
+			timeoutFlag(2*time.Minute),
+		),
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -82,7 +81,7 @@ func lambdaChecks(ctx context.Context, c *cli.Context, target deployment.Target)
 		}
 		wanted.Zip = &zip
 	}
-	conf, err := awsuser.Load(ctx, "")
+	conf, err := loadAWS(ctx, c)
 	if err != nil {
 		return nil, err
 	}

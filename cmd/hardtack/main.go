@@ -29,7 +29,12 @@ func main() {
 func mainExit() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := newApp(os.Stdout, os.Stderr).RunContext(ctx, os.Args)
+	app := newApp(os.Stdout, os.Stderr)
+	if n := len(os.Args) - 1; n > 1 && os.Args[n] == completionFlag {
+		complete(ctx, app, os.Args[:n])
+		return 0
+	}
+	err := app.RunContext(ctx, ordered(app, os.Args))
 	if err == nil {
 		return 0
 	}

@@ -20,14 +20,13 @@ import (
 func monitoringCommand() *cli.Command {
 	return &cli.Command{
 		Name: "monitoring", Usage: "write what a Prometheus needs to watch a cluster: its configuration, rules for alarms, a dashboard for Grafana, and a certificate that may read metrics and nothing else",
-		Flags: []cli.Flag{
+		Flags: append(awsFlags(),
 			clusterFlag(),
 			&cli.StringFlag{Name: "dir", Usage: "write to `DIRECTORY`, which is created; files of the same names are replaced"},
 			&cli.StringFlag{Name: "store", Usage: "the store's `LOCATION`: ssm:/path or dir:PATH (default: the document's)"},
-			&cli.StringFlag{Name: "endpoint", Usage: "a `URL` to call instead of AWS"},
 			&cli.DurationFlag{Name: "life", Value: pki.LeafLife, Usage: "the `DURATION` until the certificate expires; run the command again before, and Prometheus takes the new one by itself"},
 			&cli.BoolFlag{Name: "no-certificate", Usage: "write no certificate, and read no store"},
-		}, Action: writeMonitoring,
+		), Action: writeMonitoring,
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
@@ -33,8 +32,7 @@ func pkiCommand() *cli.Command {
 		Usage: "create and inspect a cluster's certificate authorities and keys, in its store",
 		Subcommands: []*cli.Command{
 			{Name: "create", Usage: "create the missing authorities and keys, and record the settings that all machines must share; nothing is ever replaced",
-				Flags: append(storeFlags(), &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the cluster document, a `FILE`, which has the cluster's name and store"},
-					&cli.BoolFlag{Name: "rekey", Usage: "encrypt every secret again, with the document's aws.secretsKey"}, jsonFlag()),
+				Flags:  append(storeFlags(), &cli.BoolFlag{Name: "rekey", Usage: "encrypt every secret again, with the document's aws.secretsKey"}, jsonFlag()),
 				Action: pkiCreate},
 			{Name: "show", Usage: "list the stored objects with their expiry and fingerprints; never keys",
 				Flags: append(storeFlags(), jsonFlag()), Action: pkiShow},
@@ -54,11 +52,13 @@ func pkiCommand() *cli.Command {
 }
 
 func storeFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "cluster", Usage: "the cluster's `NAME`"},
-		&cli.StringFlag{Name: "store", Usage: "the store's `LOCATION`: ssm:/path or dir:PATH (default: ssm:/hardtack/<cluster>)"},
-		&cli.StringFlag{Name: "endpoint", Usage: "a `URL` to call instead of AWS"},
-	}
+	return append(awsFlags(), clusterFlag(),
+		&cli.StringFlag{Name: "cluster", Usage: "the cluster's `NAME`, where no document is given"},
+		storeFlag())
+}
+
+func storeFlag() cli.Flag {
+	return &cli.StringFlag{Name: "store", Usage: "the store's `LOCATION`: ssm:/path or dir:PATH (default: the document's, which is ssm:/hardtack/<cluster>)"}
 }
 
 // label matches a cluster's name, which is a label of its machines' DNS names.
@@ -66,7 +66,7 @@ var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // openStore opens the store of the flags. A relative directory is relative to the working directory.
 func openStore(c *cli.Context) (store.Store, error) {
-	location, err := storeLocation(c)
+	_, location, err := chosenStore(c)
 	if err != nil {
 		return nil, err
 	}
@@ -83,10 +83,7 @@ func storeConfig(ctx context.Context, c *cli.Context) (aws.Config, error) {
 		config.WithRetryMaxAttempts(storeAttempts),
 		config.WithHTTPClient(sdkhttp.NewBuildableClient().WithTimeout(storeTimeout)),
 	}
-	if endpoint := c.String("endpoint"); endpoint != "" {
-		options = append(options, config.WithBaseEndpoint(endpoint))
-	}
-	return awsuser.Load(ctx, "", options...)
+	return loadAWS(ctx, c, options...)
 }
 
 const (
@@ -96,15 +93,55 @@ const (
 	storeTimeout = 10 * time.Second
 )
 
-func storeLocation(c *cli.Context) (store.Location, error) {
-	if err := noArguments(c); err != nil {
-		return store.Location{}, err
+// chosenCluster is the name of the cluster of the document, or else that of --cluster.
+func chosenCluster(c *cli.Context) (string, error) {
+	if c.String("file") != "" {
+		complete, err := documentOf(c)
+		if err != nil {
+			return "", err
+		}
+		return complete.Cluster.Name, nil
 	}
 	cluster := c.String("cluster")
-	if !label.MatchString(cluster) {
-		return store.Location{}, usagef("--cluster %q: not a DNS label (a to z, 0 to 9 and -, at most 63)", cluster)
+	if cluster == "" {
+		return "", usagef("which cluster? name its document with -f FILE, or in the variable %s, or the cluster with --cluster NAME (see %s --help)", clusterVariable, name(c))
 	}
-	return parseStore(cmp.Or(c.String("store"), machine.DefaultStore(cluster)))
+	return cluster, nil
+}
+
+// documentOf is the document of --file, which is that of --cluster if both are given.
+func documentOf(c *cli.Context) (*spec.Complete, error) {
+	complete, err := readCluster(c)
+	if err != nil {
+		return nil, err
+	}
+	if name := c.String("cluster"); name != "" && name != complete.Cluster.Name {
+		return nil, usagef("--cluster %s: %s is the document of %s: leave one of both out", name, c.String("file"), complete.Cluster.Name)
+	}
+	return complete, nil
+}
+
+// chosenStore is the cluster of the flags with its store.
+func chosenStore(c *cli.Context) (cluster string, at store.Location, err error) {
+	if err := noArguments(c); err != nil {
+		return "", at, err
+	}
+	if c.String("file") == "" {
+		if cluster, err = chosenCluster(c); err != nil {
+			return "", at, err
+		}
+		if !label.MatchString(cluster) {
+			return "", at, usagef("--cluster %q: not a DNS label (a to z, 0 to 9 and -, at most 63)", cluster)
+		}
+		at, err = parseStore(cmp.Or(c.String("store"), machine.DefaultStore(cluster)))
+		return cluster, at, err
+	}
+	complete, err := documentOf(c)
+	if err == nil {
+		cluster = complete.Cluster.Name
+		at, err = parseStore(cmp.Or(c.String("store"), complete.Cluster.Store))
+	}
+	return cluster, at, err
 }
 
 func parseStore(text string) (store.Location, error) {
@@ -133,7 +170,7 @@ func pkiCreate(c *cli.Context) error {
 	}
 	note, err := settleKey(c, complete, s)
 	if err != nil {
-		return withStackHint("", err)
+		return withStackHint(c, err)
 	}
 	made, err := authority.Create(c.Context, s, complete.Info(), time.Now())
 	if err != nil {
@@ -156,28 +193,23 @@ func pkiCreate(c *cli.Context) error {
 }
 
 // toCreate returns the cluster of --file, or a default one named by --cluster, and the location of its store.
-func toCreate(c *cli.Context) (*spec.Complete, store.Location, error) {
-	name, file := c.String("cluster"), c.String("file")
-	if file == "" {
-		location, err := storeLocation(c)
+func toCreate(c *cli.Context) (complete *spec.Complete, at store.Location, err error) {
+	if c.String("file") == "" {
+		cluster, at, err := chosenStore(c)
 		if err != nil {
-			return nil, store.Location{}, err
+			return nil, at, err
 		}
-		complete, err := completeText(c, "the default cluster "+name, spec.Minimal(name))
-		return complete, location, err
+		complete, err = completeText(c, "the default cluster "+cluster, spec.Minimal(cluster))
+		return complete, at, err
 	}
 	if err := noArguments(c); err != nil {
-		return nil, store.Location{}, err
+		return nil, at, err
 	}
-	complete, err := readCluster(c)
-	if err != nil {
-		return nil, store.Location{}, err
+	if complete, err = documentOf(c); err != nil {
+		return nil, at, err
 	}
-	if have := complete.Cluster.Name; name != "" && name != have {
-		return nil, store.Location{}, usagef("--cluster %s: %s is the document of %s", name, file, have)
-	}
-	location, err := parseStore(cmp.Or(c.String("store"), complete.Cluster.Store))
-	return complete, location, err
+	at, err = parseStore(cmp.Or(c.String("store"), complete.Cluster.Store))
+	return complete, at, err
 }
 
 // inspection is the output of show and verify.
@@ -293,7 +325,7 @@ func pkiCA(c *cli.Context) error {
 }
 
 func pkiPolicy(c *cli.Context) error {
-	location, err := storeLocation(c)
+	_, location, err := chosenStore(c)
 	if err != nil {
 		return err
 	}

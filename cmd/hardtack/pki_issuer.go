@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,14 +22,12 @@ import (
 )
 
 func pkiIssuerCommand() *cli.Command {
-	document := &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the cluster document, a `FILE`, with serviceAccounts.issuer", Required: true}
-	more := []cli.Flag{document, &cli.StringFlag{Name: "store", Usage: "the store's `LOCATION` (default: the document's)"},
-		&cli.StringFlag{Name: "endpoint", Usage: "a `URL` to call instead of AWS"}}
+	more := append(awsFlags(), clusterFlag(), storeFlag())
 	return &cli.Command{
 		Name: "issuer", Usage: "publish the keys by which others verify the tokens of the cluster's pods",
 		Subcommands: []*cli.Command{
 			{Name: "publish", Usage: "write the issuer's discovery document and its keys to where the document says, if they are not there; pki rotate service-account does so too from then on",
-				Flags: append(more, &cli.StringFlag{Name: "dir", Usage: "write them to a `DIRECTORY` instead, for a web server of your own"}, jsonFlag()), Action: issuerPublish},
+				Flags: append(slices.Clip(more), &cli.StringFlag{Name: "dir", Usage: "write them to a `DIRECTORY` instead, for a web server of your own"}, jsonFlag()), Action: issuerPublish},
 			{Name: "check", Usage: "read what is published as everybody can, and fail if it is not the cluster's keys", Flags: more, Action: issuerCheck},
 		},
 	}

@@ -58,7 +58,7 @@ func TestPKIIssuerInABucket(t *testing.T) {
 	}
 	as(operator)
 	run := func(args ...string) (string, error) {
-		return app(t, append(append([]string{"pki"}, args...), "--endpoint", server.URL)...)
+		return app(t, append(append([]string{"pki"}, args...), "--endpoint-url", server.URL)...)
 	}
 	if _, err := run("create", "-f", file); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestPKIIssuerInABucket(t *testing.T) {
 	}
 	// The first step of a rotation publishes the new key before it signs anything.
 	before := keyNames(t, account.S3().Objects("demo-tokens")["a/openid/v1/jwks"])
-	if out, err := run("rotate", "service-account", "--cluster", "demo"); err != nil || !strings.Contains(out, "step added") {
+	if out, err := run("rotate", "service-account", "--yes", "--cluster", "demo"); err != nil || !strings.Contains(out, "step added") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	after := keyNames(t, account.S3().Objects("demo-tokens")["a/openid/v1/jwks"])
@@ -161,7 +161,7 @@ func TestPKIIssuerOnAWebServer(t *testing.T) {
 		t.Error(err)
 	}
 	rotate := func(more ...string) (string, error) {
-		return app(t, append([]string{"pki", "rotate", "service-account", "--cluster", "demo", "--store", keys, "--taken"}, more...)...)
+		return app(t, append([]string{"pki", "rotate", "service-account", "--yes", "--cluster", "demo", "--store", keys, "--taken"}, more...)...)
 	}
 	// The copy of the first step is not brought to the web server: the second is refused, and changes nothing.
 	if out, err := rotate(); err != nil || !strings.Contains(out, "step added") {

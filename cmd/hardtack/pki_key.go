@@ -59,11 +59,11 @@ func strayNote(c *cli.Context, secrets *store.SSM, have, want string) (string, e
 	if err != nil || len(strays) == 0 && have == want {
 		return "", err
 	}
-	next := "hardtack stack apply, so that the machines may use it, and then hardtack pki create --rekey -f CLUSTER.yaml"
+	next := "hardtack stack apply, so that the machines may use it, and then hardtack pki create --rekey"
 	if want == store.DefaultKey {
-		next = "hardtack pki create --rekey -f CLUSTER.yaml, and then hardtack stack apply"
+		next = "hardtack pki create --rekey, and then hardtack stack apply"
 	}
-	return fmt.Sprintf("%d secrets are not under %s, or have earlier versions that are not; next: %s", len(strays), want, next), nil
+	return fmt.Sprintf("%d secrets are not under %s, or have earlier versions that are not; next: %s", len(strays), want, addressed(c, next)), nil
 }
 
 // rekeyProgress tells of every hundredth write, of three a second.

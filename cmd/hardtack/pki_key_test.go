@@ -32,7 +32,7 @@ func TestPKIWithKey(t *testing.T) {
 	pki := func(args ...string) (out, story string) {
 		t.Helper()
 		var o, s bytes.Buffer
-		if err := newApp(&o, &s).RunContext(t.Context(), append(append([]string{"hardtack", "pki"}, args...), "--endpoint", server.URL)); err != nil {
+		if err := newApp(&o, &s).RunContext(t.Context(), append(append([]string{"hardtack", "pki"}, args...), "--endpoint-url", server.URL)); err != nil {
 			t.Errorf("pki %v: %v\n%s", args, err, s.String())
 		}
 		return o.String(), s.String()
@@ -54,7 +54,7 @@ func TestPKIWithKey(t *testing.T) {
 	const stack = "aws: {secretsKey: stack}\n"
 	// A key that does not exist is the error, and no more than that: the next try has the right one.
 	var none bytes.Buffer
-	err := newApp(&none, &none).RunContext(t.Context(), []string{"hardtack", "pki", "create", "-f", file("fresh", "aws: {secretsKey: alias/none}\n"), "--endpoint", server.URL})
+	err := newApp(&none, &none).RunContext(t.Context(), []string{"hardtack", "pki", "create", "-f", file("fresh", "aws: {secretsKey: alias/none}\n"), "--endpoint-url", server.URL})
 	if err == nil || !strings.Contains(err.Error(), "alias/none") {
 		t.Errorf("an unknown key: %v", err)
 	}
@@ -62,8 +62,8 @@ func TestPKIWithKey(t *testing.T) {
 		t.Errorf("told\n%s", story)
 	}
 	under("fresh", "alias/hardtack-fresh")
-	pki("rotate", "encryption", "--cluster", "fresh") // which knows no document
-	pki("rotate", "front-proxy-ca", "--cluster", "fresh")
+	pki("rotate", "encryption", "--yes", "--cluster", "fresh") // which knows no document
+	pki("rotate", "front-proxy-ca", "--yes", "--cluster", "fresh")
 	pki("create", "--cluster", "fresh")
 	under("fresh", "alias/hardtack-fresh")
 
@@ -81,7 +81,7 @@ func TestPKIWithKey(t *testing.T) {
 	if _, story := pki("create", "-f", file("older", "aws: {secretsKey: alias/mine}\n")); strings.Contains(story, "next:") {
 		t.Errorf("told\n%s", story)
 	}
-	if _, story := pki("create", "-f", file("older", "")); !strings.Contains(story, "next: hardtack pki create --rekey") {
+	if _, story := pki("create", "-f", file("older", "")); !strings.Contains(story, " --rekey, and then hardtack stack apply -f ") {
 		t.Errorf("told\n%s", story)
 	}
 	for _, want := range []string{`"kms:ResourceAliases"`, `"alias/mine"`, `parameter/hardtack/older/masters/*`} {

@@ -63,7 +63,11 @@ func pkiKubeconfig(c *cli.Context) error {
 
 // adminKubeconfig signs with the authority's key, which needs no API server.
 func adminKubeconfig(c *cli.Context) ([]byte, error) {
-	s, err := openStore(c)
+	cluster, location, err := chosenStore(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := openLocation(c, location)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +75,7 @@ func adminKubeconfig(c *cli.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := cmp.Or(c.String("server"), "https://"+role.Masters.Host(c.String("cluster")))
+	server := cmp.Or(c.String("server"), "https://"+role.Masters.Host(cluster))
 	return pki.AdminKubeconfig(a, server, c.Duration("life"), time.Now())
 }
 
@@ -80,7 +84,7 @@ func personKubeconfig(c *cli.Context) ([]byte, error) {
 	if err := noArguments(c); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"cluster", "store", "endpoint", "server"} {
+	for _, name := range []string{"cluster", "store", "endpoint-url", "server"} {
 		if c.IsSet(name) {
 			return nil, usagef("--%s: a person's kubeconfig is for the cluster of --kubeconfig; give --user, --group and --kubeconfig without it", name)
 		}

@@ -19,7 +19,7 @@ import (
 // rotator reads the state of one rotation, and takes its next step.
 type rotator struct {
 	state func(context.Context, store.Store) (authority.Rotation, error)
-	step  func(context.Context, store.Store, authority.RotateOptions) (authority.Rotation, error)
+	step  func(ctx context.Context, cluster string, s store.Store, o authority.RotateOptions) (authority.Rotation, error)
 }
 
 // pkiRotate are the commands of hardtack pki rotate, one for each key that can be replaced.
@@ -38,14 +38,14 @@ func pkiRotate() []*cli.Command {
 					state: func(ctx context.Context, s store.Store) (authority.Rotation, error) {
 						return authority.RotationOf(ctx, s, name)
 					},
-					step: func(ctx context.Context, s store.Store, o authority.RotateOptions) (authority.Rotation, error) {
+					step: func(ctx context.Context, cluster string, s store.Store, o authority.RotateOptions) (authority.Rotation, error) {
 						if name == pki.ServiceAccount && !c.Bool("unpublished") {
 							var err error
 							if o.Issuer, err = recordedIssuer(c, s); err != nil {
 								return authority.Rotation{}, err
 							}
 						}
-						return authority.RotateAuthority(ctx, s, c.String("cluster"), name, o)
+						return authority.RotateAuthority(ctx, s, cluster, name, o)
 					},
 				})
 			},
@@ -55,7 +55,7 @@ func pkiRotate() []*cli.Command {
 }
 
 func rotateFlags(more ...cli.Flag) []cli.Flag {
-	return append(append(storeFlags(),
+	return append(append(append(storeFlags(), confirmFlags()...),
 		&cli.BoolFlag{Name: "status", Usage: "print the step, and take none"},
 		&cli.BoolFlag{Name: "taken", Usage: "take the step before its time: every machine has taken the last one, which you have seen"},
 		jsonFlag()), more...)
@@ -70,7 +70,7 @@ func pkiRotateEncryption() *cli.Command {
 				state: func(ctx context.Context, s store.Store) (authority.Rotation, error) {
 					return authority.EncryptionRotation(ctx, s)
 				},
-				step: func(ctx context.Context, s store.Store, o authority.RotateOptions) (authority.Rotation, error) {
+				step: func(ctx context.Context, cluster string, s store.Store, o authority.RotateOptions) (authority.Rotation, error) {
 					if file := c.String("kubeconfig"); file != "" {
 						client, err := kube.NewFile(file).Client()
 						if err != nil {
@@ -89,20 +89,33 @@ func pkiRotateEncryption() *cli.Command {
 }
 
 func rotate(c *cli.Context, r rotator) error {
-	s, err := openStore(c)
+	cluster, location, err := chosenStore(c)
 	if err != nil {
 		return err
 	}
-	var state authority.Rotation
+	s, err := openLocation(c, location)
+	if err != nil {
+		return err
+	}
 	if c.Bool("status") {
-		state, err = r.state(c.Context, s)
-	} else {
-		state, err = r.step(c.Context, s, authority.RotateOptions{Now: time.Now(), Taken: c.Bool("taken")})
+		state, err := r.state(c.Context, s)
+		if err != nil {
+			return err
+		}
+		return printRotation(c, state)
 	}
-	if err != nil {
-		return err
-	}
-	return printRotation(c, state)
+	return change[authority.Rotation]{
+		question: "Take this step for cluster " + cluster + ", in " + s.String() + "?",
+		run: func(dry bool) (authority.Rotation, error) {
+			if dry {
+				return r.state(c.Context, s)
+			}
+			return r.step(c.Context, cluster, s, authority.RotateOptions{Now: time.Now(), Taken: c.Bool("taken")})
+		},
+		due:    func(authority.Rotation) bool { return true },
+		text:   rotationText,
+		answer: func(state authority.Rotation) error { return printRotation(c, state) },
+	}.do(c)
 }
 
 func rewriteSecrets(ctx context.Context, story io.Writer, client *kube.Client) error {
@@ -115,6 +128,11 @@ func printRotation(c *cli.Context, r authority.Rotation) error {
 	if c.Bool("json") {
 		return printJSON(c.App.Writer, r)
 	}
+	_, err := io.WriteString(c.App.Writer, rotationText(r))
+	return err
+}
+
+func rotationText(r authority.Rotation) string {
 	text := fmt.Sprintf("%s: step %s, keys %s\n", r.Object, r.Step, strings.Join(r.Keys, ", "))
 	if r.Since != nil {
 		text += fmt.Sprintf("taken at %s; every machine has it at %s\n", r.Since.UTC().Format(time.RFC3339), r.NotBefore.UTC().Format(time.RFC3339))
@@ -122,6 +140,5 @@ func printRotation(c *cli.Context, r authority.Rotation) error {
 	if r.Before != "" {
 		text += "before the next step: " + r.Before + "\n"
 	}
-	_, err := fmt.Fprintf(c.App.Writer, "%snext: %s\n", text, r.Next)
-	return err
+	return fmt.Sprintf("%snext: %s\n", text, r.Next)
 }

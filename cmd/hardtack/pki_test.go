@@ -28,7 +28,7 @@ func TestPKIInParameterStore(t *testing.T) {
 		if rest := args[1:]; args[0] == "rotate" {
 			command, args = append(command, rest[0]), rest
 		}
-		err := app.RunContext(t.Context(), append(append(command, "--cluster", "demo", "--endpoint", server.URL), args[1:]...))
+		err := app.RunContext(t.Context(), append(append(command, "--cluster", "demo", "--endpoint-url", server.URL), args[1:]...))
 		return out.String(), err
 	}
 	out, err := pki(operator, "create")
@@ -46,7 +46,7 @@ func TestPKIInParameterStore(t *testing.T) {
 	}
 	// A key is replaced in Parameter Store, which has no conditional write.
 	rotate := func(what string, args ...string) (string, error) {
-		return pki(operator, append([]string{"rotate", what}, args...)...)
+		return pki(operator, append([]string{"rotate", what, "--yes"}, args...)...)
 	}
 	for _, step := range []string{"added", "used", "none"} {
 		if out, err := rotate("front-proxy-ca", "--taken"); err != nil || !strings.Contains(out, "step "+step) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/autoscaling"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
@@ -20,22 +19,12 @@ import (
 
 // stackFlags select the stack of a command.
 func stackFlags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{
+	return append(append(awsFlags(),
 		clusterFlag(),
 		&cli.StringFlag{Name: "stack", Usage: "the stack's `NAME` (default: hardtack-<cluster>)"},
-		&cli.StringFlag{Name: "region", Usage: "the `REGION` (default: AWS_REGION, or that of the AWS configuration)"},
 		&cli.DurationFlag{Name: "poll", Value: cloudformation.DefaultPoll, Usage: "the `DURATION` between two polls of a running operation"},
 		jsonFlag(),
-	}, more...)
-}
-
-// unconfirmed reports whether a command that destroys data is to change nothing, and prints that unless --dry-run was
-// given.
-func unconfirmed(c *cli.Context) bool {
-	if !c.Bool("yes") && !c.Bool("dry-run") {
-		fmt.Fprintln(c.App.ErrWriter, "this is a dry run; --yes does it")
-	}
-	return !c.Bool("yes")
+	), more...)
 }
 
 // parameterFlags maps the template's parameters to flags.
@@ -90,7 +79,7 @@ func refreshFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringFlag{Name: "kubeconfig", Usage: "before ending a control plane machine, also check that the API servers are ready, with the kubeconfig in `FILE`"},
 		&cli.DurationFlag{Name: "patience", Value: rollout.DefaultPatience, Usage: "give up waiting for a machine after this `DURATION`"},
 		&cli.BoolFlag{Name: "cancel-on-interrupt", Usage: "at Ctrl-C also cancel AutoScaling's instance refresh (default: it continues)"},
-	), destroyFlags()...)
+	), confirmFlags()...)
 	return append(flags, more...)
 }
 
@@ -126,7 +115,6 @@ func refreshOptions(c *cli.Context) (cluster.RefreshOptions, error) {
 			return api.Ready(ctx)
 		}
 	}
-	out.DryRun = unconfirmed(c)
 	return out, nil
 }
 
@@ -153,7 +141,7 @@ func openCluster(c *cli.Context) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf, err := awsuser.Load(c.Context, c.String("region"))
+	conf, err := loadAWS(c.Context, c)
 	if err != nil {
 		return nil, err
 	}

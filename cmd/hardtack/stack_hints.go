@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
@@ -15,8 +17,9 @@ import (
 
 // Libraries return typed errors, without commands and flags. The next command or flag is worded in this file only.
 
-// withStackHint adds the next step to an error of a stack command.
-func withStackHint(verb string, err error) error {
+// withStackHint adds the next step to an error of a stack command. Commands in it are for the same cluster.
+func withStackHint(c *cli.Context, err error) error {
+	verb := c.Command.Name
 	if wrong, ok := errors.AsType[*template.ParameterError](err); ok {
 		return errors.New(wrong.Named(func(parameter string) string {
 			if name, ok := parameterFlags[parameter]; ok {
@@ -29,11 +32,11 @@ func withStackHint(verb string, err error) error {
 		return usagef("--machines yes: stack %s does not exist yet: apply without it first, which creates and prepares the zone, then deploy the function, which maintains its records", early.Stack)
 	}
 	if ends, ok := errors.AsType[*cluster.EndsMachinesError](err); ok {
-		return usagef("--machines no ends every machine of %s, and etcd's data where they are on no volume: confirm with --yes", ends.Cluster)
+		return usagef("--machines no ends every machine of %s, and etcd's data where they are on no volume: confirm with --yes, nobody is at a terminal", ends.Cluster)
 	}
 	for _, hint := range stackHints {
 		if text := hint(verb, err); text != "" {
-			return fmt.Errorf("%w%s", err, text)
+			return fmt.Errorf("%w%s", err, addressed(c, text))
 		}
 	}
 	return err
@@ -62,7 +65,7 @@ func hintFor(target error, words string) func(string, error) string {
 var stackHints = []func(verb string, err error) string{
 	hintFor(cloudformation.ErrNoStack, " (hardtack stack apply makes it)"),
 	hintFor(cluster.ErrNoGroups, " (hardtack stack apply makes them)"),
-	hintFor(pki.ErrNotFound, " (hardtack pki create -f CLUSTER.yaml records it, and creates the authorities, once)"),
+	hintFor(pki.ErrNotFound, " (hardtack pki create records it, and creates the authorities, once)"),
 	hint(func(_ string, e *cloudformation.StateError) string { return stateHint(e.Stack, e.Status) }),
 	hint(func(_ string, e *cloudformation.Failure) string { return stateHint(e.Stack, e.Status) }),
 	hint(func(string, *cloudformation.ProtectedError) string {
@@ -102,14 +105,14 @@ var stackHints = []func(verb string, err error) string{
 		return text
 	}),
 	hint(func(_ string, e *cluster.TooLargeError) string {
-		return fmt.Sprintf(": hardtack stack render -f … -o %s.yaml && aws s3 cp %s.yaml s3://BUCKET/ and give --template-url https://BUCKET.s3.%s.amazonaws.com/%s.yaml",
+		return fmt.Sprintf(": hardtack stack render -o %s.yaml && aws s3 cp %s.yaml s3://BUCKET/ and give --template-url https://BUCKET.s3.%s.amazonaws.com/%s.yaml",
 			e.Stack, e.Stack, e.Region, e.Stack)
 	}),
 	hint(func(string, *cluster.KeyNotAppliedError) string {
 		return "; hardtack stack apply allows it, and changes no machine"
 	}),
 	hint(func(_ string, e *cluster.KeyChangeError) string {
-		text := "; run hardtack pki create --rekey -f CLUSTER.yaml"
+		text := "; run hardtack pki create --rekey"
 		if e.Want != store.DefaultKey {
 			text += " without aws.secretsKey in the document, and then go on with the new key"
 		}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 // watcher is a writer that calls back when the text has been written.
@@ -54,6 +57,11 @@ func TestStackInterrupted(t *testing.T) {
 	for k, v := range map[string]string{"AWS_ENDPOINT_URL": a.url, "AWS_REGION": "us-west-2", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "HOME": t.TempDir()} {
 		t.Setenv(k, v)
 	}
+	document := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(document, spec.Minimal("demo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HARDTACK_CLUSTER", document)
 	image := func(id string) {
 		if _, err := a.SSM().Put(awsfake.Parameter{Name: "/hardtack/stable/image-id", Value: id}, true); err != nil {
 			t.Fatal(err)
@@ -84,11 +92,11 @@ func TestStackInterrupted(t *testing.T) {
 		return strings.Join(states, " ")
 	}
 	image("ami-0000000000000000a")
-	run("pki", "create", "--cluster", "demo")
-	apply := []string{"stack", "apply", "--poll", "20ms", "--vpc", "vpc-00000000000000001", "--subnets", "subnet-0000000000000000a"}
-	interrupted("CREATE_IN_PROGRESS", "CloudFormation goes on with stack hardtack-demo; hardtack stack status shows it", apply...)
+	run("pki", "create")
+	apply := []string{"stack", "apply", "--yes", "--poll", "20ms", "--vpc", "vpc-00000000000000001", "--subnets", "subnet-0000000000000000a"}
+	interrupted("CREATE_IN_PROGRESS", "CloudFormation goes on with stack hardtack-demo; hardtack stack status -f "+document+" shows it", apply...)
 	run(apply...)
-	run("stack", "apply", "--poll", "20ms", "--machines", "yes")
+	run("stack", "apply", "--yes", "--poll", "20ms", "--machines", "yes")
 	if err := a.settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +105,7 @@ func TestStackInterrupted(t *testing.T) {
 	a.mu.Lock()
 	a.broken = "ami-0000000000000000b"
 	a.mu.Unlock()
-	run("stack", "apply", "--poll", "20ms")
+	run("stack", "apply", "--yes", "--poll", "20ms")
 	refresh := []string{"stack", "refresh", "--yes", "--poll", "20ms", "--group", "minions", "--checkpoint-delay", "0s", "--min-healthy", "50"}
 	interrupted("InProgress", "AutoScaling goes on refreshing demo-minions", refresh...)
 	if got := refreshes(); got != "InProgress" {

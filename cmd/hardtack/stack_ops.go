@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -17,7 +19,7 @@ func onStack(do func(c *cli.Context, k *cluster.Cluster) error) cli.ActionFunc {
 		if err != nil {
 			return err
 		}
-		err = withStackHint(c.Command.Name, do(c, k))
+		err = withStackHint(c, do(c, k))
 		if err != nil && c.Err() != nil {
 			fmt.Fprintln(c.App.ErrWriter, err) // operations that continue on AWS; main does not print the error of an interrupted program
 		}
@@ -62,12 +64,10 @@ func stackApplyCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "apply",
 		Usage: "create or update the stack from the document; running machines stay as they are until refresh",
-		Flags: deployFlags(
+		Flags: append(deployFlags(
 			&cli.StringSliceFlag{Name: "allow-replacement", Usage: "allow a `RESOURCE`, given by its logical name, to be replaced or removed with its content: a zone, a volume or a group; may be repeated"},
 			&cli.BoolFlag{Name: "protect", Usage: "set the stack's termination protection; --protect=false removes it"},
-			&cli.BoolFlag{Name: "yes", Usage: "with --machines no: end every machine of the cluster"},
-			dryRunFlag(),
-		),
+		), confirmFlags()...),
 		Action: onStack(stackApply),
 	}
 }
@@ -77,10 +77,15 @@ func stackApply(c *cli.Context, k *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	o := cluster.ApplyOptions{Deployment: deploy, AllowReplacement: c.StringSlice("allow-replacement"), EndMachines: c.Bool("yes"), DryRun: c.Bool("dry-run")}
+	o := cluster.ApplyOptions{Deployment: deploy, AllowReplacement: c.StringSlice("allow-replacement"), EndMachines: c.Bool("yes") || atTerminal(), DryRun: c.Bool("dry-run")}
 	if c.IsSet("protect") {
 		o.Protect = new(c.Bool("protect"))
 	}
+	question := "Change " + stackName(c, k) + "?"
+	if deploy.Parameters[template.ParameterMachines] == template.MachinesNo {
+		question = "End every machine of " + stackName(c, k) + "?"
+	}
+	o.Confirm = func(context.Context, *cluster.Applied) error { return proceed(c, question) }
 	if !c.Bool("json") && !o.DryRun {
 		o.OnDiff = func(d *cluster.Diff) { fmt.Fprint(c.App.ErrWriter, changesText(d.Changes, nil)) }
 	}
@@ -94,7 +99,7 @@ func stackApply(c *cli.Context, k *cluster.Cluster) error {
 		text = "stack " + a.Stack + ": would be changed\n" + changesText(a.Changes, a.Refresh) + unmovedText(a.Unmoved)
 	}
 	if !a.DryRun {
-		text, next = appliedText(a), nextAfterApply(k, a)
+		text, next = appliedText(a), nextAfterApply(c, k, a)
 	}
 	return stackAnswer(c, struct {
 		*cluster.Applied
@@ -104,7 +109,7 @@ func stackApply(c *cli.Context, k *cluster.Cluster) error {
 
 // nextAfterApply returns the commands to run next. The function has to be deployed again if the groups change, since
 // it reads only those in its parameters.
-func nextAfterApply(k *cluster.Cluster, a *cluster.Applied) []string {
+func nextAfterApply(c *cli.Context, k *cluster.Cluster, a *cluster.Applied) []string {
 	out := []string{}
 	if a.Empty || a.Regrouped {
 		out = append(out, fmt.Sprintf("sam deploy --stack-name %s --resolve-s3 --capabilities CAPABILITY_IAM --parameter-overrides ClusterName=%s ZoneId=%s ZoneName=%s GroupNames=%s",
@@ -112,9 +117,9 @@ func nextAfterApply(k *cluster.Cluster, a *cluster.Applied) []string {
 	}
 	switch {
 	case a.Empty:
-		out = append(out, "hardtack stack apply --machines yes")
+		out = append(out, addressed(c, "hardtack stack apply")+" --machines yes")
 	case len(a.Refresh) > 0:
-		out = append(out, "hardtack stack refresh")
+		out = append(out, addressed(c, "hardtack stack refresh"))
 	}
 	return out
 }
@@ -129,8 +134,10 @@ func stackRefreshCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			r, err := k.Refresh(c.Context, o)
-			return answerRefreshed(c, r, err)
+			return rollOut(c, "Replace these machines of "+stackName(c, k)+"?", func(dry bool) (*cluster.Refreshed, error) {
+				o.DryRun = dry
+				return k.Refresh(c.Context, o)
+			})
 		}),
 	}
 }
@@ -151,19 +158,32 @@ func stackRollbackCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			r, err := k.Rollback(c.Context, cluster.RollbackOptions{RefreshOptions: o, To: to})
-			return answerRefreshed(c, r, err)
+			return rollOut(c, "Roll these machines of "+stackName(c, k)+" back?", func(dry bool) (*cluster.Refreshed, error) {
+				o.DryRun = dry
+				return k.Rollback(c.Context, cluster.RollbackOptions{RefreshOptions: o, To: to})
+			})
 		}),
 	}
 }
 
-func answerRefreshed(c *cli.Context, r *cluster.Refreshed, err error) error {
-	if err != nil {
-		return err
-	}
+// stackName names the stack of a command in a question.
+func stackName(c *cli.Context, k *cluster.Cluster) string {
+	return fmt.Sprintf("stack %s in %s, of cluster %s (%s)", k.Stack(), k.Region(), k.Name(), c.String("file"))
+}
+
+// rollOut replaces machines, once that is confirmed.
+func rollOut(c *cli.Context, question string, run func(dry bool) (*cluster.Refreshed, error)) error {
+	return change[*cluster.Refreshed]{
+		question: question, run: run, text: refreshedText,
+		due:    func(r *cluster.Refreshed) bool { return len(r.Refresh)+len(r.TakenBack) > 0 },
+		answer: func(r *cluster.Refreshed) error { return answerRefreshed(c, r) },
+	}.do(c)
+}
+
+func answerRefreshed(c *cli.Context, r *cluster.Refreshed) error {
 	next := []string{}
 	if a := r.Ahead; a != nil {
-		next = append(next, fmt.Sprintf("hardtack image rollback --channel %s    # it names %s, which the next apply takes; %s runs %s", a.Channel, a.Image, a.Group, a.Runs))
+		next = append(next, fmt.Sprintf("hardtack image rollback%s --channel %s    # it names %s, which the next apply takes; %s runs %s", given(c, "region", "endpoint-url"), a.Channel, a.Image, a.Group, a.Runs))
 	}
 	return stackAnswer(c, struct {
 		*cluster.Refreshed
@@ -190,20 +210,33 @@ func stackDeleteCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "delete",
 		Usage:  "delete the cluster: its machines, then its records, then the stack; list what is kept",
-		Flags:  stackFlags(destroyFlags()...),
+		Flags:  stackFlags(confirmFlags()...),
 		Action: onStack(stackDelete),
 	}
 }
 
 func stackDelete(c *cli.Context, k *cluster.Cluster) error {
-	d, err := k.Delete(c.Context, cluster.DeleteOptions{DryRun: unconfirmed(c)})
-	if err != nil {
-		return err
-	}
+	return change[*cluster.Deleted]{
+		question: "Delete " + stackName(c, k) + "?",
+		run: func(dry bool) (*cluster.Deleted, error) {
+			return k.Delete(c.Context, cluster.DeleteOptions{DryRun: dry})
+		},
+		due:    func(d *cluster.Deleted) bool { return d.Found && !d.Done },
+		text:   func(d *cluster.Deleted) string { return deletedText(d, leftovers(d)) },
+		answer: func(d *cluster.Deleted) error { return answerDeleted(c, d) },
+	}.do(c)
+}
+
+func leftovers(d *cluster.Deleted) []leftover {
 	left := []leftover{}
 	for _, l := range d.Stays {
 		left = append(left, leftoverOf(l))
 	}
+	return left
+}
+
+func answerDeleted(c *cli.Context, d *cluster.Deleted) error {
+	left := leftovers(d)
 	return stackAnswer(c, struct {
 		*cluster.Deleted
 		Stays []leftover `json:"stays"`

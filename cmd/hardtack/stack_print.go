@@ -160,7 +160,7 @@ func deletedText(d *cluster.Deleted, stays []leftover) string {
 	case d.Done:
 		fmt.Fprintf(&b, "stack %s: deleted, with %d machines and %d records\n", d.Stack, len(d.Machines), len(d.Records))
 	default:
-		fmt.Fprintf(&b, "stack %s: --yes would delete it, with\n  %d machines: %s\n  %d records: %s\n", d.Stack, len(d.Machines), strings.Join(d.Machines, ", "), len(d.Records), strings.Join(d.Records, ", "))
+		fmt.Fprintf(&b, "stack %s: would be deleted, with\n  %d machines: %s\n  %d records: %s\n", d.Stack, len(d.Machines), strings.Join(d.Machines, ", "), len(d.Records), strings.Join(d.Records, ", "))
 		if d.Zone != "" {
 			fmt.Fprintf(&b, "  the zone %s\n", d.Zone)
 		}

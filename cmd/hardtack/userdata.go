@@ -103,6 +103,9 @@ func readTrusted(c *cli.Context) (*spec.Complete, []byte, error) {
 		return nil, nil, err
 	}
 	complete, err := readCluster(c)
+	if err == nil && ca == nil {
+		fmt.Fprintf(c.App.ErrWriter, "no CA is in these user data: the machines take the one in %s; --ca FILE puts it in, and hardtack pki ca prints it\n", complete.Cluster.Store)
+	}
 	return complete, ca, err
 }
 

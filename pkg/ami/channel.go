@@ -58,6 +58,19 @@ type Channels interface {
 	Image(ctx context.Context, id string) (Image, error)
 }
 
+// Planned are channels that are only read: Promote and Rollback on them say what they would do.
+type Planned struct{ Channels }
+
+// Set returns the version that the channel would have, and sets nothing.
+func (p Planned) Set(ctx context.Context, channel, image string) (Version, error) {
+	history, err := p.History(ctx, channel)
+	next := Version{Number: 1, Image: image}
+	if n := len(history); n > 0 {
+		next.Number = history[n-1].Number + 1
+	}
+	return next, err
+}
+
 // Promotion is the result of pointing a channel at an image.
 type Promotion struct {
 	Channel   string `json:"channel"`

@@ -28,6 +28,9 @@ type ApplyOptions struct {
 	DryRun bool
 	// OnDiff is called with the planned changes before any of them is made. It may be nil.
 	OnDiff func(*Diff)
+	// Confirm is asked once the changes are known and allowed, before any of them is made; an error of it is Apply's. It may
+	// be nil, and is not called where nothing changes.
+	Confirm func(context.Context, *Applied) error
 }
 
 // Applied is the result of Apply.
@@ -102,6 +105,11 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 	})
 	if o.DryRun {
 		return out, c.stacks.Discard(ctx, plan)
+	}
+	if o.Confirm != nil && out.Changed {
+		if err := o.Confirm(ctx, out); err != nil {
+			return nil, errors.Join(err, c.stacks.Discard(context.WithoutCancel(ctx), plan))
+		}
 	}
 	if err := c.agreeMembers(ctx); err != nil {
 		return nil, errors.Join(err, c.stacks.Discard(ctx, plan))

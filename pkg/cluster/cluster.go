@@ -75,6 +75,12 @@ func FunctionStack(cluster string) string { return "hardtack-dns-" + cluster }
 // Name is the name of the cluster.
 func (c *Cluster) Name() string { return c.name }
 
+// Stack is the name of the cluster's stack.
+func (c *Cluster) Stack() string { return c.stack }
+
+// Region is the region of the cluster's stack.
+func (c *Cluster) Region() string { return c.config.AWS.Region }
+
 // Groups are the names of the cluster's AutoScaling groups, in the document's order.
 func (c *Cluster) Groups() []string {
 	var names []string

@@ -128,7 +128,7 @@ func (x *rotation) rotate(t *testing.T, flags ...string) map[string]authority.Ro
 	t.Helper()
 	states := map[string]authority.Rotation{}
 	for _, name := range rotated() {
-		args := append([]string{"lab", "aws", "--name", x.home.Name, x.bin, "pki", "rotate", name, "--cluster", "demo", "--json"}, flags...)
+		args := append([]string{"lab", "aws", "--name", x.home.Name, x.bin, "pki", "rotate", name, "--cluster", "demo", "--yes", "--json"}, flags...)
 		if name == "encryption" {
 			args = append(args, "--kubeconfig", x.kubeconfig)
 		}

@@ -68,7 +68,7 @@ func TestStack(t *testing.T) {
 		kept.there(t, s.running)
 	})
 	part("rolled back, and scaled in", func(t *testing.T) {
-		s.hardtack(t, "image", "rollback", "--channel", "stable")
+		s.hardtack(t, "image", "rollback", "--yes", "--channel", "stable")
 		s.apply(t, 1)
 		s.waits(t, "one minion is left", func(now lab.Status) bool { return now.Ready && len(living(now, "minions")) == 1 })
 		s.hardtack(t, "stack", "refresh", "-f", s.document, "--yes", "--group", "minions", "--min-healthy", "0", "--checkpoints", "100", "--patience", "30m")
@@ -140,7 +140,7 @@ func (s *stacked) apply(t *testing.T, minions int, flags ...string) {
 	if err := os.WriteFile(s.document, []byte(stackCluster(minions)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.hardtack(t, append([]string{"stack", "apply", "-f", s.document, "--vpc", s.region.VPC, "--subnets", s.region.Subnets[0]}, flags...)...)
+	s.hardtack(t, append([]string{"stack", "apply", "--yes", "-f", s.document, "--vpc", s.region.VPC, "--subnets", s.region.Subnets[0]}, flags...)...)
 }
 
 func (s *stacked) waits(t *testing.T, what string, ok func(lab.Status) bool) {

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
@@ -35,8 +34,6 @@ type kubernetes struct {
 	log     *slog.Logger
 	// forward is the API server's address on this computer.
 	forward string
-	// turn counts the connections to it.
-	turn atomic.Uint32
 
 	mu    sync.Mutex
 	nodes []Node
@@ -49,7 +46,7 @@ type kubernetes struct {
 // newKubernetes forwards the API's port.
 func newKubernetes(ctx context.Context, plan Plan, machines *host, secrets authority.Store, log *slog.Logger) (*kubernetes, error) {
 	c := &kubernetes{plan: plan, host: machines, secrets: secrets, log: log}
-	addr, err := machines.runner.Forward(ctx, "127.0.0.1:0", c.masters)
+	addr, err := machines.runner.Forward(ctx, "127.0.0.1:0", c.master)
 	if err != nil {
 		return nil, fmt.Errorf("forwarding the API's port: %w", err)
 	}
@@ -83,27 +80,24 @@ func (c *kubernetes) trust(ctx context.Context) ([]byte, pki.Authority, error) {
 // errNoMaster means that no connection to an API server can be made.
 var errNoMaster = errors.New("no machine with the role masters has power")
 
-// masters returns the addresses of the running masters in service, each time with the next one first, as a resolver hands
-// out a record's; else those of all that run.
-func (c *kubernetes) masters(context.Context) ([]netip.AddrPort, error) {
-	var serve, run []netip.AddrPort
+// master returns the address of the oldest running master that is in service, else of the oldest running one.
+func (c *kubernetes) master(context.Context) (netip.AddrPort, error) {
+	var best netip.Addr
 	for _, g := range c.host.list() {
 		if !g.group.Roles.Has(role.Masters) || g.power() == nil {
 			continue
 		}
-		at := netip.AddrPortFrom(g.addr, uint16(c.plan.Cluster.API.Port))
-		if run = append(run, at); c.inService(g) {
-			serve = append(serve, at)
+		if c.inService(g) {
+			return netip.AddrPortFrom(g.addr, uint16(c.plan.Cluster.API.Port)), nil
+		}
+		if !best.IsValid() {
+			best = g.addr
 		}
 	}
-	switch {
-	case len(run) == 0:
-		return nil, errNoMaster
-	case len(serve) == 0:
-		return run, nil
+	if !best.IsValid() {
+		return netip.AddrPort{}, errNoMaster
 	}
-	turn := int(c.turn.Add(1)-1) % len(serve)
-	return append(serve[turn:len(serve):len(serve)], serve[:turn]...), nil
+	return netip.AddrPortFrom(best, uint16(c.plan.Cluster.API.Port)), nil
 }
 
 // serves reports whether a master is in service, that is, has completed its launch hook because its API server works.

@@ -222,8 +222,8 @@ func (m *machines) Outside() []Outside {
 }
 
 // Forward forwards a port of this computer into the network.
-func (m *machines) Forward(ctx context.Context, host string, targets vnet.Targets) (net.Addr, error) {
-	return m.network.Forward(ctx, host, targets)
+func (m *machines) Forward(ctx context.Context, host string, target func(context.Context) (netip.AddrPort, error)) (net.Addr, error) {
+	return m.network.Forward(ctx, host, target)
 }
 
 // Close takes the network down.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"os/exec"
 	"sync"
@@ -21,7 +22,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
@@ -98,7 +98,7 @@ func (p *pretender) Announce(string, metadata.Notices) {}
 func (p *pretender) Close() error { p.api.Close(); return nil }
 
 // Forward returns an address at which nothing listens, since no API server runs.
-func (p *pretender) Forward(context.Context, string, vnet.Targets) (net.Addr, error) {
+func (p *pretender) Forward(context.Context, string, func(context.Context) (netip.AddrPort, error)) (net.Addr, error) {
 	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, nil
 }
 

@@ -22,7 +22,7 @@ type Runner interface {
 	Outside() []Outside
 	// Forward listens on a port of this computer and carries each connection to the machine's port that target returns
 	// at that time; it ends with ctx.
-	Forward(ctx context.Context, host string, targets vnet.Targets) (net.Addr, error)
+	Forward(ctx context.Context, host string, target func(context.Context) (netip.AddrPort, error)) (net.Addr, error)
 	// Close takes the network down, after all machines have been stopped.
 	Close() error
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -94,7 +95,11 @@ func (f *completer) top() {
 	for _, field := range []string{"apiVersion", "kind", "name"} {
 		f.out.Origins[field] = Origin{Kind: User}
 	}
-	out.Version = orDefault(f, "version", minor(in.Version), DefaultVersion, byHardtack)
+	out.Version, f.out.Origins["version"] = cmp.Or(in.Version, DefaultVersion), byHardtack
+	if f.source.given["version"] {
+		// Also where it equals the default: the next default is another, and this cluster's version stays what was written.
+		f.out.Origins["version"] = Origin{Kind: User}
+	}
 	out.Store = orDefault(f, "store", in.Store, machine.DefaultStore(in.Name), Origin{Derived, "name"})
 	hook := machine.DefaultLaunchHook
 	if !inCloud(out.Store) {
@@ -122,12 +127,6 @@ func (f *completer) addons() {
 
 // inCloud reports whether a cluster with that store has machines that know their groups.
 func inCloud(store string) bool { return strings.HasPrefix(store, "ssm:") }
-
-// minor is "1.36" of "v1.36.3".
-func minor(version string) string {
-	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
-	return strings.Join(parts[:min(len(parts), 2)], ".")
-}
 
 func (f *completer) network() {
 	in, out := f.in.Network, &f.out.Cluster.Network

@@ -55,6 +55,8 @@ func TestFormFindings(t *testing.T) {
 		head + "network: 3\n":             "cannot unmarshal",
 		"apiVersion: v1\nkind: Pod\n":     "hardtack.dev/v1",
 		head + "version: 1.99\n":          "1.34, 1.35, 1.36",
+		head + "version: 1.36.2\n":        "the patch is that of the image's lock",
+		head + "version: v1.36\n":         "write 1.36",
 		head + "groups: []\n":             "is empty",
 		strings.Repeat("#", 1<<20) + "\n": "larger than",
 	}

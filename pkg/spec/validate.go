@@ -15,7 +15,7 @@ import (
 var (
 	labelForm  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	memberForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
-	minorForm  = regexp.MustCompile(`^v?1\.[0-9]+(\.[0-9]+)?$`)
+	minorForm  = regexp.MustCompile(`^v?(1\.[0-9]+)(\.[0-9]+)?$`)
 	domainForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	ssmForm    = regexp.MustCompile(`^ssm:(/[A-Za-z0-9_.-]+)+$`)
 	hookForm   = regexp.MustCompile(`^[A-Za-z0-9_/-]{1,255}$`)
@@ -31,9 +31,7 @@ func (v checker) document(c *Cluster) {
 	case !labelForm.MatchString(c.Name):
 		v.errorf("name", "%q is not a DNS label: small letters, digits and -, at most 63", c.Name)
 	}
-	if c.Version != "" && !minorForm.MatchString(c.Version) {
-		v.errorf("version", "%q is not a Kubernetes version such as %q", c.Version, DefaultVersion)
-	}
+	v.version(c.Version)
 	if s := c.Store; s != "" && !ssmForm.MatchString(s) && !absolute(strings.TrimPrefix(s, "dir:"), strings.HasPrefix(s, "dir:")) {
 		v.errorf("store", "%q is neither ssm:/path nor dir:/path", s)
 	}
@@ -49,6 +47,20 @@ func (v checker) document(c *Cluster) {
 	v.groups(c.Groups)
 	v.aws(c.AWS)
 	v.etcd(c.Etcd)
+}
+
+// version refuses a version that there is not. A patch is refused too: which one the machines run is the image's matter, and
+// one that is cut off without a word would not be what the document says.
+func (v checker) version(version string) {
+	known := Versions()
+	if version == "" || slices.Contains(known, version) {
+		return
+	}
+	hint := ""
+	if m := minorForm.FindStringSubmatch(version); m != nil && slices.Contains(known, m[1]) {
+		hint = fmt.Sprintf("write %s: the patch is that of the image's lock", m[1])
+	}
+	v.hint("version", hint, "%q is none of the Kubernetes versions that this program knows: %s", version, strings.Join(known, ", "))
 }
 
 func (v checker) constant(field, have, want string) {

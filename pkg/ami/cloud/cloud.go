@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
@@ -23,9 +24,9 @@ type Cloud struct {
 var _ ami.Regions = (*Cloud)(nil)
 
 // Open finds credentials and the region as every SDK does: environment, files, single sign-on, the instance's
-// profile. region overrides where it is not empty.
-func Open(ctx context.Context, region string, o Options) (*Cloud, error) {
-	conf, err := awsuser.Load(ctx, region)
+// profile. region and more override it.
+func Open(ctx context.Context, region string, o Options, more ...func(*config.LoadOptions) error) (*Cloud, error) {
+	conf, err := awsuser.Load(ctx, region, more...)
 	if err != nil {
 		return nil, err
 	}

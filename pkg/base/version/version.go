@@ -7,6 +7,10 @@ package version
 // that `make help` names; a plain `go build` leaves this value.
 var Version = "0.1.0"
 
+// Commit is the commit that a program was built from. The Makefile sets it for the command alone: a program of the image would
+// make every commit another image.
+var Commit string
+
 // Prerelease is "" for a release and "dev" otherwise; Packer ignores a "dev" plugin in `packer init`.
 var Prerelease = ""
 

@@ -338,38 +338,6 @@ func TestAttackIndexNamesAnotherProgram(t *testing.T) {
 	}
 }
 
-// A pin is of one architecture: a wrong one of the architecture that is built is refused, whatever this machine's own is, and one
-// of another says nothing.
-func TestPinsOfEachArchitecture(t *testing.T) {
-	digests := map[string]string{}
-	for _, arch := range lock.Architectures() {
-		b, _ := newBuilder(t, tinyAssets(tiny))
-		b.Arch = arch
-		c := tinyComponent()
-		_, pins, err := b.Build(t.Context(), c)
-		if err != nil || len(pins) != 1 || pins[0].Arch != arch {
-			t.Fatalf("%s: %v, %v", arch, pins, err)
-		}
-		digests[pins[0].Digest] = arch
-		wrong := pins[0]
-		wrong.Digest = "sha256:" + strings.Repeat("0", 64)
-		for _, other := range lock.Architectures() {
-			wrong.Arch = other
-			c.Pins = []lock.Pin{wrong}
-			_, _, err := b.Build(t.Context(), c)
-			if other != arch && err != nil {
-				t.Errorf("built for %s, a pin for %s counts: %v", arch, other, err)
-			}
-			if other == arch && (err == nil || !strings.Contains(err.Error(), wrong.Digest) || !strings.Contains(err.Error(), arch)) {
-				t.Errorf("a wrong digest for %s is not refused: %v", arch, err)
-			}
-		}
-	}
-	if len(digests) != len(lock.Architectures()) {
-		t.Errorf("programs of several architectures are the same: %v", digests)
-	}
-}
-
 // Another Go than the pins': by default the program is compiled and not pinned; where pins are required, the Go of the
 // pins is asked for, and nothing is compiled without it.
 func TestPinsOfAnotherGo(t *testing.T) {

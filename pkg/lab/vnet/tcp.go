@@ -148,13 +148,10 @@ func (n *Network) Dial(ctx context.Context, addr netip.AddrPort) (net.Conn, erro
 	return conn, nil
 }
 
-// Targets returns the addresses that a connection is to go to, at that time.
-type Targets = func(context.Context) ([]netip.AddrPort, error)
-
-// Forward listens on an address of the host ("127.0.0.1:0") and forwards every connection to the first of the targets that
-// takes it, as a client does that has several addresses. So it can follow a replaced machine. It ends with ctx or the
-// network; it returns the address on which it listens.
-func (n *Network) Forward(ctx context.Context, host string, targets Targets) (net.Addr, error) {
+// Forward listens on an address of the host ("127.0.0.1:0") and forwards every connection to the address that target
+// returns at that time, so that it can follow a replaced machine. It ends with ctx or the network; it returns the address
+// on which it listens.
+func (n *Network) Forward(ctx context.Context, host string, target func(context.Context) (netip.AddrPort, error)) (net.Addr, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", host)
 	if err != nil {
@@ -178,7 +175,7 @@ func (n *Network) Forward(ctx context.Context, host string, targets Targets) (ne
 			if err != nil {
 				return // closed
 			}
-			conns.Go(func() { n.carry(ctx, conn, targets) })
+			conns.Go(func() { n.carry(ctx, conn, target) })
 		}
 	})
 	if err != nil {
@@ -188,23 +185,21 @@ func (n *Network) Forward(ctx context.Context, host string, targets Targets) (ne
 }
 
 // To returns a constant target for Forward.
-func To(addr netip.AddrPort) Targets {
-	return func(context.Context) ([]netip.AddrPort, error) { return []netip.AddrPort{addr}, nil }
+func To(addr netip.AddrPort) func(context.Context) (netip.AddrPort, error) {
+	return func(context.Context) (netip.AddrPort, error) { return addr, nil }
 }
 
-// Refused is what is logged when a connection of Forward was not taken by an address, and goes to the next, if there is one.
-const Refused = "a forwarded connection did not reach its target"
-
 // carry copies in both directions until both sides have ended, or ctx.
-func (n *Network) carry(ctx context.Context, from net.Conn, targets Targets) {
+func (n *Network) carry(ctx context.Context, from net.Conn, target func(context.Context) (netip.AddrPort, error)) {
 	defer func() { _ = from.Close() }()
-	addrs, err := targets(ctx)
+	addr, err := target(ctx)
 	if err != nil {
 		n.config.Log.Info("a forwarded connection has no target", "error", err)
 		return
 	}
-	to := n.dialFirst(ctx, addrs)
-	if to == nil {
+	to, err := n.Dial(ctx, addr)
+	if err != nil {
+		n.config.Log.Info("a forwarded connection did not reach its target", "error", err)
 		return
 	}
 	stop := context.AfterFunc(ctx, func() {
@@ -217,18 +212,6 @@ func (n *Network) carry(ctx context.Context, from net.Conn, targets Targets) {
 	both.Go(func() { pump(to, from) })
 	both.Go(func() { pump(from, to) })
 	both.Wait()
-}
-
-// dialFirst connects to the first of the addresses that takes the connection; nil if none does.
-func (n *Network) dialFirst(ctx context.Context, addrs []netip.AddrPort) net.Conn {
-	for _, addr := range addrs {
-		conn, err := n.Dial(ctx, addr)
-		if err == nil {
-			return conn
-		}
-		n.config.Log.Info(Refused, "error", err)
-	}
-	return nil
 }
 
 // pump copies until the source ends, and closes only that direction: HTTP's half-closed connections stay open.

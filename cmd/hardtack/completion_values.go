@@ -1,0 +1,232 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+	"github.com/hardtack/packer-plugin-hardtack/units"
+)
+
+// typed is a command line that is being written.
+type typed struct {
+	ctx   context.Context //nolint:containedctx // a value of one call, which asks a lab
+	words []string
+	// path are the names of the command, arguments what was written after it.
+	path, arguments []string
+}
+
+// values are what a flag takes; none where it takes anything, as a file.
+func (l typed) values(flag string) []candidate {
+	switch flag {
+	case "lock":
+		return these(ownLocks(), "a built-in lock")
+	case "arch":
+		return these([]string{"amd64", "arm64"}, "")
+	case "source":
+		return these([]string{"release", "modules", "auto"}, "")
+	case "machines":
+		return these([]string{"yes", "no"}, "")
+	case "role":
+		return l.roles()
+	case "group", "lose-etcd":
+		if slices.Contains(l.path, "pki") { // of people
+			return nil
+		}
+		return l.groups()
+	case "channel":
+		channels := []string{"stable"}
+		if d := l.document(); d != nil {
+			channels = append(channels, d.Cluster.AWS.Channel)
+		}
+		slices.Sort(channels)
+		return these(slices.Compact(channels), "a channel")
+	case "authority":
+		var names []string
+		for _, a := range pki.Authorities() {
+			names = append(names, path.Base(a))
+		}
+		return these(names, "an authority")
+	case "kind":
+		return these(lab.NoticeKinds, "")
+	case "name":
+		if len(l.path) > 0 && l.path[0] == "lab" {
+			return labNames()
+		}
+	}
+	return nil
+}
+
+// argument is what a command takes as its next argument.
+func (l typed) argument() []candidate {
+	if len(l.arguments) > 0 && l.arguments[0] != "help" {
+		return nil
+	}
+	switch strings.Join(l.path, " ") {
+	case "completion":
+		return these([]string{"bash", "zsh", "fish"}, "")
+	case "explain":
+		return l.fields()
+	case "etcd remove", "etcd replace", "etcd move":
+		return l.members()
+	case "lab exec", "lab shell", "lab logs", "lab kill", "lab notice":
+		return l.machines()
+	case "lab volume wipe", "lab volume lose":
+		return l.volumes()
+	}
+	return nil
+}
+
+func these(words []string, what string) (out []candidate) {
+	for _, w := range words {
+		out = append(out, candidate{w, what})
+	}
+	return out
+}
+
+// flag is the value of a flag that was written, or empty.
+func (l typed) flag(names ...string) string {
+	for i, word := range l.words {
+		name, value, found := strings.Cut(word, "=")
+		if !isFlag(word) || !slices.Contains(names, strings.TrimLeft(name, "-")) {
+			continue
+		}
+		rest := l.words[i+1:]
+		switch {
+		case found:
+			return value
+		case len(rest) > 1 && rest[0] == "=":
+			return rest[1]
+		case len(rest) > 0:
+			return rest[0]
+		}
+	}
+	return ""
+}
+
+// document is the document that the line or the environment names, or nil.
+func (l typed) document() *spec.Complete {
+	file := cmp.Or(l.flag("f", "file"), os.Getenv(clusterVariable))
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return l.load(data)
+}
+
+func (l typed) load(data []byte) *spec.Complete {
+	image, err := spec.ReadImage(units.FS, images.FS)
+	if err != nil {
+		return nil
+	}
+	d, _, err := spec.Load(image, "", data)
+	if err != nil {
+		return nil
+	}
+	return d
+}
+
+func (l typed) roles() (out []candidate) {
+	if d := l.document(); d != nil {
+		for _, g := range d.Groups {
+			out = append(out, candidate{g.Roles.String(), "group " + g.Name})
+		}
+		return out
+	}
+	for _, r := range role.All() {
+		out = append(out, candidate{string(r), "a role"})
+	}
+	return out
+}
+
+func (l typed) groups() (out []candidate) {
+	if d := l.document(); d != nil {
+		for _, g := range d.Groups {
+			out = append(out, candidate{g.Name, g.Roles.String()})
+		}
+	}
+	return out
+}
+
+func (l typed) members() (out []candidate) {
+	if d := l.document(); d != nil {
+		for _, g := range d.Groups {
+			if g.Member != "" {
+				out = append(out, candidate{g.Member, "a member of etcd"})
+			}
+		}
+	}
+	return out
+}
+
+// fields are the paths of the document, or of the example.
+func (l typed) fields() []candidate {
+	d := l.document()
+	if d == nil {
+		d = l.load(spec.Minimal(exampleCluster))
+	}
+	if d == nil {
+		return nil
+	}
+	return these(d.Paths(""), "")
+}
+
+func labNames() []candidate {
+	root, err := lab.DefaultRoot(os.Getenv)
+	if err != nil {
+		return nil
+	}
+	homes, err := lab.Homes(root)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, h := range homes {
+		names = append(names, h.Name)
+	}
+	return these(names, "a lab")
+}
+
+func (l typed) client() *lab.Client {
+	h, err := labNamed(cmp.Or(l.flag("name"), os.Getenv("HARDTACK_LAB")))
+	if err != nil {
+		return nil
+	}
+	return lab.NewClient(h)
+}
+
+func (l typed) machines() []candidate {
+	client := l.client()
+	if client == nil {
+		return nil
+	}
+	s, err := client.Status(l.ctx)
+	if err != nil {
+		return nil
+	}
+	return these(s.Names(), "a machine")
+}
+
+func (l typed) volumes() []candidate {
+	client := l.client()
+	if client == nil {
+		return nil
+	}
+	list, err := client.Volumes(l.ctx)
+	if err != nil {
+		return nil
+	}
+	var ids []string
+	for _, v := range list {
+		ids = append(ids, v.ID)
+	}
+	return these(ids, "a volume")
+}
