@@ -55,6 +55,7 @@ require github.com/anishathalye/porcupine v1.3.1
 require (
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
 	github.com/beevik/ntp v1.5.0
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 )
 
 require (

@@ -8,10 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
@@ -37,8 +41,8 @@ func addonsCommand(ctx context.Context, args []string, s command.Streams) error 
 	}
 	var chosen []string
 	var values map[string]string
-	err := unitRun(ctx, s, "addons", command.NoPhase, func(context.Context) (err error) {
-		chosen, values, err = addonValues(*root)
+	err := unitRun(ctx, s, "addons", command.NoPhase, func(ctx context.Context) (err error) {
+		chosen, values, err = addonValues(ctx, *root)
 		return err
 	})
 	if err != nil {
@@ -64,7 +68,7 @@ func addonsCommand(ctx context.Context, args []string, s command.Streams) error 
 }
 
 // addonValues reads which optional manifests are to be applied, and the values that manifests may refer to.
-func addonValues(root string) (chosen []string, values map[string]string, err error) {
+func addonValues(ctx context.Context, root string) (chosen []string, values map[string]string, err error) {
 	effective, err := command.ReadConfig(root)
 	if err != nil {
 		return nil, nil, err
@@ -87,5 +91,21 @@ func addonValues(root string) (chosen []string, values map[string]string, err er
 		}
 		maps.Copy(values, certificates)
 	}
+	if machine.NeedsCloud(effective.Addons) {
+		cloud, err := cloudValues(ctx, root, effective.Config)
+		if err != nil {
+			return nil, nil, fmt.Errorf("asking where the cluster is, for the add-ons %s: %w", strings.Join(effective.Addons, ", "), err)
+		}
+		maps.Copy(values, cloud)
+	}
 	return effective.Addons, values, nil
+}
+
+// cloudValues are the values of the manifests that call AWS, from the machine's metadata service.
+func cloudValues(ctx context.Context, root string, c machine.Config) (map[string]string, error) {
+	client, err := imds.New(imds.Options{Endpoint: boot.ReadFacts(root).Endpoint})
+	if err != nil {
+		return nil, err
+	}
+	return addons.Cloud(ctx, client, c.Cluster, slices.Contains(c.Addons, machine.CloudController))
 }

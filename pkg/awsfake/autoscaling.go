@@ -85,6 +85,8 @@ type group struct {
 	hooks     map[string]Hook
 	instances []*instance
 	refreshes []*refresh
+	// activities are what the group did, the oldest first.
+	activities []*activity
 	// pausedUntil is until when launches pause after one has failed.
 	pausedUntil time.Time
 }

@@ -64,13 +64,13 @@ func (s *AutoScaling) launch(g *group) bool {
 	if err != nil {
 		s.launchesFail(g, true)
 		i := &instance{Instance: Instance{Group: g.Name, Zone: at.zone}, route: route{originEC2, originGroup}}
-		s.begin(i, cause)
+		s.begin(i, cause, textLaunch)
 		s.announce(EventLaunchFailed, g, i, eventStatusFailed, err.Error())
 		s.pauseLaunches(g)
 		return false
 	}
 	i := &instance{Instance: Instance{ID: m.ID, Group: g.Name, Zone: at.zone, Health: Healthy, Template: from}, actions: map[string]*action{}, route: route{originEC2, originGroup}}
-	s.begin(i, cause)
+	s.begin(i, cause, textLaunch)
 	g.instances = append(g.instances, i)
 	s.move(g, i, StatePending)
 	s.later(i, s.options.Step, func() { s.launched(g, i) })
@@ -91,9 +91,10 @@ func (s *AutoScaling) pauseLaunches(g *group) {
 }
 
 // begin opens an activity of an instance.
-func (s *AutoScaling) begin(i *instance, cause string) {
+func (s *AutoScaling) begin(i *instance, cause, what string) {
 	s.serial++
 	i.activity, i.cause, i.started = uuidOf("activity", s.serial), cause, s.now()
+	s.open(i, what)
 }
 
 // scaleIn terminates one instance: an unhealthy one, else the oldest in service, else the oldest.
@@ -122,12 +123,12 @@ func (s *AutoScaling) terminate(g *group, i *instance) {
 		return
 	}
 	if err := s.refused("terminate", g); err != nil {
-		s.begin(i, cause)
+		s.begin(i, cause, textTerminate)
 		s.announce(EventTerminateFailed, g, i, eventStatusFailed, err.Error())
 		s.pauseLaunches(g)
 		return
 	}
-	s.begin(i, cause)
+	s.begin(i, cause, textTerminate)
 	i.route = route{originGroup, originEC2}
 	i.actions = map[string]*action{}
 	s.move(g, i, StateTerminating)
@@ -136,6 +137,7 @@ func (s *AutoScaling) terminate(g *group, i *instance) {
 
 // announce emits the event of an activity's end.
 func (s *AutoScaling) announce(detailType string, g *group, i *instance, status, message string) {
+	g.close(i, s.now(), status, message)
 	m, _ := s.ec2().machine(i.ID)
 	subnet := m.Subnet
 	if subnet == "" {

@@ -11,6 +11,7 @@ func (s *AutoScaling) actions() actions {
 		"DescribeAutoScalingGroups": s.describeGroups, "DescribeAutoScalingInstances": s.describeInstances,
 		"DescribeLaunchConfigurations": s.describeConfigurations,
 		"DescribeLifecycleHooks":       s.describeHooks,
+		"DescribeScalingActivities":    s.describeActivities,
 		"CompleteLifecycleAction":      s.completeAction, "RecordLifecycleActionHeartbeat": s.recordHeartbeat,
 		"SetDesiredCapacity": s.setDesiredCall, "TerminateInstanceInAutoScalingGroup": s.terminateInstanceCall,
 		"StartInstanceRefresh": s.startRefreshCall, "CancelInstanceRefresh": s.cancelRefreshCall,

@@ -12,10 +12,11 @@ import (
 // actions are the calls of EC2's Query protocol (version 2016-11-15) that are understood.
 func (e *EC2) actions() actions {
 	all := actions{
-		"DescribeInstances":  e.describeInstances,
-		"RunInstances":       e.runInstances,
-		"TerminateInstances": e.terminateInstances,
-		"DescribeSubnets":    strict(e.describeSubnets, "SubnetId", "MaxResults", "NextToken"),
+		"DescribeInstances":     e.describeInstances,
+		"RunInstances":          e.runInstances,
+		"TerminateInstances":    e.terminateInstances,
+		"DescribeInstanceTypes": strict(e.describeTypes, "InstanceType", "MaxResults", "NextToken"),
+		"DescribeSubnets":       strict(e.describeSubnets, "SubnetId", "MaxResults", "NextToken"),
 
 		"CreateLaunchTemplate": e.createTemplateCall, "CreateLaunchTemplateVersion": e.createVersionCall,
 		"DescribeLaunchTemplates": e.describeTemplates, "DescribeLaunchTemplateVersions": e.describeVersions,

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -49,6 +48,7 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 	f.groups()
 	f.etcdMembers()
 	f.aws()
+	f.addonNeeds()
 	f.etcd()
 	var err error
 	if f.upstream, err = readUpstream(f.out.Cluster.Version); err != nil {
@@ -110,19 +110,7 @@ func (f *completer) top() {
 	out.API.Names = listOrDefault(f, "api.names", in.API.Names, nil, byHardtack)
 	out.Addons = listOrDefault(f, "addons", in.Addons, nil, byHardtack)
 	f.addons()
-}
-
-// addons checks that the image has a manifest for each add-on.
-func (f *completer) addons() {
-	known := f.image.addons()
-	for i, name := range f.in.Addons {
-		switch {
-		case !slices.Contains(known, name):
-			f.hint(at("addons", i), near.DidYouMean(name, known), "%q is not an add-on of the image, which has %s", name, strings.Join(known, ", "))
-		case slices.Index(f.in.Addons, name) < i:
-			f.errorf(at("addons", i), "%q is named twice", name)
-		}
-	}
+	f.addonImages()
 }
 
 // inCloud reports whether a cluster with that store has machines that know their groups.

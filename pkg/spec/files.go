@@ -265,7 +265,7 @@ func (c *Complete) Machine(g Group) machine.Config {
 		}
 	}
 	if g.Roles.Has(role.Masters) {
-		m.Addons = s.Addons
+		m.Addons, m.AddonImages = s.Addons, s.AddonImages
 	}
 	if g.Roles.Has(role.Minions) {
 		m.Node = machine.Node{Labels: g.Node.Labels, Taints: g.Node.Taints, MaxPods: g.Node.MaxPods}

@@ -62,6 +62,7 @@ func (f *completer) derivedFlags() []derivation {
 		{"kubeAPIServer", "secure-port", fmt.Sprint(c.API.Port), "api.port", false},
 	}
 	derived = append(derived, f.issuerFlags()...)
+	derived = append(derived, f.cloudFlags()...)
 	derived = append(derived, f.bySize()...)
 	members := f.members()
 	if len(members) == 0 {

@@ -14,6 +14,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -38,6 +39,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
@@ -229,12 +231,14 @@ func (c *live) addons(t *testing.T) {
 	encoded := base64.StdEncoding.EncodeToString([]byte(c.ca))
 	values := map[string]string{"CLUSTER_NAME": "demo", "DNS_ADDRESS": "10.96.0.10", "DNS_DOMAIN": "cluster.local", "SERVICE_CIDR": "10.96.0.0/16", "POD_CIDR": "10.244.0.0/16", "PAUSE_IMAGE": "pause",
 		"KUBERNETES_CA": encoded, "KUBELET_CA": encoded, "METRICS_SERVER_CERTIFICATE": encoded, "METRICS_SERVER_KEY": encoded}
-	objects, err := addons.Load(values, []string{pki.MetricsServer}, dir)
+	maps.Copy(values, cloudValues(t))
+	objects, err := addons.Load(values, append(machine.CloudAddons(), pki.MetricsServer), dir)
 	assert.NilError(t, err)
 	client, err := kube.New(c.admin())
 	assert.NilError(t, err)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	assert.NilError(t, addons.Apply(t.Context(), client, objects, log))
+	c.cloudAddons(t)
 	c.addonOff(t, client, dir, log)
 	for _, namespace := range []string{"default", "kube-system"} { // as the controller manager does
 		c.want(t, c.admin(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", `{"metadata":{"name":"default"}}`, http.StatusCreated, "")

@@ -51,13 +51,7 @@ func (f *completer) podRoles() {
 		f.out.Origins["aws.podRoles"] = byHardtack
 		return
 	}
-	issuer := f.out.Cluster.ServiceAccounts.Issuer
-	switch u, err := url.Parse(issuer); {
-	case issuer == ownIssuer(f.out.Cluster.Name):
-		f.hint("aws.podRoles", "give serviceAccounts.issuer a URL that AWS can read", "tokens name the issuer %s, which only the cluster knows", issuer)
-	case err == nil && u.Port() != "":
-		f.errorf("aws.podRoles", "IAM takes no issuer with a port, as %s", issuer)
-	}
+	f.rolesIssuer("aws.podRoles", "pods take roles with their tokens")
 	for i, r := range f.in.AWS.PodRoles {
 		field := at("aws.podRoles", i)
 		f.podRole(field, r)
@@ -78,6 +72,12 @@ func (f *completer) podRoles() {
 		}
 		f.out.Cluster.AWS.PodRoles = append(f.out.Cluster.AWS.PodRoles, out)
 	}
+}
+
+// hasPort reports whether a URL names a port.
+func hasPort(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Port() != ""
 }
 
 // logicalName is a name as far as a template tells names apart.

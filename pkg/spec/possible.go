@@ -37,6 +37,7 @@ const stubPort = 53
 func (f *completer) possible() {
 	f.apiPort()
 	f.cloudProviders()
+	f.cloudWaits()
 	f.followers()
 	for i, g := range f.out.Cluster.Groups {
 		if n := len(g.Members); n > 0 && n%2 == 0 && len(f.members()) == n {

@@ -46,8 +46,12 @@ type Cluster struct {
 	PodSecurity string `yaml:"podSecurity"`
 	// ServiceAccounts is whose name pods' tokens have as their issuer, and where others than the API servers find the keys.
 	ServiceAccounts ServiceAccounts `yaml:"serviceAccounts"`
-	// Addons are what the masters install beside what every cluster has: metrics-server, which kubectl top and autoscalers ask.
+	// Addons are what the masters install beside what every cluster has: metrics-server, which kubectl top and autoscalers ask, and on AWS
+	// aws-ebs-csi-driver, aws-cloud-controller-manager and cluster-autoscaler, which scales the groups that say a max of their own.
 	Addons []string `yaml:"addons"`
+	// AddonImages are the references of the images of these add-ons, by the images' names. The defaults are upstream's releases by their
+	// tags; a reference with a digest (NAME:TAG@sha256:...) stays what it is.
+	AddonImages map[string]string `yaml:"addonImages"`
 	// Groups are the groups of machines, each an AutoScaling group on AWS.
 	Groups []GroupSpec `yaml:"groups"`
 	// AWS is the settings of the cluster's stack on AWS; they change nothing on machines.

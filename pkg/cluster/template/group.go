@@ -187,7 +187,7 @@ func (b *builder) groupTags(g spec.Group) []Tag {
 	if b.place(g) >= 0 {
 		tags = append(tags, Tag{role.TagEtcdMember, g.Member, true})
 	}
-	return tags
+	return append(tags, b.scalingTags(g)...)
 }
 
 func tagList(tags []Tag) []any {

@@ -29,14 +29,16 @@ type moduleData struct {
 	// Volumes are by the names of members.
 	Volumes map[string]moduleVolume `json:"volumes"`
 	// Backups is the bucket of etcd's backups, if there is to be one.
-	Backups      []moduleBackups `json:"backups"`
-	Pods         modulePods      `json:"pods"`
-	Roles        []string        `json:"roles"`
-	Ingress      []moduleIngress `json:"ingress"`
-	Zone         string          `json:"zone"`
-	Placeholders []moduleRecord  `json:"placeholders"`
-	APIPort      int             `json:"api_port"`
-	AWS          moduleAWS       `json:"aws"`
+	Backups []moduleBackups `json:"backups"`
+	Pods    modulePods      `json:"pods"`
+	Roles   []string        `json:"roles"`
+	// RoleTags are further tags of the security group of a role.
+	RoleTags     map[string]map[string]string `json:"role_tags"`
+	Ingress      []moduleIngress              `json:"ingress"`
+	Zone         string                       `json:"zone"`
+	Placeholders []moduleRecord               `json:"placeholders"`
+	APIPort      int                          `json:"api_port"`
+	AWS          moduleAWS                    `json:"aws"`
 }
 
 type moduleAWS struct {
@@ -129,7 +131,7 @@ func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
 func (b *builder) module() (moduleData, error) {
 	s := b.cluster.Cluster
 	data := moduleData{
-		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Volumes: map[string]moduleVolume{}, Backups: b.moduleBackups(), Pods: b.modulePods(),
+		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Volumes: map[string]moduleVolume{}, Backups: b.moduleBackups(), Pods: b.modulePods(), RoleTags: map[string]map[string]string{},
 		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port,
 		AWS: moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, ImageParameter(s.AWS.Channel), ami.RootDevice},
 	}
@@ -141,6 +143,9 @@ func (b *builder) module() (moduleData, error) {
 			continue
 		}
 		data.Roles = append(data.Roles, string(r))
+		if b.ownsNodes(r) {
+			data.RoleTags[string(r)] = map[string]string{ownedTag(s.Name): owned}
+		}
 		for _, p := range b.ports(r) {
 			for _, from := range p.From {
 				if b.reached(from) {

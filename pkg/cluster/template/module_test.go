@@ -26,6 +26,8 @@ func writeModule(t *testing.T, name string) string {
 	switch name {
 	case "pods":
 		c = complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+podRoles)
+	case "addons":
+		c = complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+cloudAddons)
 	case "keyed":
 		c = complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\naws: {secretsKey: alias/mine, loadBalancer: internal}\n")
 	default:
@@ -230,6 +232,13 @@ func TestModulePolicies(t *testing.T) {
 		assert.NilError(t, json.Unmarshal(g.Policies[0], &formation))
 		assert.DeepEqual(t, terraform, formation)
 	}
+}
+
+func decodeBase64(t *testing.T, text string) string {
+	t.Helper()
+	data, err := base64.StdEncoding.DecodeString(text)
+	assert.NilError(t, err)
+	return string(data)
 }
 
 // The module's roles for pods are the template's: trust, policies and statements. Terraform itself evaluates what it attaches.

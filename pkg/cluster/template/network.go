@@ -51,11 +51,14 @@ func (b *builder) securityGroups() {
 		if !b.reached(r) {
 			continue
 		}
-		id := securityGroup(r)
+		id, tags := securityGroup(r), b.tags(b.cluster.Cluster.Name+"-"+string(r))
+		if b.ownsNodes(r) {
+			tags = append(tags, object{"Key": ownedTag(b.cluster.Cluster.Name), "Value": owned})
+		}
 		b.out.Resources[id] = Resource{Type: "AWS::EC2::SecurityGroup", Properties: object{
 			"GroupDescription": fmt.Sprintf("%s of the Hardtack cluster %s", r, b.cluster.Cluster.Name),
 			"VpcId":            ref(ParameterVPC),
-			"Tags":             b.tags(b.cluster.Cluster.Name + "-" + string(r)),
+			"Tags":             tags,
 		}}
 		for _, p := range b.ports(r) {
 			for _, from := range p.From {

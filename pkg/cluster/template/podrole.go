@@ -2,6 +2,8 @@ package template
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
@@ -19,28 +21,32 @@ func PodRoleOutput(name string) string { return "PodRole" + logical(name) }
 // podRoles adds the identity provider of the cluster's tokens, and the roles that pods take with them.
 func (b *builder) podRoles() {
 	c := b.cluster.Cluster
-	if len(c.AWS.PodRoles) == 0 {
+	roles := b.rolesOfPods()
+	if len(roles) == 0 {
 		return
 	}
 	b.out.Resources[issuerID] = Resource{Type: "AWS::IAM::OIDCProvider", Properties: object{
 		"Url": c.ServiceAccounts.Issuer, "ClientIdList": []any{tokenAudience}, "Tags": b.tags(c.Name + "-pods"),
 	}}
-	for _, r := range c.AWS.PodRoles {
-		name := PodRoleOutput(r.Name)
+	for _, r := range roles {
+		name := PodRoleOutput(r.id)
 		properties := object{
-			"Description": podRoleText(r),
+			"Description": podRoleText(r.PodRole),
 			"AssumeRolePolicyDocument": object{"Version": "2012-10-17", "Statement": []any{object{
 				"Effect": "Allow", "Principal": object{"Federated": ref(issuerID)}, "Action": "sts:AssumeRoleWithWebIdentity",
-				"Condition": object{"StringEquals": podConditions(c.ServiceAccounts.Issuer, r)},
+				"Condition": object{"StringEquals": podConditions(c.ServiceAccounts.Issuer, r.PodRole)},
 			}}},
 			"PermissionsBoundary": optional(hasBoundary, ParameterBoundary),
 			"Tags":                b.tags(c.Name + "-pod-" + r.Name),
 		}
+		if r.name != "" {
+			properties["RoleName"] = sub(r.name)
+		}
 		if len(r.Policies) > 0 {
 			properties["ManagedPolicyArns"] = r.Policies
 		}
-		if statements := podStatements(r); len(statements) > 0 {
-			properties["Policies"] = []any{object{"PolicyName": "pod", "PolicyDocument": policyDocument(statements)}}
+		if len(r.statements) > 0 {
+			properties["Policies"] = []any{object{"PolicyName": "pod", "PolicyDocument": policyDocument(r.statements)}}
 		}
 		b.out.Resources[name] = Resource{Type: "AWS::IAM::Role", Properties: properties}
 		b.out.Outputs[name] = Output{Description: "The role " + r.Name + " of pods: AWS_ROLE_ARN of " + r.Namespace + "/" + r.ServiceAccount, Value: attribute(name, "Arn")}
@@ -64,6 +70,9 @@ func podStatements(r spec.PodRole) (statements []Statement) {
 	return statements
 }
 
+// sorted are the keys of a map in order.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
 // modulePods are the roles for pods in a Terraform module. Issuer is empty, and Roles are none, where there are none.
 type modulePods struct {
 	Issuer   string                   `json:"issuer"`
@@ -72,6 +81,8 @@ type modulePods struct {
 }
 
 type modulePodRole struct {
+	// RoleName is empty for a role whose name IAM chooses.
+	RoleName    string      `json:"role_name"`
 	Description string      `json:"description"`
 	Conditions  object      `json:"conditions"`
 	Policies    []string    `json:"policies"`
@@ -79,11 +90,10 @@ type modulePodRole struct {
 }
 
 func (b *builder) modulePods() modulePods {
-	c := b.cluster.Cluster
 	pods := modulePods{Audience: tokenAudience, Roles: map[string]modulePodRole{}}
-	for _, r := range c.AWS.PodRoles {
-		pods.Issuer = c.ServiceAccounts.Issuer
-		pods.Roles[r.Name] = modulePodRole{podRoleText(r), podConditions(pods.Issuer, r), r.Policies, append([]Statement{}, podStatements(r)...)}
+	for _, r := range b.rolesOfPods() {
+		pods.Issuer = b.cluster.Cluster.ServiceAccounts.Issuer
+		pods.Roles[r.id] = modulePodRole{r.name, podRoleText(r.PodRole), podConditions(pods.Issuer, r.PodRole), r.Policies, append([]Statement{}, r.statements...)}
 	}
 	return pods
 }

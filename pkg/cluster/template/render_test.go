@@ -83,7 +83,7 @@ func TestTemplateIsLintClean(t *testing.T) {
 		"launchHook: none", "aws: {secretsKey: alias/mine}", "aws: {loadBalancer: internet-facing}", "groups: [{name: all, roles: [masters, minions, etcd]}]",
 		"groups: [{name: minions, roles: [minions]}]\naws: {loadBalancer: internal}",
 		"groups: [{name: masters, roles: [masters, etcd], members: [a, b, c]}, {name: minions, roles: [minions], size: 0}]",
-		podRoles,
+		podRoles, cloudAddons,
 	} {
 		data, err := render(t, complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+document+"\n")).YAML()
 		assert.NilError(t, err)

@@ -65,14 +65,18 @@ func Values(c machine.Config, pauseImage string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("network.serviceCIDR: %w", err)
 	}
-	return map[string]string{
+	values := map[string]string{
 		"CLUSTER_NAME": c.Cluster,
 		"DNS_ADDRESS":  c.Network.DNSAddress,
 		"DNS_DOMAIN":   c.Network.DNSDomain,
 		"SERVICE_CIDR": service.String(),
 		"POD_CIDR":     c.Network.PodCIDR,
 		"PAUSE_IMAGE":  pauseImage,
-	}, nil
+	}
+	for name, image := range c.AddonImages {
+		values[machine.ImageVariable(name)] = image
+	}
+	return values, nil
 }
 
 // Certificates are the variables of the certificates that add-ons are given, each in base64 as Secrets have them, from the

@@ -134,7 +134,7 @@ func Read(root string, h Hardware) (Effective, error) {
 		return Effective{}, err
 	}
 	r.config.Node, r.config.API.Names, r.config.Network.MTU = r.document.Node, r.document.API.Names, r.document.Network.MTU
-	r.config.Addons = r.document.Addons
+	r.config.Addons, r.config.AddonImages = r.document.Addons, r.document.AddonImages
 	r.ownValues()
 	r.config.Roles = r.roles
 	return r.config, nil
@@ -416,6 +416,7 @@ func (r *reader) ownValues() {
 		said  bool
 	}{
 		{"addons", strings.Join(r.config.Addons, " "), len(r.config.Addons) > 0},
+		{"addonImages", r.config.AddonImages, len(r.config.AddonImages) > 0},
 		{"api.names", strings.Join(r.config.API.Names, " "), len(r.config.API.Names) > 0},
 		{"network.mtu", r.config.Network.MTU, r.config.Network.MTU != 0},
 		{"node.naming", n.Naming, n.Naming != ""},

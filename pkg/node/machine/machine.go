@@ -49,6 +49,8 @@ type Config struct {
 	Node    Node    `yaml:"node,omitempty"`
 	// Addons are the names of the optional manifests of the image that a master applies; what it applied of others is removed.
 	Addons []string `yaml:"addons,omitempty"`
+	// AddonImages are the references of the images of these add-ons, by their names in the document.
+	AddonImages map[string]string `yaml:"addonImages,omitempty"`
 	// LaunchHook is the lifecycle hook that the machine completes when its roles work; NoHook is none, and so is the empty
 	// text of a Config that is complete.
 	LaunchHook string `yaml:"launchHook,omitempty"`

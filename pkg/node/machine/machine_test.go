@@ -83,7 +83,7 @@ m.yaml:3: cluster: "Demo" is not a DNS label
 m.yaml:4: group: "a:b" is not the name of an AutoScaling group
 m.yaml:5: configHash: "x y" is not a digest
 m.yaml:6: store: "s3:/bucket" is neither "ssm:/path" nor "dir:/path"
-m.yaml:7: field "colour" is not known (there are apiVersion, kind, cluster, group, configHash, store, caFile, api, etcd, network, node, addons, launchHook)
+m.yaml:7: field "colour" is not known (there are apiVersion, kind, cluster, group, configHash, store, caFile, api, etcd, network, node, addons, addonImages, launchHook)
 m.yaml:9: api.port: 70000 is not a port
 m.yaml:10: api.names[0]: "no name" is neither a DNS name nor an address
 m.yaml:12: etcd.members[1]: "a" is already at etcd.members[0]

@@ -50,11 +50,28 @@ var (
 	hookForm  = newForm(255, `^[A-Za-z0-9_/-]+$`)
 	hashForm  = newForm(128, `^[A-Za-z0-9:+/=._-]+$`)
 	diskForm  = newForm(255, `^[A-Za-z0-9#+_.:=@-]+$`)
+	// imageForm is a reference with its registry, and a tag, a digest or both ("Docker registry HTTP API V2", Grammar).
+	imageForm = newForm(512, `^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]+)?$`)
 	ssmForm   = newForm(1011, `^(/[A-Za-z0-9_.-]+)+$`)
 )
 
 // IsLabel reports whether a name is a DNS label, as a cluster's and an etcd member's must be.
 func IsLabel(name string) bool { return labelForm.MatchString(name) }
+
+// digestMark begins the digest of an image's reference, which has 64 digits more.
+const (
+	digestMark   = "@sha256:"
+	digestDigits = 64
+)
+
+// IsImage reports whether a text is an image's reference with its registry, and with a tag or a digest.
+func IsImage(text string) bool {
+	name, digest, pinned := strings.Cut(text, digestMark)
+	return imageForm.MatchString(text) && (pinned && len(digest) == digestDigits || !pinned && strings.Contains(name[strings.LastIndex(name, "/")+1:], ":"))
+}
+
+// IsPinned reports whether an image's reference has a digest: a tag may be another image tomorrow.
+func IsPinned(image string) bool { return strings.Contains(image, digestMark) }
 
 // IsStore reports whether a text names a store.
 func IsStore(text string) bool {
@@ -125,6 +142,12 @@ func (v validator) config(c Config) {
 	}
 	for i, name := range c.Addons {
 		v.form(yamlfile.At("addons", i), name, labelForm, "a DNS label")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.AddonImages)) {
+		v.form("addonImages", name, labelForm, "a DNS label")
+		if !IsImage(c.AddonImages[name]) {
+			v.errorf("addonImages."+name, "", "%q is not an image's reference with its registry, and a tag or a digest", c.AddonImages[name])
+		}
 	}
 	v.etcd(c.Etcd)
 	v.network(c.Network)

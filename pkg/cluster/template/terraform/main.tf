@@ -14,6 +14,13 @@ locals {
       "$${AWS::Region}", data.aws_region.here.id),
     "$${AWS::AccountId}", data.aws_caller_identity.here.account_id)
   }
+  pod_statements = {
+    for name, role in local.spec.pods.roles : name => replace(replace(replace(
+      jsonencode({ Version = "2012-10-17", Statement = role.statements }),
+      "$${AWS::Partition}", data.aws_partition.here.partition),
+      "$${AWS::Region}", data.aws_region.here.id),
+    "$${AWS::AccountId}", data.aws_caller_identity.here.account_id)
+  }
 }
 
 data "aws_partition" "here" {}

@@ -3,7 +3,7 @@ resource "aws_security_group" "role" {
   for_each    = toset(local.spec.roles)
   description = "${each.key} of the Hardtack cluster ${local.spec.cluster}"
   vpc_id      = var.vpc_id
-  tags        = merge(local.tags, { Name = "${local.spec.cluster}-${each.key}" })
+  tags        = merge(local.tags, { Name = "${local.spec.cluster}-${each.key}" }, lookup(local.spec.role_tags, each.key, {}))
 }
 
 resource "aws_vpc_security_group_ingress_rule" "port" {

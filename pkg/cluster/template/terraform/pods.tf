@@ -16,6 +16,7 @@ resource "aws_iam_openid_connect_provider" "pods" {
 
 resource "aws_iam_role" "pod" {
   for_each             = local.spec.pods.roles
+  name                 = each.value.role_name == "" ? null : replace(each.value.role_name, "$${AWS::Region}", data.aws_region.here.id)
   description          = each.value.description
   permissions_boundary = var.permissions_boundary
   assume_role_policy = jsonencode({
@@ -34,7 +35,7 @@ resource "aws_iam_role_policy" "pod" {
   for_each = { for name, role in local.spec.pods.roles : name => role if length(role.statements) > 0 }
   name     = "pod"
   role     = aws_iam_role.pod[each.key].id
-  policy   = jsonencode({ Version = "2012-10-17", Statement = each.value.statements })
+  policy   = local.pod_statements[each.key]
 }
 
 resource "aws_iam_role_policy_attachment" "pod" {

@@ -1,0 +1,64 @@
+package awsfake
+
+import "strings"
+
+// machineType is what EC2 says of a type ("Amazon EC2 instance types", the tables of specifications).
+type machineType struct {
+	Name         string `xml:"instanceType"`
+	Current      bool   `xml:"currentGeneration"`
+	Architecture string `xml:"processorInfo>supportedArchitectures>item"`
+	CPUs         int    `xml:"vCpuInfo>defaultVCpus"`
+	MiB          int    `xml:"memoryInfo>sizeInMiB"`
+}
+
+// machineTypes are a few of EC2's types, by name.
+var machineTypes = []machineType{
+	{"c7i.large", true, "x86_64", 2, 4096},
+	{"m5.large", true, "x86_64", 2, 8192},
+	{"m7g.large", true, "arm64", 2, 8192},
+	{"m7i.2xlarge", true, "x86_64", 8, 32768},
+	{"m7i.large", true, "x86_64", 2, 8192},
+	{"m7i.xlarge", true, "x86_64", 4, 16384},
+	{"r7i.large", true, "x86_64", 2, 16384},
+	{"t3.large", true, "x86_64", 2, 8192},
+	{"t3.medium", true, "x86_64", 2, 4096},
+	{"t3.small", true, "x86_64", 2, 2048},
+}
+
+// describeTypes lists instance types: those that the call names, which all have to exist, or all.
+func (e *EC2) describeTypes(p params) (any, error) {
+	size, err := p.integer("MaxResults", 100)
+	if err != nil {
+		return nil, err
+	}
+	if size < 5 || size > 100 {
+		return nil, refuse("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid. Expecting a value between 5 and 100.", size)
+	}
+	list := machineTypes
+	if names := p.list("InstanceType"); len(names) > 0 {
+		list = nil
+		var missing []string
+		for _, name := range names {
+			found := false
+			for _, t := range machineTypes {
+				if t.Name == name {
+					list, found = append(list, t), true
+				}
+			}
+			if !found {
+				missing = append(missing, name)
+			}
+		}
+		if len(missing) > 0 {
+			return nil, refuse("InvalidInstanceType", "The following supplied instance types do not exist: [%s]", strings.Join(missing, ", "))
+		}
+	}
+	list, token, err := page(list, size, p.get("NextToken"))
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		Types     []machineType `xml:"instanceTypeSet>item"`
+		NextToken string        `xml:"nextToken,omitempty"`
+	}{list, token}, nil
+}
