@@ -76,12 +76,32 @@ func newLaunches(t *testing.T) *launches {
 	}
 	l.write(t, "controller.kubeconfig", l.kubeconfig(planeController))
 	api := kube.NewFile(l.dir + "/controller.kubeconfig")
+	// This master is the one that the API server announces: another one waits for its turn.
+	var masters []netip.Addr
+	l.until(time.Minute, "the API server is announced", func() (err error) {
+		if masters, err = api.Masters(t.Context()); err == nil && len(masters) != 1 {
+			err = fmt.Errorf("the API servers are %v", masters)
+		}
+		return err
+	})
 	l.c = &controller.Controller{Nodes: api, Requests: api, Objects: api, Tokens: api, Instances: instances, Launches: &fleet.Launches{API: groups, Hook: machine.DefaultLaunchHook},
 		Self: func() (controller.Self, error) {
-			return controller.Self{Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}, nil
+			return controller.Self{Addresses: masters}, nil
 		},
 		Now: time.Now, Log: slog.New(slog.NewTextHandler(&l.log, nil))}
 	return l
+}
+
+func (l *launches) until(within time.Duration, what string, so func() error) {
+	l.Helper()
+	if pending := eventually(within, func() []string {
+		if err := so(); err != nil {
+			return []string{err.Error()}
+		}
+		return nil
+	}); len(pending) > 0 {
+		l.Fatalf("not within %v: %s: %v", within, what, pending)
+	}
 }
 
 // joins makes the node of a machine, which says that it is the machine of another.
