@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"slices"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/wait"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -47,7 +50,7 @@ func bootstrapCommand(ctx context.Context, args []string, s command.Streams) err
 
 func (f *certsFlags) bootstrap(ctx context.Context, s command.Streams, aloneAfter time.Duration) (certs.Bootstrapped, error) {
 	o := certs.BootstrapOptions{
-		Root: f.root, Config: f.effective, Store: f.store, Now: time.Now,
+		Root: f.root, Config: f.effective, Store: f.secrets, Now: time.Now,
 		Node:  func() (string, error) { return kubelet.NodeName(f.root) },
 		Reach: func(ctx context.Context) error { return f.reach(ctx, s) },
 		Join: func(server string, ca []byte, token string) (certs.Joiner, error) {
@@ -81,6 +84,22 @@ func (f *certsFlags) reach(ctx context.Context, s command.Streams) error {
 	}
 	w := waitFlags{api: true, root: f.root, verbose: f.verbose}
 	return w.run(ctx, nil, s)
+}
+
+// announced waits until the masters have an address in DNS. Only who waits without limit does: the others want to know what
+// the store says.
+func (f *certsFlags) announced(s command.Streams) func(context.Context) error {
+	if f.verb != "bootstrap" || f.patience != certs.Forever || f.roles.Has(role.Masters) {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		target, err := url.Parse(f.effective.APIServer(f.roles))
+		if err != nil {
+			return reason.With(reason.Config, err)
+		}
+		return wait.Run(ctx, wait.Options{Targets: []*url.URL{target}, Resolver: &net.Resolver{PreferGo: true}, Prober: wait.Announced{},
+			Status: systemd.Status, Log: s.Logger(f.verbose)})
+	}
 }
 
 func showBootstrapped(w io.Writer, b certs.Bootstrapped, asJSON bool) error {

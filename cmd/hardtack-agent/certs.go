@@ -36,7 +36,9 @@ type certsFlags struct {
 	effective       config.Effective
 	roles           role.Set
 	store           store.Store
-	verb            string
+	// secrets is the store as a machine reads it that joins.
+	secrets certs.Secrets
+	verb    string
 }
 
 func (f *certsFlags) parse(verb string, patience time.Duration, args []string, s command.Streams) (done bool, err error) {
@@ -68,10 +70,14 @@ func (f *certsFlags) open(ctx context.Context, s command.Streams) (err error) {
 	if f.store, err = openStore(ctx, f.root, f.effective, 2); err != nil {
 		return err
 	}
+	if f.secrets = f.store; f.verb != "certs" && f.roles.Has(role.Minions) {
+		f.secrets = certs.Ahead(f.store, f.effective)
+	}
 	return f.learn(ctx, s)
 }
 
-// openStore opens the cluster's store; attempts bounds the tries of one call, 0 is the SDK's default.
+// openStore opens the cluster's store; attempts bounds the tries of one call, which are spread by the caller; 0 is the SDK's
+// default.
 func openStore(ctx context.Context, root string, effective config.Effective, attempts int) (store.Store, error) {
 	location, err := store.ParseLocation(effective.Store)
 	if err != nil {
@@ -81,7 +87,7 @@ func openStore(ctx context.Context, root string, effective config.Effective, att
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(ctx, location, awsconfig.Machine{Endpoint: endpoint, Metadata: boot.ReadFacts(root).Endpoint, Attempts: attempts}.Load)
+	s, err := store.Open(ctx, location, awsconfig.Machine{Endpoint: endpoint, Metadata: boot.ReadFacts(root).Endpoint, Attempts: attempts, Spread: attempts > 0}.Load)
 	return s, reason.With(reason.Store, err)
 }
 

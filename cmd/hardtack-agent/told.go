@@ -33,8 +33,8 @@ func unitRun(ctx context.Context, s command.Streams, verb string, phase timeline
 
 // learn completes the machine's configuration with the cluster's own facts.
 func (f *certsFlags) learn(ctx context.Context, s command.Streams) (err error) {
-	f.effective, err = certs.Learn(ctx, certs.LearnOptions{Root: f.root, Roles: f.roles, Config: f.effective, Store: f.store, Member: instanceMember(f.root),
-		Patience: f.patience, Status: systemd.Status, Log: s.Logger(f.verbose)})
+	f.effective, err = certs.Learn(ctx, certs.LearnOptions{Root: f.root, Roles: f.roles, Config: f.effective, Store: f.secrets, Member: instanceMember(f.root),
+		Masters: f.announced(s), Patience: f.patience, Status: systemd.Status, Log: s.Logger(f.verbose)})
 	return err
 }
 

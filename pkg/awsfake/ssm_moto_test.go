@@ -14,7 +14,7 @@ import (
 
 // TestParametersAgainstMoto compares both stand-ins as far as moto is right. It leaves out what moto 5.2.1 does not
 // model: sizes and tiers, types that change, versions that do not exist (it answers ParameterNotFound), names with
-// spaces, short pages, throughput.
+// spaces, short pages, throughput, GetParameters without a name.
 func TestParametersAgainstMoto(t *testing.T) {
 	theirs := motoBench(t)
 	ours := newBench(t, Options{Rates: freely})
@@ -51,6 +51,19 @@ func (b *bench) parameters(t *testing.T) []string {
 			said = append(said, line(*out.Parameter))
 		}
 	}
+	for _, names := range [][]string{{"/demo/a/p00"}, {"/demo/b/p01", "/demo/none", "/demo/a/p00:1"}, {"/demo/none"}, eleven()[:10], eleven()} {
+		out, err := b.ssm.GetParameters(t.Context(), &ssm.GetParametersInput{Names: names, WithDecryption: aws.Bool(true)})
+		if said = append(said, outcome(err)); err != nil {
+			continue
+		}
+		// moto's order is that of a set; AWS's is the alphabet's.
+		slices.SortFunc(out.Parameters, func(a, b types.Parameter) int { return strings.Compare(*a.Name, *b.Name) })
+		for _, p := range out.Parameters {
+			said = append(said, line(p))
+		}
+		slices.Sort(out.InvalidParameters)
+		said = append(said, fmt.Sprint("invalid ", out.InvalidParameters))
+	}
 	for _, path := range []string{"/demo/a", "/demo", "/", "/none"} {
 		for _, recursive := range []bool{false, true} {
 			said = append(said, path, strings.Join(b.byPath(t, path, recursive), "; "))
@@ -62,6 +75,14 @@ func (b *bench) parameters(t *testing.T) []string {
 	}
 	_, err = b.ssm.DeleteParameter(t.Context(), &ssm.DeleteParameterInput{Name: aws.String("/demo/a/p00")})
 	return append(said, fmt.Sprint(deleted.DeletedParameters, deleted.InvalidParameters), outcome(err))
+}
+
+// eleven are names of parameters, one more than a call takes.
+func eleven() (names []string) {
+	for n := range 11 {
+		names = append(names, fmt.Sprintf("/demo/%c/p%02d", 'a'+n%3, n))
+	}
+	return names
 }
 
 func line(p types.Parameter) string {

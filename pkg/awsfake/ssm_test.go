@@ -204,6 +204,51 @@ func TestParameterThroughput(t *testing.T) {
 	}
 }
 
+// TestParametersAtOnce: what there is comes in the alphabet's order, the rest is named, and the quota is that of single reads.
+func TestParametersAtOnce(t *testing.T) {
+	b := newBench(t, Options{})
+	for _, name := range []string{"/demo/b", "/demo/a"} {
+		if _, err := b.account.SSM().Put(Parameter{Name: name, Type: ParameterSecure, Value: "of " + name}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := []string{"/demo/none", "/demo/b", "/demo/a:1", "/demo/a:2"}
+	out, err := b.ssm.GetParameters(t.Context(), &ssm.GetParametersInput{Names: names, WithDecryption: aws.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range out.Parameters {
+		got = append(got, *p.Name+aws.ToString(p.Selector)+" "+*p.Value)
+	}
+	if !slices.Equal(got, []string{"/demo/a:1 of /demo/a", "/demo/b of /demo/b"}) || !slices.Equal(out.InvalidParameters, []string{"/demo/a:2", "/demo/none"}) {
+		t.Errorf("%q, invalid %q", got, out.InvalidParameters)
+	}
+	sealed, err := b.ssm.GetParameters(t.Context(), &ssm.GetParametersInput{Names: []string{"/demo/a"}})
+	if err != nil || strings.Contains(*sealed.Parameters[0].Value, "of ") {
+		t.Errorf("without decryption: %v, %v", sealed, err)
+	}
+	for _, names := range [][]string{{}, eleven(), {"/demo/a", "/demo/a"}} {
+		_, err := b.ssm.GetParameters(t.Context(), &ssm.GetParametersInput{Names: names})
+		wantCode(t, err, "ValidationException", "")
+	}
+	b.clock.Advance(time.Second)
+	var refused int
+	for n := range 50 {
+		in := &ssm.GetParametersInput{Names: []string{"/demo/a", "/demo/b"}}
+		if _, err = b.ssm.GetParameters(t.Context(), in); n%2 == 0 {
+			_, err = b.ssm.GetParameter(t.Context(), &ssm.GetParameterInput{Name: aws.String("/demo/a")})
+		}
+		if err != nil {
+			wantCode(t, err, "ThrottlingException", "Rate exceeded")
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("single reads and several at once have one quota, and nothing was refused")
+	}
+}
+
 const imageParameter = "/hardtack/stable/image-id"
 
 func (s *shop) promote(t *testing.T, image string) (int64, error) {

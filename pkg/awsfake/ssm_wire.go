@@ -3,13 +3,14 @@ package awsfake
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
 // serve carries out one call of Systems Manager's JSON 1.1 protocol.
 func (s *SSM) serve(c *call) (any, error) {
 	actions := map[string]func(*call) (any, error){
-		"GetParameter": s.getParameter, "GetParametersByPath": s.getByPath,
+		"GetParameter": s.getParameter, "GetParameters": s.getParameters, "GetParametersByPath": s.getByPath,
 		"DescribeParameters": s.describe, "GetParameterHistory": s.history,
 		"PutParameter": s.putParameter, "DeleteParameter": s.deleteParameter, "DeleteParameters": s.deleteParameters,
 	}
@@ -77,6 +78,44 @@ func (s *SSM) getParameter(c *call) (any, error) {
 		return nil, err
 	}
 	return struct{ Parameter wireParameter }{s.shown(p, selector, in.WithDecryption)}, nil
+}
+
+// getParameters answers what there is, in alphabetical order, and names the rest: those that do not exist, and those without
+// the version that is asked for. AWS does not say what the same name twice is, and moto answers it once; here it is refused.
+// One secret that the caller may not decrypt fails the call.
+func (s *SSM) getParameters(c *call) (any, error) {
+	var in struct {
+		Names          []string
+		WithDecryption bool
+	}
+	if err := decodeKnown(c.Body, &in); err != nil {
+		return nil, err
+	}
+	if n := len(in.Names); n < 1 || n > parameterBatch {
+		return nil, invalidParameter("a call has 1 to %d names, not %d", parameterBatch, n)
+	}
+	out := struct {
+		Parameters        []wireParameter
+		InvalidParameters []string
+	}{[]wireParameter{}, []string{}}
+	slices.Sort(in.Names)
+	if len(slices.Compact(slices.Clone(in.Names))) != len(in.Names) {
+		return nil, invalidParameter("a name is there twice in %v", in.Names)
+	}
+	for _, name := range in.Names {
+		p, selector, err := s.find(name)
+		if err != nil {
+			out.InvalidParameters = append(out.InvalidParameters, name)
+			continue
+		}
+		if in.WithDecryption {
+			if err := s.open(c, p); err != nil {
+				return nil, err
+			}
+		}
+		out.Parameters = append(out.Parameters, s.shown(p, selector, in.WithDecryption))
+	}
+	return out, nil
 }
 
 // paging is how a call asks for a part of its answer.

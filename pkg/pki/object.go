@@ -2,6 +2,7 @@ package pki
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -65,6 +66,8 @@ var (
 	ErrChanged = errors.New("changed by somebody else")
 	// ErrUnreachable: the store did not answer. Retrying may help.
 	ErrUnreachable = errors.New("the store is out of reach")
+	// ErrBusy is an ErrUnreachable: more is asked of the store than its account may. Retrying helps, the later the better.
+	ErrBusy = fmt.Errorf("%w: it is asked for more than it may give", ErrUnreachable)
 )
 
 // Access lists what machines of a role may do in the store, as paths below its root; a path that ends in "/" stands

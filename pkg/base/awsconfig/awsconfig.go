@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	sdkhttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
@@ -59,6 +60,8 @@ type Machine struct {
 	Region   string
 	// Attempts is the number of attempts of each call; 0 means the SDK's default, three.
 	Attempts int
+	// Spread: a call that AWS refuses because of its rate is not tried again by the SDK, since the caller does it later.
+	Spread bool
 
 	dial func(ctx context.Context, network, address string) (net.Conn, error) // nil is the network
 }
@@ -76,6 +79,9 @@ func (m Machine) Load(ctx context.Context) (aws.Config, error) {
 		RetryMaxAttempts: m.Attempts,
 		HTTPClient:       awshttp.Client(sdkhttp.NewBuildableClient().WithTimeout(callTimeout)),
 	}
+	if m.Spread {
+		conf.Retryer = Spread(m.Attempts)
+	}
 	if m.Endpoint != "" {
 		conf.BaseEndpoint = &m.Endpoint
 	}
@@ -87,6 +93,24 @@ func (m Machine) Load(ctx context.Context) (aws.Config, error) {
 		conf.Region = found.Region
 	}
 	return conf, nil
+}
+
+// Spread returns what makes the SDK try a call again, but not one that AWS has refused because of its rate. attempts is as in
+// Machine.
+func Spread(attempts int) func() aws.Retryer {
+	throttled := retry.IsErrorThrottles(retry.DefaultThrottles)
+	once := retry.IsErrorRetryableFunc(func(err error) aws.Ternary {
+		if throttled.IsErrorThrottle(err) == aws.TrueTernary {
+			return aws.FalseTernary
+		}
+		return aws.UnknownTernary
+	})
+	return func() aws.Retryer {
+		return retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts = cmp.Or(attempts, retry.DefaultMaxAttempts)
+			o.Retryables = append([]retry.IsErrorRetryable{once}, o.Retryables...)
+		})
+	}
 }
 
 // Identity returns the instance's identity from the metadata service.

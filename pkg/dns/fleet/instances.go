@@ -28,18 +28,13 @@ type Instances struct {
 
 var _ controller.Instances = (*Instances)(nil)
 
-// Instances returns the cluster's instances that have one of the names. It reads all instances of the cluster: a filter
-// by name would miss terminated ones, which have no name.
+// Instances returns the cluster's instances that have one of the names. Those that are named by their ids are read by them;
+// for a name that none of these has, all instances of the cluster are read: a filter by name would miss terminated ones, which
+// have no name.
 func (f *Instances) Instances(ctx context.Context, names []string) ([]controller.Instance, error) {
-	all, err := account.Machines(ctx, f.Machines, f.Cluster)
+	out, err := f.named(ctx, names)
 	if err != nil {
 		return nil, awserr.Explain(err, "ec2:DescribeInstances for the masters' role")
-	}
-	var out []controller.Instance
-	for _, i := range all {
-		if one := instanceOf(i); slices.ContainsFunc(names, one.Is) {
-			out = append(out, one)
-		}
 	}
 	if len(out) == 0 {
 		return nil, nil
@@ -49,6 +44,45 @@ func (f *Instances) Instances(ctx context.Context, names []string) ([]controller
 		return nil, awserr.Explain(err, "autoscaling:DescribeAutoScalingGroups for the masters' role")
 	}
 	inGroups(out, groups)
+	return out, nil
+}
+
+// named reads the instances that have one of the names.
+func (f *Instances) named(ctx context.Context, names []string) ([]controller.Instance, error) {
+	var ids []string
+	for _, name := range names {
+		if strings.HasPrefix(name, "i-") && !strings.Contains(name, ".") {
+			ids = append(ids, name)
+		}
+	}
+	slices.Sort(ids)
+	found, err := account.MachinesByID(ctx, f.Machines, slices.Compact(ids))
+	if err != nil {
+		return nil, err
+	}
+	var out []controller.Instance
+	for _, i := range found {
+		// An id is what a node says of itself: another cluster's machine is none of ours.
+		if account.Tag(i.Tags, role.TagCluster) == f.Cluster {
+			out = append(out, instanceOf(i))
+		}
+	}
+	known := func(name string) bool {
+		return slices.Contains(ids, name) || slices.ContainsFunc(out, func(one controller.Instance) bool { return one.Is(name) })
+	}
+	if !slices.ContainsFunc(names, func(name string) bool { return !known(name) }) {
+		return out, nil
+	}
+	all, err := account.Machines(ctx, f.Machines, f.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	out = nil
+	for _, i := range all {
+		if one := instanceOf(i); slices.ContainsFunc(names, one.Is) {
+			out = append(out, one)
+		}
+	}
 	return out, nil
 }
 

@@ -75,7 +75,7 @@ func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
 	if err != nil {
 		return Bootstrapped{}, err
 	}
-	w := newWaiter(o.Patience, o.Status, o.Log)
+	w := newWaiter(o.Patience, yields(o.Config.Roles), o.Status, o.Log)
 	if err := w.retry(ctx, func() error { return clockReason(pki.CheckAny(trusted, o.Now())) }); err != nil {
 		return Bootstrapped{}, err
 	}

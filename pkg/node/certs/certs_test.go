@@ -167,6 +167,11 @@ type refusing struct{ store.Store }
 func (refusing) Get(_ context.Context, object string) ([]byte, error) {
 	return nil, fmt.Errorf("reading %s: %w", object, pki.ErrForbidden)
 }
+func (r refusing) GetAll(ctx context.Context, objects ...string) (map[string][]byte, error) {
+	_, err := r.Get(ctx, objects[0])
+	return nil, err
+}
+
 func (refusing) String() string { return "ssm:/hardtack/demo" }
 
 // elsewhen is a store whose clock is another.
@@ -188,6 +193,13 @@ func (g *gone) Get(ctx context.Context, object string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", object, pki.ErrUnreachable)
 	}
 	return g.Store.Get(ctx, object)
+}
+
+func (g *gone) GetAll(ctx context.Context, objects ...string) (map[string][]byte, error) {
+	if g.calls--; g.calls >= 0 {
+		return nil, fmt.Errorf("reading %s: %w", objects, pki.ErrUnreachable)
+	}
+	return g.Store.GetAll(ctx, objects...)
 }
 
 func TestMintFails(t *testing.T) {
@@ -267,7 +279,7 @@ func TestMintWaits(t *testing.T) {
 	if err != nil || len(minted) != 1 {
 		t.Fatalf("%v %v", minted, err)
 	}
-	for _, want := range []string{"[network] this machine has no address yet", "[store] reading etcd/client-ca.crt"} {
+	for _, want := range []string{"[network] this machine has no address yet", "[store] reading [etcd/client-ca.crt"} {
 		if !strings.Contains(b.said(), want) {
 			t.Errorf("the status never said %q:\n%s", want, b.said())
 		}

@@ -106,11 +106,11 @@ func (o BootstrapOptions) join(ctx context.Context, w *waiter, server string, ca
 		token, err = readToken(ctx, o.Store, o.Now())
 		return err
 	}
-	// Before the first master works there is no token, and who waits for that need not ask for its name.
-	if err := w.retry(ctx, read); err != nil {
+	// Before the first master works there is no token: who waits for its API server leaves the store to it.
+	if err := o.Reach(ctx); err != nil {
 		return nil, err
 	}
-	if err := o.Reach(ctx); err != nil {
+	if err := w.retry(ctx, read); err != nil {
 		return nil, err
 	}
 	var a *attempt

@@ -1,29 +1,47 @@
 package certs
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// keyring reads keys from the store. After the first error it reads nothing more.
+// ringOf lists the objects of the store that the roles' bundles are minted with.
+func ringOf(roles role.Set) (objects []string) {
+	pair := func(names ...string) {
+		for _, name := range names {
+			objects = append(objects, name+pki.Crt, name+pki.Key)
+		}
+	}
+	if roles.Has(role.Etcd) {
+		pair(pki.EtcdClientCA, pki.EtcdPeerCA)
+	}
+	if roles.Has(role.Masters) {
+		pair(pki.KubernetesCA, pki.KubeletServingCA, pki.FrontProxyCA, pki.EtcdClientCA)
+		objects = append(objects, pki.ServiceAccount+pki.Pub, pki.ServiceAccount+pki.Key, pki.EncryptionKey)
+	}
+	slices.Sort(objects)
+	return slices.Compact(objects)
+}
+
+// keyring reads keys from what was read of the store, until the first error.
 type keyring struct {
 	store Secrets
 	now   time.Time
-	err   error
+	// keys has the objects of ringOf that exist.
+	keys map[string][]byte
+	err  error
 }
 
-func (k *keyring) get(ctx context.Context, object string) []byte {
-	if k.err != nil {
-		return nil
-	}
-	data, err := k.store.Get(ctx, object)
-	if err != nil {
-		k.err = classified(err, k.store)
+func (k *keyring) get(object string) []byte {
+	data, ok := k.keys[object]
+	if !ok && k.err == nil {
+		k.err = classified(fmt.Errorf("reading %s in %s: %w", object, k.store, pki.ErrNotFound), k.store)
 	}
 	return data
 }
@@ -35,8 +53,8 @@ func (k *keyring) fail(object string, err error) {
 	}
 }
 
-func (k *keyring) authority(ctx context.Context, name string) pki.Authority {
-	cert, key := k.get(ctx, name+pki.Crt), k.get(ctx, name+pki.Key)
+func (k *keyring) authority(name string) pki.Authority {
+	cert, key := k.get(name+pki.Crt), k.get(name+pki.Key)
 	if k.err != nil {
 		return pki.Authority{}
 	}
@@ -48,8 +66,8 @@ func (k *keyring) authority(ctx context.Context, name string) pki.Authority {
 	return a
 }
 
-func (k *keyring) accounts(ctx context.Context) pki.AccountKeys {
-	public, key := k.get(ctx, pki.ServiceAccount+pki.Pub), k.get(ctx, pki.ServiceAccount+pki.Key)
+func (k *keyring) accounts() pki.AccountKeys {
+	public, key := k.get(pki.ServiceAccount+pki.Pub), k.get(pki.ServiceAccount+pki.Key)
 	if k.err != nil {
 		return pki.AccountKeys{}
 	}
@@ -58,8 +76,8 @@ func (k *keyring) accounts(ctx context.Context) pki.AccountKeys {
 	return keys
 }
 
-func (k *keyring) encryption(ctx context.Context) pki.EncryptionKeys {
-	data := k.get(ctx, pki.EncryptionKey)
+func (k *keyring) encryption() pki.EncryptionKeys {
+	data := k.get(pki.EncryptionKey)
 	if k.err != nil {
 		return pki.EncryptionKeys{}
 	}

@@ -35,6 +35,9 @@ type LearnOptions struct {
 	Store  Secrets
 	// Member asks the instance which member of etcd it is. It returns "" and why if the instance does not know.
 	Member func(ctx context.Context) (name, why string, err error)
+	// Masters waits until the cluster has masters; nil asks the store at once. Until then nobody needs what a minion reads,
+	// and the masters need every read that the store has.
+	Masters func(ctx context.Context) error
 	// Patience bounds the wait for the store; 0 tries once, and Forever waits without limit, whatever the error is.
 	Patience time.Duration
 	// Status receives texts about what is missing; may be nil.
@@ -46,7 +49,12 @@ type LearnOptions struct {
 // Learn reads the cluster's own facts from the store, compares them with the machine's configuration, and writes the
 // settings that the machine's daemons need. Nothing is minted, and so no daemon starts, before it succeeds.
 func Learn(ctx context.Context, o LearnOptions) (config.Effective, error) {
-	w := newWaiter(o.Patience, o.Status, o.Log)
+	w := newWaiter(o.Patience, yields(o.Roles), o.Status, o.Log)
+	if o.Masters != nil {
+		if err := o.Masters(ctx); err != nil {
+			return config.Effective{}, err
+		}
+	}
 	var info machine.ClusterInfo
 	err := w.retry(ctx, func() (err error) {
 		info, err = readInfo(ctx, o)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -25,10 +26,12 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// Secrets is the cluster's store. Get's errors match pki.ErrNotFound, pki.ErrForbidden (the store refuses), or
-// pki.ErrUnreachable (a retry may help).
+// Secrets is the cluster's store. The errors of Get and GetAll match pki.ErrNotFound, pki.ErrForbidden (the store refuses), or
+// pki.ErrUnreachable (a retry may help; pki.ErrBusy too if it should come later).
 type Secrets interface {
 	Get(ctx context.Context, object string) ([]byte, error)
+	// GetAll returns those objects that exist, by their names; with an error, those that were read before it.
+	GetAll(ctx context.Context, objects ...string) (map[string][]byte, error)
 	// String is the store's location.
 	String() string
 }
@@ -90,7 +93,7 @@ const (
 // Mint mints the certificates and keys of the roles' daemons that are missing or due for renewal. Others are left
 // alone, so that it may be called at any time.
 func Mint(ctx context.Context, o MintOptions) ([]Minted, error) {
-	w := newWaiter(o.Patience, o.Status, o.Log)
+	w := newWaiter(o.Patience, yields(o.Roles), o.Status, o.Log)
 	files := bundles{root: o.Root}
 	if err := files.check(); err != nil {
 		return nil, err
@@ -100,11 +103,15 @@ func Mint(ctx context.Context, o MintOptions) ([]Minted, error) {
 		return nil, err
 	}
 	self := pki.Machine{Cluster: o.Config.Cluster, Hostname: host.Name, Addresses: host.Addresses}
+	keys, err := o.ring(ctx, w)
+	if err != nil {
+		return nil, reason.With(reason.Certificates, err)
+	}
 	var all []pki.Bundle
 	for _, r := range o.Roles {
 		var more []pki.Bundle
 		err := w.retry(ctx, func() (err error) {
-			if more, err = bundlesOf(ctx, o, r, self); err != nil {
+			if more, err = bundlesOf(o, keys, r, self); err != nil {
 				return err
 			}
 			return checkClock(o.Store)
@@ -153,21 +160,42 @@ func awaitHost(ctx context.Context, w *waiter, ask func() (Host, error)) (Host, 
 	return host, err
 }
 
-// bundlesOf reads the keys that the role's bundles are minted with.
-func bundlesOf(ctx context.Context, o MintOptions, r role.Role, self pki.Machine) ([]pki.Bundle, error) {
-	k := keyring{store: o.Store, now: o.Now()}
+// ring reads the keys of all roles. What was read once is not read again because another read was refused.
+func (o MintOptions) ring(ctx context.Context, w *waiter) (map[string][]byte, error) {
+	wanted, have := ringOf(o.Roles), map[string][]byte{}
+	if len(wanted) == 0 {
+		return have, nil
+	}
+	err := w.retry(ctx, func() error {
+		missing := slices.DeleteFunc(slices.Clone(wanted), func(object string) bool { _, ok := have[object]; return ok })
+		got, err := o.Store.GetAll(ctx, missing...)
+		maps.Copy(have, got)
+		if err != nil {
+			return classified(err, o.Store)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("certificates for the roles %s: %w", o.Roles, err)
+	}
+	return have, nil
+}
+
+// bundlesOf reads the role's bundles from the keys that they are minted with.
+func bundlesOf(o MintOptions, keys map[string][]byte, r role.Role, self pki.Machine) ([]pki.Bundle, error) {
+	k := keyring{store: o.Store, now: o.Now(), keys: keys}
 	switch r {
 	case role.Etcd:
-		a := pki.EtcdAuthorities{Client: k.authority(ctx, pki.EtcdClientCA), Peer: k.authority(ctx, pki.EtcdPeerCA)}
+		a := pki.EtcdAuthorities{Client: k.authority(pki.EtcdClientCA), Peer: k.authority(pki.EtcdPeerCA)}
 		if k.err != nil {
 			return nil, k.err
 		}
 		return pki.EtcdBundles(a, self, o.Config.Etcd.Member), nil
 	case role.Masters:
 		a := pki.MastersAuthorities{
-			Kubernetes: k.authority(ctx, pki.KubernetesCA), KubeletServing: k.authority(ctx, pki.KubeletServingCA),
-			FrontProxy: k.authority(ctx, pki.FrontProxyCA), EtcdClient: k.authority(ctx, pki.EtcdClientCA),
-			ServiceAccount: k.accounts(ctx), Encryption: k.encryption(ctx),
+			Kubernetes: k.authority(pki.KubernetesCA), KubeletServing: k.authority(pki.KubeletServingCA),
+			FrontProxy: k.authority(pki.FrontProxyCA), EtcdClient: k.authority(pki.EtcdClientCA),
+			ServiceAccount: k.accounts(), Encryption: k.encryption(),
 		}
 		if k.err != nil {
 			return nil, k.err

@@ -9,14 +9,27 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// The wait between two tries: short at first, since a boot waits for it. Parameter Store gives an account 40 reads a
-// second by default: with five seconds, two hundred minions may wait for their first master together, and what
-// is throttled beyond that waits longer in the SDK.
+// The wait between two tries: short at first, since a boot waits for it.
 const (
 	waitMin = 250 * time.Millisecond
 	waitMax = 5 * time.Second
+)
+
+// The wait after the store has refused a read because too many machines ask: Parameter Store gives an account 40 reads a
+// second by default, whoever reads. It is drawn from zero to twice an interval that doubles with each refusal, so that the
+// machines spread over about as long as they have waited already, and the last one is served within about twice the time that
+// the quota takes for all. Masters and members of etcd keep asking often: all others need what they make, and few are they.
+//
+// The SDK's adaptive mode does not help here: it slows one client down to one call in two seconds at the slowest
+// (aws/retry, adaptive_ratelimit.go), and these are thousands of clients with one call each.
+const (
+	busyMin      = 500 * time.Millisecond
+	busyMax      = 1500 * time.Millisecond
+	busyMaxYield = 30 * time.Second
 )
 
 // temporaryError is an error that may pass.
@@ -27,19 +40,24 @@ func (p temporaryError) Unwrap() error { return p.error }
 // waiter retries temporary errors, and reports what it waits for.
 type waiter struct {
 	patience time.Duration
-	status   func(string)
-	log      *slog.Logger
-	last     string
+	// yields lets others go first when the store is busy.
+	yields bool
+	status func(string)
+	log    *slog.Logger
+	last   string
 }
 
-func newWaiter(patience time.Duration, status func(string), log *slog.Logger) *waiter {
+// yields reports whether a machine of these roles lets others go first.
+func yields(roles role.Set) bool { return !roles.Has(role.Masters) && !roles.Has(role.Etcd) }
+
+func newWaiter(patience time.Duration, yields bool, status func(string), log *slog.Logger) *waiter {
 	if status == nil {
 		status = func(string) {}
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &waiter{patience: patience, status: status, log: log}
+	return &waiter{patience: patience, yields: yields, status: status, log: log}
 }
 
 // retry calls try until it succeeds, fails with another error, or the patience or ctx ends; then it returns the last error.
@@ -55,9 +73,7 @@ func (w *waiter) retry(ctx context.Context, try func() error) error {
 			w.report(ctx, last)
 		}
 		return struct{}{}, last
-	}, backoff.WithBackOff(&backoff.ExponentialBackOff{
-		InitialInterval: waitMin, Multiplier: 1.5, MaxInterval: waitMax, RandomizationFactor: 0.5,
-	}), backoff.WithMaxElapsedTime(max(w.patience, 1)))
+	}, backoff.WithBackOff(newPauses(w.yields, &last)), backoff.WithMaxElapsedTime(max(w.patience, 1)))
 	if err == nil {
 		return nil
 	}
@@ -65,6 +81,37 @@ func (w *waiter) retry(ctx context.Context, try func() error) error {
 		last = err
 	}
 	return last
+}
+
+// pauses are the waits between tries, by what the last one came to.
+type pauses struct {
+	last        *error
+	usual, busy *backoff.ExponentialBackOff
+}
+
+func newPauses(yields bool, last *error) *pauses {
+	longest := busyMax
+	if yields {
+		longest = busyMaxYield
+	}
+	return &pauses{last: last,
+		usual: &backoff.ExponentialBackOff{InitialInterval: waitMin, Multiplier: 1.5, MaxInterval: waitMax, RandomizationFactor: 0.5},
+		busy:  &backoff.ExponentialBackOff{InitialInterval: busyMin, Multiplier: 2, MaxInterval: longest, RandomizationFactor: 1}}
+}
+
+// Reset begins anew.
+func (p *pauses) Reset() {
+	p.usual.Reset()
+	p.busy.Reset()
+}
+
+// NextBackOff returns the next wait.
+func (p *pauses) NextBackOff() time.Duration {
+	if errors.Is(*p.last, pki.ErrBusy) {
+		return p.busy.NextBackOff()
+	}
+	p.busy.Reset()
+	return p.usual.NextBackOff()
 }
 
 // report reports what is missing, once for each reason.

@@ -363,7 +363,7 @@ func (c *Controller) instances(ctx context.Context, nodes []Node, masters []neti
 	}
 	for _, r := range requests {
 		if name, ok := nodeOf(r); ok && r.Signer == SignerServing {
-			names = append(names, name)
+			names = append(append(names, name), holders(nodes, name)...)
 		}
 		if p := c.proofs[r.UID]; p != nil && !p.old && p.caller.Instance != "" {
 			names = append(names, p.caller.Instance)

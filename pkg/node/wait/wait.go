@@ -36,6 +36,21 @@ type Prober interface {
 	Probe(ctx context.Context, target *url.URL, at netip.AddrPort) error
 }
 
+// Announced is the Prober for an address alone: every one is good that a machine may have. Records of a name without members
+// have one of those that are set aside for documentation (RFC 5737, RFC 3849).
+type Announced struct{}
+
+var documentation = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")}
+
+// Probe asks nobody.
+func (Announced) Probe(_ context.Context, _ *url.URL, at netip.AddrPort) error {
+	if slices.ContainsFunc(documentation, func(p netip.Prefix) bool { return p.Contains(at.Addr()) }) {
+		return reason.Errorf(reason.DNS, "no server is announced yet: the name has its placeholder")
+	}
+	return nil
+}
+
 // The defaults of Options.
 const (
 	// DefaultAttempt bounds one question: a TLS handshake takes seconds on an emulated processor that boots.

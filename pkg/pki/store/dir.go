@@ -56,6 +56,27 @@ func (d *Dir) Get(_ context.Context, object string) ([]byte, error) {
 	return nil, d.explain("reading", object, err)
 }
 
+// GetAll reads the objects' files, one after the other.
+func (d *Dir) GetAll(ctx context.Context, objects ...string) (map[string][]byte, error) {
+	return each(ctx, d, objects)
+}
+
+// each reads objects one at a time.
+func each(ctx context.Context, s Store, objects []string) (map[string][]byte, error) {
+	found := map[string][]byte{}
+	for _, object := range objects {
+		content, err := s.Get(ctx, object)
+		if errors.Is(err, pki.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return found, err
+		}
+		found[object] = content
+	}
+	return found, nil
+}
+
 // Create writes a temporary file and links it to the object's path: a link never replaces a file.
 func (d *Dir) Create(_ context.Context, object string, content []byte) error {
 	return d.write("creating", object, content, func(temp, file string) error {

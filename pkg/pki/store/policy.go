@@ -25,6 +25,13 @@ type statement struct {
 // Manager user guide).
 var overwriting = map[string]map[string][]string{"StringEquals": {"ssm:Overwrite": {"true"}}}
 
+// reading is one parameter, and several by their names, each of which must be allowed ("Actions, resources, and condition keys
+// for AWS Systems Manager", Service Authorization Reference); writing is one.
+var (
+	reading = []string{"ssm:GetParameter", "ssm:GetParameters"}
+	writing = []string{"ssm:PutParameter"}
+)
+
 // parameters begins the ARNs of parameters, in every region and account.
 const parameters = "arn:aws:ssm:*:*:parameter"
 
@@ -49,11 +56,12 @@ func Policy(at Location, access pki.Access, key string) ([]byte, error) {
 	}
 	var statements []statement
 	for _, part := range []struct {
-		sid, action string
-		objects     []string
-	}{{"ReadSecrets", "ssm:GetParameter", access.Read}, {"Write", "ssm:PutParameter", access.Write}, {"CreateRecords", "ssm:PutParameter", access.Create}} {
+		sid     string
+		actions []string
+		objects []string
+	}{{"ReadSecrets", reading, access.Read}, {"Write", writing, access.Write}, {"CreateRecords", writing, access.Create}} {
 		if len(part.objects) > 0 {
-			statements = append(statements, statement{Sid: part.sid, Effect: "Allow", Action: []string{part.action}, Resource: arns(at, part.objects)})
+			statements = append(statements, statement{Sid: part.sid, Effect: "Allow", Action: part.actions, Resource: arns(at, part.objects)})
 		}
 	}
 	if len(access.Create) > 0 {

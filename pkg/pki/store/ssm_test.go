@@ -3,9 +3,11 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,12 +123,65 @@ func TestRolesReadOnlyTheirOwn(t *testing.T) {
 				if want := reads[object]; (err == nil) != want || !want && !errors.Is(err, pki.ErrForbidden) {
 					t.Errorf("reading %s: %v, want it allowed: %v", object, err, want)
 				}
+				_, err = s.GetAll(t.Context(), pki.PublicKubernetes, object)
+				if want := reads[object]; (err == nil) != want || !want && !errors.Is(err, pki.ErrForbidden) {
+					t.Errorf("reading %s with another: %v, want it allowed: %v", object, err, want)
+				}
 				err = s.Put(t.Context(), object, []byte("new"))
 				if want := r == role.Masters && object == pki.BootstrapToken; (err == nil) != want || !want && !errors.Is(err, pki.ErrForbidden) {
 					t.Errorf("writing %s: %v, want it allowed: %v", object, err, want)
 				}
 			}
 		})
+	}
+}
+
+// TestReadsAtOnce counts the requests: ten objects with one, and what was read before a refusal is not read again.
+func TestReadsAtOnce(t *testing.T) {
+	account := awsfake.New(awsfake.Options{Rates: freely})
+	operator := account.AddUser("operator", awsfake.Administrator())
+	server := httptest.NewServer(account.Handler())
+	t.Cleanup(server.Close)
+	s := connect(server.URL, operator)
+	var objects []string
+	for i := range 11 {
+		objects = append(objects, fmt.Sprint("public/", i))
+		if err := s.Create(t.Context(), objects[i], []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := s.GetAll(t.Context(), objects...); len(got) != 11 || err != nil || account.Calls()["ssm:GetParameters"] != 2 || account.Calls()["ssm:GetParameter"] != 0 {
+		t.Errorf("%d objects by %v, %v", len(got), account.Calls(), err)
+	}
+	var faults awsfake.Script
+	refuse := awsfake.Fault{Refuse: awsfake.Throttled()}
+	faults.Add("GetParameters", awsfake.Fault{}, refuse, refuse)
+	account.SetFaults(&faults)
+	got, err := s.GetAll(t.Context(), objects...)
+	if len(got) != 10 || !errors.Is(err, pki.ErrBusy) || !errors.Is(err, pki.ErrUnreachable) {
+		t.Errorf("%d objects, %v", len(got), err)
+	}
+}
+
+// TestOldPolicy is of a role that was made when only single parameters could be read.
+func TestOldPolicy(t *testing.T) {
+	account := awsfake.New(awsfake.Options{Rates: freely})
+	operator := account.AddUser("operator", awsfake.Administrator())
+	server := httptest.NewServer(account.Handler())
+	t.Cleanup(server.Close)
+	const arn = "arn:aws:ssm:*:*:parameter" + root + "/"
+	old := account.AddUser("old", awsfake.Policy{{Actions: []string{"ssm:GetParameter"}, Resources: []string{arn + "public/*"}}})
+	for _, object := range []string{"public/a", "public/b", "masters/c"} {
+		if err := connect(server.URL, operator).Create(t.Context(), object, []byte(object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := connect(server.URL, old)
+	if got, err := s.GetAll(t.Context(), "public/a", "public/b", "public/none"); err != nil || len(got) != 2 || string(got["public/b"]) != "public/b" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := s.GetAll(t.Context(), "public/a", "masters/c", "public/b"); !errors.Is(err, pki.ErrForbidden) || !strings.Contains(err.Error(), "masters/c in") || strings.Contains(err.Error(), "public/a") {
+		t.Errorf("the error is not of the one that is not allowed: %v", err)
 	}
 }
 

@@ -18,6 +18,10 @@ import (
 type Store interface {
 	// Get returns an object's content.
 	Get(ctx context.Context, object string) ([]byte, error)
+	// GetAll returns the contents of several objects by their paths, with as few requests as the store allows: each takes from
+	// a quota that all machines share. Objects that do not exist are missing in the result. With
+	// an error the result has what was read before it.
+	GetAll(ctx context.Context, objects ...string) (map[string][]byte, error)
 	// Create creates an object. If it exists, the error matches pki.ErrExists and nothing changes; of several concurrent
 	// calls exactly one succeeds.
 	Create(ctx context.Context, object string, content []byte) error

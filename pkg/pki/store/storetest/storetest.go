@@ -42,6 +42,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 	}{
 		{"what is not there is not found", notFound},
 		{"what is created is read, by another process too", created},
+		{"many are read at once, and what is not there is left out", many},
 		{"nothing is created twice", twice},
 		{"one of many at once creates", concurrent},
 		{"what is put is replaced whole", replaced},
@@ -94,6 +95,44 @@ func created(t *testing.T, s Subject) {
 		is(t, s.Store.Create(t.Context(), object, []byte("content of "+object)), nil)
 		get(t, s.Store, object, "content of "+object)
 		get(t, s.Again, object, "content of "+object)
+	}
+}
+
+func many(t *testing.T, s Subject) {
+	var objects []string
+	for i := range 23 {
+		object := fmt.Sprintf("public/many-%02d", i)
+		if i%3 == 0 {
+			object = fmt.Sprintf("masters/many-%02d", i)
+		}
+		objects = append(objects, object)
+		if i != 4 && i != 21 {
+			is(t, s.Store.Create(t.Context(), object, []byte("content of "+object)), nil)
+		}
+	}
+	got, err := s.Again.GetAll(t.Context(), objects...)
+	is(t, err, nil)
+	if len(got) != len(objects)-2 {
+		t.Errorf("%d objects, want %d", len(got), len(objects)-2)
+	}
+	for object, content := range got {
+		if string(content) != "content of "+object {
+			t.Errorf("%s is %q", object, content)
+		}
+	}
+	none, err := s.Store.GetAll(t.Context())
+	is(t, err, nil)
+	if len(none) != 0 {
+		t.Errorf("of no objects there are %v", none)
+	}
+	if _, err = s.Store.GetAll(t.Context(), objects[0], "../"+secret); err == nil {
+		t.Error("a path out of the store is read")
+	}
+	_, err = s.Gone.GetAll(t.Context(), secret, public)
+	is(t, err, pki.ErrUnreachable)
+	if s.Stranger != nil {
+		_, err = s.Stranger.GetAll(t.Context(), objects[0], objects[3])
+		is(t, err, pki.ErrForbidden)
 	}
 }
 
