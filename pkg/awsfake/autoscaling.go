@@ -208,11 +208,26 @@ func (s *AutoScaling) Group(name string) (config Group, ok bool) {
 	s.account.locked(func() {
 		var g *group
 		if g, ok = s.groups[name]; ok {
-			config = g.Group
-			config.Tags, config.Unpropagated = maps.Clone(g.Tags), maps.Clone(g.Unpropagated)
+			config = g.copy()
 		}
 	})
 	return config, ok
+}
+
+// Groups returns all groups' configurations, by name.
+func (s *AutoScaling) Groups() (list []Group) {
+	s.account.locked(func() {
+		for _, g := range s.sorted() {
+			list = append(list, g.copy())
+		}
+	})
+	return list
+}
+
+func (g *group) copy() Group {
+	config := g.Group
+	config.Tags, config.Unpropagated = maps.Clone(g.Tags), maps.Clone(g.Unpropagated)
+	return config
 }
 
 // History returns every transition of every instance so far.

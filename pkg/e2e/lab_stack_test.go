@@ -7,8 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/operate"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 )
 
@@ -23,14 +25,26 @@ groups:
 `, minions)
 }
 
+// stackOfThree has a minion, and three members of etcd beside the master: the first of them is what the member of stackCluster
+// becomes.
+const stackOfThree = `apiVersion: hardtack.dev/v1
+kind: Cluster
+name: demo
+groups:
+- {name: masters, roles: [masters], size: 1}
+- {name: etcd, roles: [etcd], members: [a, b, c]}
+- {name: minions, roles: [minions], size: 1}
+`
+
 // TestStack does what a team does on AWS, with the same commands: publish the disk, create the authorities, apply the
-// stack, scale out with a newly baked image, refresh the machines to it, the only master too, roll back, scale in, and
-// delete everything.
+// stack, scale out with a newly baked image, refresh the machines to it, the only master too, roll back, scale in, make
+// three members of etcd out of one, and delete everything.
 // The region that the commands call is the one that runs the machines, from the published images, with the launch
 // templates, roles and user data of the stack.
 func TestStack(t *testing.T) {
 	needTime(t)
 	s := newStack(t)
+	var kept labKept
 	part := func(name string, do func(t *testing.T)) {
 		if !t.Failed() { // each builds on the one before
 			t.Run(name, do)
@@ -58,7 +72,7 @@ func TestStack(t *testing.T) {
 		s.runs(t, s.second, 2)
 	})
 	part("its only master refreshed, with etcd's data", func(t *testing.T) {
-		kept := labKeeps(t, s.running)
+		kept = labKeeps(t, s.running)
 		was := s.etcd(t)
 		s.hardtack(t, "stack", "refresh", "-f", s.document, "--yes", "--group", "masters", "--patience", "30m")
 		s.waits(t, "the cluster is ready", func(now lab.Status) bool {
@@ -74,10 +88,28 @@ func TestStack(t *testing.T) {
 		s.hardtack(t, "stack", "refresh", "-f", s.document, "--yes", "--group", "minions", "--min-healthy", "0", "--checkpoints", "100", "--patience", "30m")
 		s.runs(t, s.first, 1)
 	})
+	part("three members of etcd where there was one", func(t *testing.T) {
+		was := s.etcd(t)
+		s.hardtack(t, "etcd", "backup", "-f", s.document, "--wait")
+		s.applies(t, stackOfThree, "--etcd-subnets", strings.Join(slices.Repeat(s.region.Subnets[:1], 3), ","))
+		// The machine with the first member's volume is replaced by a master without, and the member goes on where its name is.
+		s.hardtack(t, "stack", "refresh", "-f", s.document, "--yes", "--group", "masters", "--patience", "30m")
+		var now operate.Report
+		s.waits(t, "three members vote", func(l lab.Status) bool {
+			now = s.etcd(t)
+			return l.Ready && now.Voters == 3
+		})
+		first, before := now.Members[0].Status, was.Members[0].Status
+		if now.Members[0].Name != "a" || first.MemberID != before.MemberID || first.Volume != before.Volume || first.ClusterID != before.ClusterID {
+			t.Errorf("the only member was %+v, and etcd-a is %+v", before, first)
+		}
+		kept.there(t, s.running)
+	})
 	part("an empty account", func(t *testing.T) {
 		s.hardtack(t, "stack", "delete", "-f", s.document, "--yes")
 		s.waits(t, "no machine is left", func(now lab.Status) bool { return len(living(now, "")) == 0 })
-		if now := mustStatus(t, s.running); len(now.Records) > 0 || now.Groups[0].Desired+now.Groups[1].Desired > 0 {
+		now := mustStatus(t, s.running)
+		if i := slices.IndexFunc(now.Groups, func(g lab.Group) bool { return g.Desired > 0 }); i >= 0 || len(now.Records) > 0 {
 			t.Errorf("after delete there are %+v and %+v", now.Records, now.Groups)
 		}
 	})
@@ -106,6 +138,7 @@ func newStack(t *testing.T) *stacked {
 	if s.region, err = s.AWS(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	s.file = s.document // which etcd status reads, and the test changes
 	s.first = s.publish(t, image(t))
 	s.hardtack(t, "pki", "create", "--cluster", "demo")
 	return s
@@ -137,7 +170,13 @@ func (s *stacked) publish(t *testing.T, disk string) published {
 // apply updates the stack to a document with that number of minions.
 func (s *stacked) apply(t *testing.T, minions int, flags ...string) {
 	t.Helper()
-	if err := os.WriteFile(s.document, []byte(stackCluster(minions)), 0o600); err != nil {
+	s.applies(t, stackCluster(minions), flags...)
+}
+
+// applies updates the stack to a document.
+func (s *stacked) applies(t *testing.T, document string, flags ...string) {
+	t.Helper()
+	if err := os.WriteFile(s.document, []byte(document), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.hardtack(t, append([]string{"stack", "apply", "--yes", "-f", s.document, "--vpc", s.region.VPC, "--subnets", s.region.Subnets[0]}, flags...)...)

@@ -23,7 +23,7 @@ type Fault struct {
 
 // setFault sets the fault of the machines that a group launches from now on.
 func (h *host) setFault(group string, f Fault) error {
-	g, ok := h.plan.group(group)
+	g, ok := h.plan.groupIn(h.account, group)
 	if !ok {
 		return fmt.Errorf("there is no group %q", group)
 	}

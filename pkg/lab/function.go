@@ -37,7 +37,7 @@ func (r *region) deployment() (*shipped.Deployment, error) {
 	}
 	return t.Deploy(shipped.Stack{
 		Parameters: map[string]string{
-			shipped.ParamCluster: r.plan.Cluster.Name, shipped.ParamGroups: strings.Join(r.plan.names(), ","), shipped.ParamZone: r.zoneID(),
+			shipped.ParamCluster: r.plan.Cluster.Name, shipped.ParamGroups: strings.Join(r.plan.namesIn(r.account), ","), shipped.ParamZone: r.zoneID(),
 		},
 		References: map[string]string{
 			"AWS::Partition": "aws", "AWS::Region": regionName, "AWS::AccountId": accountID,
@@ -126,12 +126,17 @@ func (r *region) invoke(ctx context.Context, called func()) {
 		case <-time.After(zonePoll):
 		}
 	}
-	t, err := r.makeFunction(called)
-	if err != nil {
-		r.log.Error("making the DNS function", "error", err)
-		return
+	for ctx.Err() == nil {
+		groups := r.plan.namesIn(r.account)
+		t, err := r.makeFunction(called)
+		if err != nil {
+			r.log.Error("making the DNS function", "error", err)
+			return
+		}
+		// Who changes a stack's groups deploys the function with their names, as `hardtack stack apply` says.
+		t.stale = func() bool { return !slices.Equal(r.plan.namesIn(r.account), groups) }
+		t.run(ctx)
 	}
-	t.run(ctx)
 }
 
 // makeFunction makes the template's role, and the handler in an environment as Lambda gives it.

@@ -186,6 +186,9 @@ func (h *host) MachineChanged(m awsfake.Machine) {
 func (h *host) launch(m awsfake.Machine) {
 	scaling := m.Tags[role.TagGroup]
 	group, ok := h.plan.group(scaling)
+	if !ok {
+		group, ok = h.plan.tagged(scaling, m.Tags)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !ok || h.closed {

@@ -3,9 +3,13 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
@@ -15,7 +19,7 @@ type Plan struct {
 	// Store is the root of the cluster's secrets in Parameter Store: "/hardtack/demo".
 	Store string
 	// Empty starts the region without authorities, image and stack, so that the user makes them through its APIs, as on
-	// AWS. The names and the machines' memory and processors are still taken from the configuration.
+	// AWS. The names and the machines' memory and processors are still taken from the configuration, where it has the group.
 	Empty bool
 }
 
@@ -38,13 +42,54 @@ func PlanOf(c *spec.Complete) (Plan, error) {
 	return Plan{Complete: &copied, Store: at.Root}, nil
 }
 
-// names returns the AutoScaling groups' names.
-func (p Plan) names() []string {
+// namesIn returns the names of the AutoScaling groups.
+func (p Plan) namesIn(account *awsfake.Account) []string {
 	var names []string
-	for _, g := range p.Groups {
+	for _, g := range p.groupsIn(account) {
 		names = append(names, p.AutoScaling(g))
 	}
 	return names
+}
+
+// groupsIn returns the plan's groups, whether they exist yet or not, and, of a region that the user fills, the cluster's other
+// groups: the user's stack may be of a later document than the lab's.
+func (p Plan) groupsIn(account *awsfake.Account) []spec.Group {
+	groups := slices.Clone(p.Groups)
+	if !p.Empty {
+		return groups
+	}
+	for _, made := range account.AutoScaling().Groups() {
+		if _, known := p.group(made.Name); known {
+			continue
+		}
+		if g, ok := p.tagged(made.Name, made.Tags); ok {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// tagged returns the group that an AutoScaling group's tags describe, with the memory and processors that its roles need. False
+// if it is not the cluster's, or the region is not the user's to fill.
+func (p Plan) tagged(scaling string, tags map[string]string) (spec.Group, bool) {
+	name, named := strings.CutPrefix(scaling, p.AutoScaling(spec.Group{}))
+	roles, err := role.ParseSet(tags[role.TagRole])
+	if !p.Empty || !named || tags[role.TagCluster] != p.Cluster.Name || err != nil || len(roles) == 0 {
+		return spec.Group{}, false
+	}
+	g := spec.Group{Name: name, Roles: roles, Member: tags[role.TagEtcdMember]}
+	g.CPUs, g.Memory = spec.MachineSize(roles)
+	return g, true
+}
+
+// groupIn finds a group of groupsIn by its name in the document, or by its AutoScaling group's.
+func (p Plan) groupIn(account *awsfake.Account, name string) (spec.Group, bool) {
+	groups := p.groupsIn(account)
+	i := slices.IndexFunc(groups, func(g spec.Group) bool { return g.Name == name || p.AutoScaling(g) == name })
+	if i < 0 {
+		return spec.Group{}, false
+	}
+	return groups[i], true
 }
 
 // group finds a group by its name in the document, or by its AutoScaling group's.

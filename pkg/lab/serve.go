@@ -102,7 +102,7 @@ func (d *daemon) postSize(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, err)
 		return
 	}
-	g, ok := d.Plan.group(r.PathValue("name"))
+	g, ok := d.Plan.groupIn(d.region.account, r.PathValue("name"))
 	if !ok {
 		writeError(w, http.StatusNotFound, fmt.Errorf("there is no group %q", r.PathValue("name")))
 		return

@@ -115,7 +115,7 @@ func (d *daemon) status() Status {
 		Calls: d.region.account.Calls(), Machines: []MachineStatus{},
 	}
 	instances := map[string]awsfake.Instance{}
-	for _, g := range d.Plan.Groups {
+	for _, g := range d.Plan.groupsIn(d.region.account) {
 		name := d.Plan.AutoScaling(g)
 		now, _ := d.region.account.AutoScaling().Group(name) // a group that does not exist yet has size 0
 		gs := GroupStatus{Name: g.Name, Roles: g.Roles.String(), Desired: now.Desired}

@@ -42,12 +42,13 @@ type trigger struct {
 	batch                  int
 	window, timeout, every time.Duration
 	now                    func() time.Time
-	// called is called after every invocation.
+	// called is called after every invocation. stale, unless nil, reports that another function is to be made.
 	called func()
+	stale  func() bool
 	log    *slog.Logger
 }
 
-// run works until ctx ends.
+// run works until ctx ends or it is stale.
 func (t *trigger) run(ctx context.Context) {
 	sweep, poll := time.NewTicker(t.every), time.NewTicker(pollEvery)
 	defer sweep.Stop()
@@ -61,6 +62,9 @@ func (t *trigger) run(ctx context.Context) {
 				t.log.Warn("the schedule's event was not sent", "error", err)
 			}
 		case <-poll.C:
+			if t.stale != nil && t.stale() {
+				return
+			}
 			if err := t.invokeBatch(ctx); err != nil && ctx.Err() == nil {
 				t.log.Warn("the function was not invoked, or not wholly", "error", err)
 			}

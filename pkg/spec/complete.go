@@ -187,7 +187,7 @@ func (f *completer) group(field string, g GroupSpec, written bool, all []GroupSp
 	}
 	out.Size = &size
 	f.out.Origins[field+".size"] = from
-	cpus, memory := machineSize(roles)
+	cpus, memory := MachineSize(roles)
 	out.CPUs = orDefault(f, field+".cpus", g.CPUs, cpus, byHardtack)
 	out.Memory = orDefault(f, field+".memory", g.Memory, memory, Origin{Derived, field + ".roles"})
 	out.Node = f.node(field+".node", g.Node, roles, all)
@@ -211,8 +211,8 @@ func (g GroupSpec) set() role.Set {
 	return role.NewSet(roles...)
 }
 
-// machineSize is what a machine of these roles needs, with room: CPUs, and MiB of memory.
-func machineSize(roles role.Set) (cpus, memory int) {
+// MachineSize is what a machine of these roles needs, with room: CPUs, and MiB of memory.
+func MachineSize(roles role.Set) (cpus, memory int) {
 	for _, r := range roles {
 		memory += r.Profile().Memory
 	}
