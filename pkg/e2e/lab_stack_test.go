@@ -109,7 +109,7 @@ func TestStack(t *testing.T) {
 		s.hardtack(t, "stack", "delete", "-f", s.document, "--yes")
 		s.waits(t, "no machine is left", func(now lab.Status) bool { return len(living(now, "")) == 0 })
 		now := mustStatus(t, s.running)
-		if i := slices.IndexFunc(now.Groups, func(g lab.Group) bool { return g.Desired > 0 }); i >= 0 || len(now.Records) > 0 {
+		if i := slices.IndexFunc(now.Groups, func(g lab.GroupStatus) bool { return g.Desired > 0 }); i >= 0 || len(now.Records) > 0 {
 			t.Errorf("after delete there are %+v and %+v", now.Records, now.Groups)
 		}
 	})
