@@ -52,6 +52,8 @@ type Group struct {
 // Instance is a group's view of a machine.
 type Instance struct {
 	ID, Group, Zone, State, Health string
+	// Type is the machine's instance type.
+	Type string
 	// Old is set while an instance refresh has to replace the instance.
 	Old bool
 	// Template is the launch template and the number of the version that it was launched from; zero for none.

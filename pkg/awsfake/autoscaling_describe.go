@@ -33,6 +33,9 @@ type xmlGroup struct {
 // xmlSettings are the fields that come from a group's settings.
 type xmlSettings struct {
 	Launch      *xmlLaunchRef `xml:"LaunchTemplate"`
+	Mixed       *mixedShape   `xml:"MixedInstancesPolicy"`
+	Rebalance   bool          `xml:"CapacityRebalance,omitempty"`
+	Lifetime    int           `xml:"MaxInstanceLifetime,omitempty"`
 	Subnets     string        `xml:"VPCZoneIdentifier"`
 	HealthCheck string        `xml:"HealthCheckType"`
 	Grace       int           `xml:"HealthCheckGracePeriod"`
@@ -41,12 +44,18 @@ type xmlSettings struct {
 
 func (g *group) settingsXML() xmlSettings {
 	set := g.settings
-	return xmlSettings{Launch: set.Template.xml(), Subnets: g.Subnet, HealthCheck: set.Health, Grace: set.Grace, Targets: set.Targets}
+	x := xmlSettings{Launch: set.Template.xml(), Mixed: set.mixed.xml(set.Template), Subnets: g.Subnet, HealthCheck: set.Health, Grace: set.Grace, Targets: set.Targets,
+		Rebalance: set.Rebalance, Lifetime: set.Lifetime}
+	if x.Mixed != nil {
+		x.Launch = nil
+	}
+	return x
 }
 
 type xmlASGInstance struct {
 	ID        string        `xml:"InstanceId"`
 	Zone      string        `xml:"AvailabilityZone"`
+	Type      string        `xml:"InstanceType,omitempty"`
 	State     string        `xml:"LifecycleState"`
 	Health    string        `xml:"HealthStatus"`
 	Template  string        `xml:"LaunchConfigurationName,omitempty"`
@@ -73,7 +82,7 @@ func (g *group) tagsXML() []xmlASGTag {
 }
 
 func instanceXML(i Instance) xmlASGInstance {
-	x := xmlASGInstance{ID: i.ID, Zone: i.Zone, State: i.State, Health: i.Health, Launch: i.Template.xml()}
+	x := xmlASGInstance{ID: i.ID, Zone: i.Zone, Type: i.Type, State: i.State, Health: i.Health, Launch: i.Template.xml()}
 	if x.Launch == nil {
 		x.Template = launchConfiguration
 	}
@@ -131,7 +140,7 @@ func (s *AutoScaling) describeGroups(p params) (any, error) {
 			Name: g.Name, ARN: g.arn, Min: g.Min, Max: g.Max, Desired: g.Desired,
 			Zones: g.Zones, Created: stamp(g.created), Tags: g.tagsXML(), xmlSettings: g.settingsXML(),
 		}
-		if x.Launch == nil {
+		if x.Launch == nil && x.Mixed == nil {
 			x.Template = launchConfiguration
 		}
 		for _, i := range g.snapshot() {

@@ -48,6 +48,8 @@ type refresh struct {
 	refreshPreferences
 	// desired is the launch template of the group once the refresh has succeeded; nil leaves it unchanged.
 	desired *LaunchRef
+	// mixed is the desired policy; nil makes the machines alike, whatever the group had.
+	mixed *mixedPolicy
 	// total is how many instances the group had at the start.
 	total   int
 	started time.Time
@@ -92,8 +94,13 @@ func (g *group) refreshing() *refresh {
 	return nil
 }
 
-// startRefresh marks every instance that has to be replaced as old; refreshStep replaces them a few at a time.
+// startRefresh is startRefreshTo for machines that are alike.
 func (s *AutoScaling) startRefresh(name string, wants refreshPreferences, desired *LaunchRef) (string, error) {
+	return s.startRefreshTo(name, wants, desired, nil)
+}
+
+// startRefreshTo marks every instance that has to be replaced as old; refreshStep replaces them a few at a time.
+func (s *AutoScaling) startRefreshTo(name string, wants refreshPreferences, desired *LaunchRef, mixed *mixedPolicy) (string, error) {
 	g, err := s.find(name)
 	if err != nil {
 		return "", err
@@ -115,12 +122,12 @@ func (s *AutoScaling) startRefresh(name string, wants refreshPreferences, desire
 		return "", malformed("AutoRollback is not supported: %s", why)
 	}
 	s.serial++
-	r := &refresh{id: uuidOf("refresh", s.serial), refreshPreferences: wants, desired: desired, status: refreshRunning, started: s.now()}
+	r := &refresh{id: uuidOf("refresh", s.serial), refreshPreferences: wants, desired: desired, mixed: mixed, status: refreshRunning, started: s.now()}
 	g.refreshes = append(g.refreshes, r)
-	target := g.template()
+	target, policy := g.template()
 	for _, i := range g.active() {
 		r.total++
-		i.Old = !wants.SkipMatching || !s.matches(i, target)
+		i.Old = !wants.SkipMatching || !s.matches(i, target, policy)
 	}
 	s.announceRefresh(EventRefreshStarted, g, r)
 	s.account.regional.agenda.after(0, func() { s.settle(g) })
@@ -221,7 +228,7 @@ func (s *AutoScaling) rollBack(g *group, r *refresh, reason string) {
 	r.rollback = &rollback{Reason: reason, Started: stamp(s.now()), Percent: s.percent(g, r), ToUpdate: s.toUpdate(g, r)}
 	r.status, r.reason, r.failing = refreshRollback, reason, time.Time{}
 	for _, i := range g.active() {
-		i.Old = !s.matches(i, g.settings.Template)
+		i.Old = !s.matches(i, g.settings.Template, g.settings.mixed)
 	}
 	s.announceRefresh(EventRefreshRollback, g, r)
 	s.account.regional.agenda.after(0, func() { s.settle(g) })
@@ -229,7 +236,7 @@ func (s *AutoScaling) rollBack(g *group, r *refresh, reason string) {
 
 func (s *AutoScaling) endRefresh(g *group, r *refresh, status, event string) {
 	if status == refreshDone && r.desired != nil {
-		g.settings.Template = *r.desired
+		g.settings.Template, g.settings.mixed = *r.desired, r.mixed
 	}
 	r.percent, r.toUpdate = s.percent(g, r), s.toUpdate(g, r)
 	if status == refreshDone && len(r.Checkpoints) == 0 {

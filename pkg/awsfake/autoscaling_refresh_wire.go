@@ -13,6 +13,7 @@ type xmlRefresh struct {
 	ToUpdate    int                `xml:"InstancesToUpdate"`
 	Preferences refreshPreferences `xml:"Preferences"`
 	Desired     *xmlLaunchRef      `xml:"DesiredConfiguration>LaunchTemplate"`
+	Mixed       *mixedShape        `xml:"DesiredConfiguration>MixedInstancesPolicy"`
 	Rollback    *rollback          `xml:"RollbackDetails"`
 }
 
@@ -22,7 +23,10 @@ func (s *AutoScaling) refreshXML(g *group, r *refresh) xmlRefresh {
 		Percent: r.percent, ToUpdate: r.toUpdate, Rollback: r.rollback,
 	}
 	if r.desired != nil {
-		x.Desired = r.desired.xml()
+		x.Desired, x.Mixed = r.desired.xml(), r.mixed.xml(*r.desired)
+		if x.Mixed != nil {
+			x.Desired = nil
+		}
 	}
 	if r.active() {
 		x.Percent, x.ToUpdate = s.percent(g, r), s.toUpdate(g, r)
@@ -76,15 +80,26 @@ func (s *AutoScaling) startRefreshCall(p params) (any, error) {
 			Name    string `cfn:"LaunchTemplateName"`
 			Version string `cfn:"Version"`
 		} `cfn:"LaunchTemplate"`
+		Mixed *mixedShape `cfn:"MixedInstancesPolicy"`
 	}
 	if err := queryShape(p, "DesiredConfiguration", &desired); err != nil {
 		return nil, err
 	}
 	var ref *LaunchRef
-	if t := desired.Template; t != nil {
+	var mixed *mixedPolicy
+	switch t := desired.Template; {
+	case t != nil && desired.Mixed != nil:
+		return nil, malformed("You must specify either a LaunchTemplate or a MixedInstancesPolicy in the desired configuration.")
+	case t != nil:
 		ref = &LaunchRef{t.ID, t.Name, t.Version}
+	case desired.Mixed != nil:
+		policy, of, err := desired.Mixed.policy()
+		if err != nil {
+			return nil, err
+		}
+		ref, mixed = &of, policy
 	}
-	return refreshAnswer(s.startRefresh(p.get("AutoScalingGroupName"), wants, ref))
+	return refreshAnswer(s.startRefreshTo(p.get("AutoScalingGroupName"), wants, ref, mixed))
 }
 
 // queryShape reads a structure of a Query call strictly.

@@ -69,7 +69,7 @@ func (s *AutoScaling) launch(g *group) bool {
 		s.pauseLaunches(g)
 		return false
 	}
-	i := &instance{Instance: Instance{ID: m.ID, Group: g.Name, Zone: at.zone, Health: Healthy, Template: from}, actions: map[string]*action{}, route: route{originEC2, originGroup}}
+	i := &instance{Instance: Instance{ID: m.ID, Group: g.Name, Zone: at.zone, Type: m.Type, Health: Healthy, Template: from}, actions: map[string]*action{}, route: route{originEC2, originGroup}}
 	s.begin(i, cause, textLaunch)
 	g.instances = append(g.instances, i)
 	s.move(g, i, StatePending)

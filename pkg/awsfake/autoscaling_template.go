@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,15 +12,28 @@ import (
 type groupSettings struct {
 	// Template is the group's launch template; zero means that Group's image and type are used.
 	Template LaunchRef
-	Health   string // "EC2", "ELB"
-	Grace    int    // seconds
-	Targets  []string
+	// mixed is nil for a group whose machines are alike.
+	mixed   *mixedPolicy
+	Health  string // "EC2", "ELB"
+	Grace   int    // seconds
+	Targets []string
+	groupExtras
 }
+
+// groupExtras are settings that change nothing here.
+type groupExtras struct {
+	Rebalance bool
+	Lifetime  int // seconds, 0 for no limit
+}
+
+// The bounds of MaxInstanceLifetime (API reference, CreateAutoScalingGroup).
+const leastLifetime, mostLifetime = 86400, 31536000
 
 // groupFields are the modelled parameters of CreateAutoScalingGroup and UpdateAutoScalingGroup.
 var groupFields = []string{
 	"Action", "Version", "AutoScalingGroupName", "MinSize", "MaxSize", "DesiredCapacity", "AvailabilityZones", "VPCZoneIdentifier", "Tags",
 	"LaunchConfigurationName", "LaunchTemplate", "HealthCheckType", "HealthCheckGracePeriod", "TargetGroupARNs",
+	"MixedInstancesPolicy", "CapacityRebalance", "MaxInstanceLifetime",
 }
 
 // knownFields refuses a call about a group that has fields beyond the modelled ones.
@@ -48,13 +62,55 @@ func (s *AutoScaling) settingsOf(p params, was groupSettings) (groupSettings, er
 	if list := p.list("TargetGroupARNs.member"); len(list) > 0 {
 		to.Targets = list
 	}
+	if err := s.readExtras(p, &to.groupExtras); err != nil {
+		return to, err
+	}
 	ref := LaunchRef{p.get("LaunchTemplate.LaunchTemplateId"), p.get("LaunchTemplate.LaunchTemplateName"), p.get("LaunchTemplate.Version")}
 	if ref != (LaunchRef{}) {
 		if to.Template, err = s.fullRef(ref); err != nil {
 			return to, err
 		}
+		to.mixed = nil
 	}
-	return to, nil
+	if !p.hasBelow("MixedInstancesPolicy") {
+		return to, nil
+	}
+	if ref != (LaunchRef{}) || p.has("LaunchConfigurationName") {
+		return to, malformed("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
+	}
+	var policy mixedShape
+	if err := queryShape(p, "MixedInstancesPolicy", &policy); err != nil {
+		return to, err
+	}
+	if to.mixed, ref, err = policy.policy(); err != nil {
+		return to, err
+	}
+	to.Template, err = s.fullRef(ref)
+	return to, err
+}
+
+// readExtras reads settings that change nothing here; absent ones stay.
+func (s *AutoScaling) readExtras(p params, to *groupExtras) (err error) {
+	if to.Rebalance, err = p.flag("CapacityRebalance", to.Rebalance); err != nil {
+		return err
+	}
+	if err := p.integers(map[string]*int{"MaxInstanceLifetime": &to.Lifetime}); err != nil {
+		return err
+	}
+	if n := to.Lifetime; n != 0 && (n < leastLifetime || n > mostLifetime) {
+		return malformed("MaxInstanceLifetime must be 0, or between %d and %d", leastLifetime, mostLifetime)
+	}
+	return nil
+}
+
+// hasBelow reports whether the call has any field of a structure.
+func (p params) hasBelow(name string) bool {
+	for key := range p {
+		if strings.HasPrefix(key, name+".") {
+			return true
+		}
+	}
+	return false
 }
 
 // fullRef completes a reference with the template's id and name, and checks that it can launch a machine.
@@ -141,12 +197,12 @@ func (s *AutoScaling) choose(g *group) (spot, error) {
 	return slices.MinFunc(list, func(a, b spot) int { return load[a.subnet] - load[b.subnet] }), nil
 }
 
-// template returns the launch template for the next launch: the refresh's desired one while a refresh is active.
-func (g *group) template() LaunchRef {
+// template returns the launch template and the policy for the next launch: the refresh's desired ones while a refresh is active.
+func (g *group) template() (LaunchRef, *mixedPolicy) {
 	if r := g.refreshing(); r != nil && r.desired != nil && r.status != refreshRollback {
-		return *r.desired
+		return *r.desired, r.mixed
 	}
-	return g.settings.Template
+	return g.settings.Template, g.settings.mixed
 }
 
 // run starts a machine for the group, and returns the launch template version that it used.
@@ -155,7 +211,7 @@ func (s *AutoScaling) run(g *group, at spot) (Machine, LaunchRef, error) {
 		return Machine{}, LaunchRef{}, err
 	}
 	m, from := Machine{Image: g.Image, Type: g.Type, Zone: at.zone, Subnet: at.subnet, Role: g.Role, UserData: g.UserData, Tags: map[string]string{}}, LaunchRef{}
-	if ref := g.template(); ref != (LaunchRef{}) {
+	if ref, mixed := g.template(); ref != (LaunchRef{}) {
 		t, v, err := s.ec2().resolved(LaunchRef{ID: ref.ID, Version: ref.Version})
 		if err != nil {
 			return m, from, err
@@ -164,6 +220,10 @@ func (s *AutoScaling) run(g *group, at spot) (Machine, LaunchRef, error) {
 			return m, from, err
 		}
 		from = LaunchRef{t.ID, t.Name, strconv.Itoa(v.Number)}
+		if mixed != nil {
+			kind, spot := mixed.next(g, func(id string) Machine { m, _ := s.ec2().machine(id); return m })
+			m.Type, m.Spot = cmp.Or(kind, m.Type), spot
+		}
 	}
 	maps.Copy(m.Tags, map[string]string{"aws:autoscaling:groupName": g.Name})
 	for key, value := range g.Tags {
@@ -175,15 +235,20 @@ func (s *AutoScaling) run(g *group, at spot) (Machine, LaunchRef, error) {
 	return m, from, err
 }
 
-// matches reports whether a launch from ref would now make the same instance.
-func (s *AutoScaling) matches(i *instance, ref LaunchRef) bool {
+// matches reports whether a launch from ref, by the policy if there is one, could now make the same instance ("Use an instance refresh
+// with skip matching", AutoScaling's user guide).
+func (s *AutoScaling) matches(i *instance, ref LaunchRef, mixed *mixedPolicy) bool {
 	t, v, err := s.ec2().resolved(LaunchRef{ID: ref.ID, Version: ref.Version})
 	if err != nil || i.Template != (LaunchRef{t.ID, t.Name, strconv.Itoa(v.Number)}) {
 		return false
 	}
 	m, _ := s.ec2().machine(i.ID)
+	kind := m.Type == v.Data.Type || v.Data.Type == ""
+	if mixed != nil && len(mixed.types) > 0 {
+		kind = slices.Contains(mixed.types, m.Type)
+	}
 	image, err := s.ec2().image(v.Data.Image)
-	return err == nil && m.Image == image
+	return err == nil && m.Image == image && kind
 }
 
 type xmlLaunchRef struct {

@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"reflect"
 	"slices"
 )
 
@@ -86,7 +87,7 @@ func (s *AutoScaling) updateGroup(p params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r := g.refreshing(); r != nil && r.desired != nil && settings.Template != g.settings.Template {
+	if r := g.refreshing(); r != nil && r.desired != nil && (settings.Template != g.settings.Template || !reflect.DeepEqual(settings.mixed, g.settings.mixed)) {
 		return nil, malformed("An active instance refresh with a desired configuration exists. All configuration options derived from the desired configuration are not available for update while the instance refresh is active.")
 	}
 	to := g.Group

@@ -35,6 +35,7 @@ type balancerShape struct {
 	Scheme     string      `cfn:"Scheme" update:"replace"`
 	Subnets    []string    `cfn:"Subnets,required"`
 	Groups     []string    `cfn:"SecurityGroups"`
+	Addresses  string      `cfn:"IpAddressType"`
 	Attributes []LaunchTag `cfn:"LoadBalancerAttributes"`
 	Tags       []LaunchTag `cfn:"Tags"`
 }

@@ -78,8 +78,12 @@ func (p *provision) setPolicies(r *role, want *roleShape) error {
 		}
 		policies = append(policies, policy)
 	}
-	if len(want.Managed) > 0 { // of AWS's own none is modelled either
-		return refuse("NoSuchEntity", "Policy %s does not exist or is not attachable.", want.Managed[0])
+	for _, arn := range want.Managed {
+		policy, ok := p.identities().managed[arn]
+		if !ok {
+			return refuse("NoSuchEntity", "Policy %s does not exist or is not attachable.", arn)
+		}
+		policies = append(policies, policy)
 	}
 	if want.Boundary != "" { // the account has no managed policies
 		return refuse("NoSuchPolicy", "Policy %s does not exist or is not attachable.", want.Boundary)

@@ -11,12 +11,13 @@ type ingressShape struct {
 	From        int    `cfn:"FromPort,required" update:"replace"`
 	To          int    `cfn:"ToPort,required" update:"replace"`
 	CIDR        string `cfn:"CidrIp" update:"replace"`
+	CIDR6       string `cfn:"CidrIpv6" update:"replace"`
 	Source      string `cfn:"SourceSecurityGroupId" update:"replace"`
 	Description string `cfn:"Description"`
 }
 
 func (r *ingressShape) rule() SecurityRule {
-	return SecurityRule{Protocol: r.Protocol, From: r.From, To: r.To, CIDR: r.CIDR, Group: r.Source, Description: r.Description}
+	return SecurityRule{Protocol: r.Protocol, From: r.From, To: r.To, CIDR: r.CIDR, CIDR6: r.CIDR6, Group: r.Source, Description: r.Description}
 }
 
 type securityGroupShape struct {

@@ -15,11 +15,23 @@ type groupShape struct {
 		ID      string `cfn:"LaunchTemplateId"`
 		Name    string `cfn:"LaunchTemplateName"`
 		Version string `cfn:"Version,required"`
-	} `cfn:"LaunchTemplate,required" update:"perhaps"`
+	} `cfn:"LaunchTemplate" update:"perhaps"`
+	Mixed *mixedShape `cfn:"MixedInstancesPolicy" update:"perhaps"`
+	groupMore
 	Subnets []string   `cfn:"VPCZoneIdentifier" update:"perhaps"`
 	Hooks   []hookSpec `cfn:"LifecycleHookSpecificationList"`
 	Tags    []groupTag `cfn:"Tags"`
 	Targets []string   `cfn:"TargetGroupARNs"`
+}
+
+// groupMore are fields that only some groups have.
+type groupMore struct {
+	Rebalance bool `cfn:"CapacityRebalance"`
+	Lifetime  int  `cfn:"MaxInstanceLifetime"`
+	Metrics   []struct {
+		Granularity string   `cfn:"Granularity,required"`
+		Names       []string `cfn:"Metrics"`
+	} `cfn:"MetricsCollection"`
 }
 
 // groupSizes are the fields that AutoScaling calls by the same names, but for Cooldown.
@@ -69,11 +81,16 @@ func (g *groupShape) form(name string) params {
 	set("AutoScalingGroupName", name)
 	for key, value := range map[string]string{
 		"MinSize": g.Min, "MaxSize": g.Max, "DesiredCapacity": g.Desired, "HealthCheckType": g.Health,
-		"LaunchTemplate.LaunchTemplateId": g.Template.ID, "LaunchTemplate.LaunchTemplateName": g.Template.Name, "LaunchTemplate.Version": g.Template.Version,
-		"VPCZoneIdentifier": strings.Join(g.Subnets, ","),
+		"VPCZoneIdentifier": strings.Join(g.Subnets, ","), "CapacityRebalance": strconv.FormatBool(g.Rebalance), "MaxInstanceLifetime": strconv.Itoa(g.Lifetime),
 	} {
 		set(key, value)
 	}
+	if t := g.Template; t != nil {
+		set("LaunchTemplate.LaunchTemplateId", t.ID)
+		set("LaunchTemplate.LaunchTemplateName", t.Name)
+		set("LaunchTemplate.Version", t.Version)
+	}
+	g.Mixed.form(set)
 	for i, arn := range g.Targets {
 		set("TargetGroupARNs.member."+strconv.Itoa(i+1), arn)
 	}
@@ -90,6 +107,11 @@ func (p *provision) checkGroup(want *groupShape) error {
 	for _, h := range want.Hooks {
 		if _, err := h.hook(h.Name).checked(); err != nil {
 			return err
+		}
+	}
+	for _, m := range want.Metrics {
+		if m.Granularity != "1Minute" {
+			return malformed("The only valid granularity is 1Minute")
 		}
 	}
 	return p.cf.checkTargets(want.Targets)

@@ -26,6 +26,8 @@ type Machine struct {
 	Private, Private6, Public netip.Addr
 	Tags                      map[string]string
 	Launched, Ended           time.Time
+	// Spot is whether it is a spot instance.
+	Spot bool
 	// Launch is the launch template's data that the machine was launched from; nil if it was launched from none.
 	Launch *LaunchData
 }

@@ -21,6 +21,7 @@ type SecurityRule struct {
 	Protocol                 string // "tcp" or "udp"
 	From, To                 int    // the ports
 	CIDR, Group, Description string
+	CIDR6                    string // a range of IPv6
 }
 
 // network holds the account's subnets and security groups.
@@ -33,6 +34,11 @@ type network struct {
 // AddSubnet makes a subnet known.
 func (e *EC2) AddSubnet(s Subnet) {
 	e.account.locked(func() { e.network.subnets = append(e.network.subnets, s) })
+}
+
+// AddSecurityGroup makes a security group of the account's owner, with the id that it has.
+func (e *EC2) AddSecurityGroup(g SecurityGroup) {
+	e.account.locked(func() { e.network.groups = append(e.network.groups, &g) })
 }
 
 // SecurityGroups lists the account's security groups, in the order of their creation.
@@ -101,14 +107,14 @@ func (n *network) createGroup(g SecurityGroup) (*SecurityGroup, error) {
 // allow adds an ingress rule to a group.
 func (n *network) allow(g *SecurityGroup, r SecurityRule) error {
 	switch {
-	case (r.CIDR == "") == (r.Group == ""):
-		return refuse("InvalidParameterCombination", "Exactly one of CidrIp and SourceSecurityGroupId must be given")
+	case !oneOf(r.CIDR, r.CIDR6, r.Group):
+		return refuse("InvalidParameterCombination", "Exactly one of CidrIp, CidrIpv6 and SourceSecurityGroupId must be given")
 	case r.Protocol != "tcp" && r.Protocol != "udp":
 		return refuse("InvalidParameterValue", "awsfake does not model rules of the protocol %s", r.Protocol)
 	case r.From < 0 || r.To > 65535 || r.From > r.To:
 		return refuse("InvalidParameterValue", "Invalid value 'Invalid range: %d-%d' for portRange. Must specify both from and to ports with TCP/UDP.", r.From, r.To)
 	case slices.ContainsFunc(g.Ingress, r.same):
-		return refuse("InvalidPermission.Duplicate", "the specified rule \"peer: %s, %s, from port: %d, to port: %d, ALLOW\" already exists", r.CIDR+r.Group, strings.ToUpper(r.Protocol), r.From, r.To)
+		return refuse("InvalidPermission.Duplicate", "the specified rule \"peer: %s, %s, from port: %d, to port: %d, ALLOW\" already exists", r.CIDR+r.CIDR6+r.Group, strings.ToUpper(r.Protocol), r.From, r.To)
 	}
 	if r.Group != "" {
 		if err := n.hasGroup(r.Group); err != nil {
@@ -117,6 +123,17 @@ func (n *network) allow(g *SecurityGroup, r SecurityRule) error {
 	}
 	g.Ingress = append(g.Ingress, r)
 	return nil
+}
+
+// oneOf reports whether exactly one of the texts is not empty.
+func oneOf(texts ...string) bool {
+	n := 0
+	for _, text := range texts {
+		if text != "" {
+			n++
+		}
+	}
+	return n == 1
 }
 
 // same reports whether two rules allow the same, whatever their descriptions.

@@ -40,6 +40,7 @@ type xmlMachine struct {
 	ImageID      string       `xml:"imageId"`
 	State        xmlState     `xml:"instanceState"`
 	InstanceType string       `xml:"instanceType"`
+	Lifecycle    string       `xml:"instanceLifecycle,omitempty"`
 	LaunchTime   string       `xml:"launchTime"`
 	Zone         string       `xml:"placement>availabilityZone"`
 	SubnetID     string       `xml:"subnetId,omitempty"`
@@ -49,6 +50,14 @@ type xmlMachine struct {
 	Disks        []xmlMapping `xml:"blockDeviceMapping>item"`
 	Profile      *xmlProfile  `xml:"iamInstanceProfile"`
 	machineLists
+}
+
+// lifecycle is how the machine is paid for, empty for an on-demand instance.
+func (m Machine) lifecycle() string {
+	if m.Spot {
+		return "spot"
+	}
+	return ""
 }
 
 type xmlProfile struct {
@@ -117,7 +126,7 @@ func text(a netip.Addr) string {
 
 func machineXML(m Machine, disks []Volume) xmlReservation {
 	x := xmlMachine{
-		InstanceID: m.ID, ImageID: m.Image, State: stateXML(m.State), InstanceType: m.Type, LaunchTime: stamp(m.Launched), Zone: m.Zone,
+		InstanceID: m.ID, ImageID: m.Image, State: stateXML(m.State), InstanceType: m.Type, Lifecycle: m.lifecycle(), LaunchTime: stamp(m.Launched), Zone: m.Zone,
 		SubnetID: m.Subnet, PrivateIP: text(m.Private), PublicIP: text(m.Public), IPv6: text(m.Private6),
 		machineLists: machineLists{Tags: tagsXML(m.Tags)},
 	}

@@ -57,6 +57,13 @@ func (a *Account) AddRole(name string, policies ...Policy) {
 	a.identities.add(name, false, policies)
 }
 
+// AddManagedPolicy makes a managed policy, which roles of stacks may then have. There are none before, of AWS's own neither.
+func (a *Account) AddManagedPolicy(arn string, policy Policy) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.identities.managed[arn] = policy
+}
+
 // AddUser makes a user, or replaces the policies of an existing one, and returns credentials that never end. A user
 // without a policy may do nothing; with Administrator, everything.
 func (a *Account) AddUser(name string, policies ...Policy) Credentials {
@@ -99,14 +106,16 @@ type identities struct {
 	profiles map[string]string
 	// providers are the OIDC identity providers by ARN.
 	providers map[string]webProvider
-	serial    int
-	random    io.Reader
+	// managed are the managed policies by ARN.
+	managed map[string]Policy
+	serial  int
+	random  io.Reader
 	// shut accounts are closed without roles and users, too.
 	shut bool
 }
 
 func newIdentities(o Options) identities {
-	i := identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}, providers: map[string]webProvider{}, random: o.Random, shut: o.Closed}
+	i := identities{roles: map[string]*role{}, keys: map[string]key{}, profiles: map[string]string{}, providers: map[string]webProvider{}, managed: map[string]Policy{}, random: o.Random, shut: o.Closed}
 	if i.random == nil {
 		i.random = rand.Reader
 	}

@@ -54,6 +54,9 @@ type LaunchVolume struct {
 	Snapshot  string `cfn:"SnapshotId" xml:"snapshotId,omitempty"`
 	Type      string `cfn:"VolumeType" xml:"volumeType,omitempty"`
 	Size      *int   `cfn:"VolumeSize" xml:"volumeSize"`
+	// IOPS and Throughput, in MiB a second, are a gp3 volume's.
+	IOPS       *int `cfn:"Iops" xml:"iops"`
+	Throughput *int `cfn:"Throughput" xml:"throughput"`
 }
 
 // LaunchTags are the tags of one kind of resource that a machine comes with.
