@@ -29,6 +29,11 @@ type AWS struct {
 	// PodRoles are roles that pods take by the tokens of their service accounts. The stack makes them, with an identity provider for
 	// serviceAccounts.issuer.
 	PodRoles []PodRole `yaml:"podRoles"`
+	// Tags are tags of everything that the stack or Terraform makes, beside Hardtack's own; a group's own come on top.
+	Tags map[string]string `yaml:"tags"`
+	// APIAccess are the ranges of addresses (CIDR), of IPv4 and IPv6, that may reach the API servers from outside the cluster, beside
+	// the stack's parameter ApiCidr.
+	APIAccess []string `yaml:"apiAccess"`
 }
 
 // GroupAWS is the settings of a group's machines on AWS.
@@ -44,6 +49,31 @@ type GroupAWS struct {
 	DrainTimeout int `yaml:"drainTimeout" json:"drainTimeout"`
 	// Notices is what is done when EC2 gives notice of a machine; only groups with the role minions have it.
 	Notices Notices `yaml:"notices" json:"notices"`
+	// IOPS is how many operations a second a machine's disk carries. 3000 is what every gp3 volume has; more has a price.
+	IOPS int `yaml:"iops" json:"iops"`
+	// Throughput is how many MiB a second a machine's disk carries. 125 is what every gp3 volume has; more has a price.
+	Throughput int `yaml:"throughput" json:"throughput"`
+	// Types are further instance types, the most wanted first: machines are of one of them where EC2 has none of instanceType, and spot
+	// instances are of whichever has room.
+	Types []string `yaml:"types" json:"types"`
+	// Spot is how many of the group's machines are spot instances; only groups whose only role is minions have any.
+	Spot Spot `yaml:"spot" json:"spot"`
+	// SecurityGroups are the ids of security groups that the machines have beside those of their roles.
+	SecurityGroups []string `yaml:"securityGroups" json:"securityGroups"`
+	// Policies are the ARNs of managed policies that the machines' role has beside its own. No policy opens the secrets of another
+	// role's machines: the role's own denies reading them.
+	Policies []string `yaml:"policies" json:"policies"`
+	// Allow is what the machines' role may do beside these policies.
+	Allow []PodRoleRule `yaml:"allow" json:"allow"`
+	// SessionManager is whether the machines' role may do what AWS's agent needs for sessions, and nothing else of Systems Manager's. The
+	// image has no agent: without one that you bake in yourself, nobody answers.
+	SessionManager bool `yaml:"sessionManager" json:"sessionManager"`
+	// Tags are tags of the group, its machines, their disks and its role, beside those of aws.tags.
+	Tags map[string]string `yaml:"tags" json:"tags"`
+	// MaxLifetime is after how many days AutoScaling replaces a machine; 0 is never. Only groups whose only role is minions have it.
+	MaxLifetime int `yaml:"maxLifetime" json:"maxLifetime"`
+	// Metrics is whether AutoScaling publishes the group's metrics in CloudWatch, one a minute.
+	Metrics bool `yaml:"metrics" json:"metrics"`
 }
 
 // Notices is what is done about each kind of EC2's notices, within the time that the notice leaves: drain moves the pods away
@@ -104,6 +134,11 @@ func (f *completer) aws() {
 	out.Key = orDefault(f, "aws.key", in.Key, "", byHardtack)
 	out.SecretsKey = orDefault(f, "aws.secretsKey", in.SecretsKey, "", byHardtack)
 	f.podRoles()
+	out.Tags = f.allTags("aws.tags", in.Tags)
+	if slices.ContainsFunc(f.in.Groups, func(g GroupSpec) bool { return len(g.Members) > 0 }) {
+		f.metadataTags("aws.tags", out.Tags)
+	}
+	out.APIAccess = listOrDefault(f, "aws.apiAccess", in.APIAccess, nil, byHardtack)
 }
 
 func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec, all []GroupSpec) GroupAWS {
@@ -119,6 +154,11 @@ func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec, all []Group
 	}
 	out.DrainTimeout = orDefault(f, field+".drainTimeout", in.DrainTimeout, drain, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".roles"})
 	out.Notices = f.notices(field, in.Notices, drain > 0)
+	f.groupMachines(field, in, &out)
+	f.groupRights(field, in, &out)
+	if len(g.Members) > 0 {
+		f.metadataTags(field+".tags", out.Tags)
+	}
 	if out.Max < *g.Size {
 		f.errorf(field+".max", "%d is less than the group's size, %d", out.Max, *g.Size)
 	}
@@ -185,6 +225,8 @@ func (v checker) aws(a AWS) {
 	if v.source.given["aws.loadBalancer"] && !slices.Contains(loadBalancers, a.LoadBalancer) {
 		v.hint("aws.loadBalancer", near.DidYouMean(a.LoadBalancer, loadBalancers), "%q is not one of %s", a.LoadBalancer, strings.Join(loadBalancers, ", "))
 	}
+	v.tags("aws.tags", a.Tags)
+	v.apiAccess(a.APIAccess)
 	if a.Key != "" && !awsname.IsKey(a.Key) {
 		v.errorf("aws.key", "%q is not the ARN of a KMS key (arn:aws:kms:<region>:<account>:key/<id>)", a.Key)
 	}
@@ -208,6 +250,8 @@ func (v checker) groupAWS(field string, g GroupSpec) {
 	}
 	nodes := slices.Contains(g.Roles, string(role.Minions))
 	v.notices(field+".notices", g.AWS.Notices, nodes)
+	v.groupMachines(field, g)
+	v.groupRights(field, g)
 	switch {
 	case nodes:
 		v.between(field+".drainTimeout", g.AWS.DrainTimeout, leastDrainTimeout, mostDrainTimeout, "minutes")

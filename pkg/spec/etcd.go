@@ -44,6 +44,12 @@ const (
 	mostVolume                      = 1 << 14
 )
 
+// VolumeIOPS and VolumeThroughput are what every gp3 volume has, operations and MiB a second.
+const (
+	VolumeIOPS       = leastIOPS
+	VolumeThroughput = leastThroughput
+)
+
 // defaultEtcdVolume is the size of a member's volume in GiB, for the image's quota of 4 GiB.
 const defaultEtcdVolume = 20
 

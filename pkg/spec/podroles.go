@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
 )
 
 // PodRole is one role for the pods of a service account.
@@ -23,7 +21,7 @@ type PodRole struct {
 	Allow []PodRoleRule `yaml:"allow"`
 }
 
-// PodRoleRule is a rule of a pod role's own policy.
+// PodRoleRule is a rule of a role's own policy: of pods, or of a group's machines.
 type PodRoleRule struct {
 	// Actions are actions of AWS, such as s3:GetObject.
 	Actions []string `yaml:"actions"`
@@ -58,18 +56,12 @@ func (f *completer) podRoles() {
 		if first := slices.IndexFunc(f.in.AWS.PodRoles, func(o PodRole) bool { return logicalName(o.Name) == logicalName(r.Name) }); first < i {
 			f.errorf(field+".name", "%q is already at %s", r.Name, at("aws.podRoles", first))
 		}
-		out := PodRole{Name: r.Name, ServiceAccount: r.ServiceAccount, Allow: []PodRoleRule{}}
+		out := PodRole{Name: r.Name, ServiceAccount: r.ServiceAccount}
 		f.out.Origins[field+".name"] = Origin{Kind: User}
 		out.Namespace = orDefault(f, field+".namespace", r.Namespace, defaultNamespace, byHardtack)
 		out.ServiceAccount = orDefault(f, field+".serviceAccount", r.ServiceAccount, r.Name, Origin{Derived, field + ".name"})
 		out.Policies = listOrDefault(f, field+".policies", r.Policies, nil, byHardtack)
-		if len(r.Allow) == 0 {
-			f.out.Origins[field+".allow"] = byHardtack
-		}
-		for j, rule := range r.Allow {
-			at := at(field+".allow", j)
-			out.Allow = append(out.Allow, PodRoleRule{listOrDefault(f, at+".actions", rule.Actions, nil, byHardtack), listOrDefault(f, at+".resources", rule.Resources, nil, byHardtack)})
-		}
+		out.Allow = f.allRules(field+".allow", r.Allow)
 		f.out.Cluster.AWS.PodRoles = append(f.out.Cluster.AWS.PodRoles, out)
 	}
 }
@@ -97,25 +89,6 @@ func (f *completer) podRole(field string, r PodRole) {
 	if len(r.Policies)+len(r.Allow) == 0 {
 		f.hint(field, "give it policies or allow", "the role may do nothing")
 	}
-	for i, arn := range r.Policies {
-		if !policyForm.MatchString(arn) {
-			f.errorf(at(field+".policies", i), "%q is not the ARN of a managed policy (arn:aws:iam::<account>:policy/<name>)", arn)
-		}
-	}
-	for i, rule := range r.Allow {
-		at := at(field+".allow", i)
-		if len(rule.Actions) == 0 || len(rule.Resources) == 0 {
-			f.errorf(at, "needs actions and resources")
-		}
-		for _, action := range rule.Actions {
-			if !actionForm.MatchString(action) {
-				f.hint(at+".actions", near.DidYouMean(action, []string{"*"}), "%q is not an action such as s3:GetObject", action)
-			}
-		}
-		for _, arn := range rule.Resources {
-			if arn != "*" && !arnForm.MatchString(arn) || strings.Contains(arn, "${") {
-				f.errorf(at+".resources", "%q is neither an ARN without variables nor *", arn)
-			}
-		}
-	}
+	f.managed(field+".policies", r.Policies)
+	f.rules(field+".allow", r.Allow)
 }
