@@ -35,7 +35,10 @@ type Members interface {
 
 // Cluster reads and changes the groups of a cluster. It implements rollout.Reader and rollout.Executor.
 type Cluster struct {
-	Name     string
+	Name string
+	// Names are the groups' names: those that the stack, or Terraform, has made. Other groups may have the cluster's tag. Nil is every
+	// group with the tag.
+	Names    []string
 	Groups   *autoscaling.Client
 	Machines *ec2.Client
 	// Records is nil to skip the check that DNS lists a machine.
@@ -137,6 +140,11 @@ func (c *Cluster) Read(ctx context.Context) (rollout.State, error) {
 
 func (c *Cluster) groups(ctx context.Context) ([]types.AutoScalingGroup, error) {
 	out, err := account.Groups(ctx, c.Groups, c.Name)
+	if c.Names != nil {
+		out = slices.DeleteFunc(out, func(g types.AutoScalingGroup) bool {
+			return !slices.Contains(c.Names, aws.ToString(g.AutoScalingGroupName))
+		})
+	}
 	slices.SortFunc(out, func(a, b types.AutoScalingGroup) int {
 		return strings.Compare(aws.ToString(a.AutoScalingGroupName), aws.ToString(b.AutoScalingGroupName))
 	})
@@ -169,15 +177,16 @@ func (c *Cluster) group(ctx context.Context, g types.AutoScalingGroup, observed 
 		Machines: []rollout.Machine{},
 	}
 	out.Volume = observed.volume(out.Member)
-	if g.LaunchTemplate == nil {
+	launch := launchTemplate(g)
+	if launch == nil {
 		return out, fmt.Errorf("group %s: it has no launch template, so the version of its machines is unknown (was it made by the stack?)", name)
 	}
-	out.Template = aws.ToString(g.LaunchTemplate.LaunchTemplateId)
+	out.Template, out.Types = aws.ToString(launch.LaunchTemplateId), instanceTypes(g)
 	versions, err := c.versions(ctx, out.Template)
 	if err != nil {
 		return out, err
 	}
-	if out.Launches, err = versions.find(aws.ToString(g.LaunchTemplate.Version)); err != nil {
+	if out.Launches, err = versions.find(aws.ToString(launch.Version)); err != nil {
 		return out, fmt.Errorf("group %s: %w", name, err)
 	}
 	out.Wanted = versions.latest()
@@ -222,8 +231,8 @@ func (c *Cluster) refresh(ctx context.Context, group string, versions versions) 
 	refresh := &rollout.Refresh{
 		ID: aws.ToString(r.InstanceRefreshId), Status: string(r.Status), Reason: aws.ToString(r.StatusReason), Percent: int(aws.ToInt32(r.PercentageComplete)),
 	}
-	if d := r.DesiredConfiguration; d != nil && d.LaunchTemplate != nil {
-		if v, err := versions.find(aws.ToString(d.LaunchTemplate.Version)); err == nil {
+	if to := refreshedTo(r.DesiredConfiguration); to != "" {
+		if v, err := versions.find(to); err == nil {
 			refresh.To = v.Number
 		}
 	}

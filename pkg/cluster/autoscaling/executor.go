@@ -22,7 +22,7 @@ func (c *Cluster) describeGroup(ctx context.Context, name string) (types.AutoSca
 	switch {
 	case err != nil:
 		return types.AutoScalingGroup{}, fmt.Errorf("reading group %s: %w", name, awserr.Explain(err, "autoscaling:DescribeAutoScalingGroups"))
-	case len(out.AutoScalingGroups) != 1 || out.AutoScalingGroups[0].LaunchTemplate == nil:
+	case len(out.AutoScalingGroups) != 1 || launchTemplate(out.AutoScalingGroups[0]) == nil:
 		return types.AutoScalingGroup{}, fmt.Errorf("reading group %s: it is gone, or has no launch template", name)
 	}
 	return out.AutoScalingGroups[0], nil
@@ -34,15 +34,13 @@ func (c *Cluster) Point(ctx context.Context, group string, version int) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.Groups.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: &group, LaunchTemplate: templateVersion(g, version)})
+	in := &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: &group}
+	in.LaunchTemplate, in.MixedInstancesPolicy = withVersion(g, version)
+	_, err = c.Groups.UpdateAutoScalingGroup(ctx, in)
 	if err != nil {
 		return fmt.Errorf("setting the version that %s launches to %d: %w", group, version, awserr.Explain(err, "autoscaling:UpdateAutoScalingGroup, ec2:RunInstances and iam:PassRole"))
 	}
 	return nil
-}
-
-func templateVersion(g types.AutoScalingGroup, version int) *types.LaunchTemplateSpecification {
-	return &types.LaunchTemplateSpecification{LaunchTemplateId: g.LaunchTemplate.LaunchTemplateId, Version: aws.String(strconv.Itoa(version))}
 }
 
 // Replace ends a machine; its group launches another. It succeeds if the machine is already gone.
@@ -60,6 +58,26 @@ func (c *Cluster) Replace(ctx context.Context, machine string) error {
 	return nil
 }
 
+// Empty ends every machine of the groups, through their hooks: no group launches another.
+func (c *Cluster) Empty(ctx context.Context) error {
+	groups, err := c.groups(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		if aws.ToInt32(g.MinSize) == 0 && aws.ToInt32(g.DesiredCapacity) == 0 {
+			continue
+		}
+		_, err := c.Groups.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+			AutoScalingGroupName: g.AutoScalingGroupName, MinSize: aws.Int32(0), DesiredCapacity: aws.Int32(0),
+		})
+		if err != nil {
+			return fmt.Errorf("emptying group %s: %w", aws.ToString(g.AutoScalingGroupName), awserr.Explain(err, "autoscaling:UpdateAutoScalingGroup"))
+		}
+	}
+	return nil
+}
+
 // Start starts AutoScaling's refresh to version To. If all machines that are to be replaced have one version, the group
 // is set to it first: a failed refresh rolls back to the version that the group had at the start, and CloudFormation has
 // already set that to the new one.
@@ -69,7 +87,7 @@ func (c *Cluster) Start(ctx context.Context, step rollout.Step) (string, error) 
 		return "", err
 	}
 	back := step.From != 0
-	if back && aws.ToString(g.LaunchTemplate.Version) != strconv.Itoa(step.From) {
+	if back && aws.ToString(launchTemplate(g).Version) != strconv.Itoa(step.From) {
 		if err := c.Point(ctx, step.Group, step.From); err != nil {
 			c.Log.Warn("this refresh cannot be rolled back by itself", "group", step.Group, "error", err)
 			back = false
@@ -95,9 +113,9 @@ func (c *Cluster) Start(ctx context.Context, step rollout.Step) (string, error) 
 	if len(wants.CheckpointPercentages) > 0 {
 		wants.CheckpointDelay = aws.Int32(int32(c.Preferences.Delay))
 	}
-	out, err := c.Groups.StartInstanceRefresh(ctx, &autoscaling.StartInstanceRefreshInput{
-		AutoScalingGroupName: &step.Group, Preferences: wants, DesiredConfiguration: &types.DesiredConfiguration{LaunchTemplate: templateVersion(g, step.To)},
-	})
+	in := &autoscaling.StartInstanceRefreshInput{AutoScalingGroupName: &step.Group, Preferences: wants, DesiredConfiguration: &types.DesiredConfiguration{}}
+	in.DesiredConfiguration.LaunchTemplate, in.DesiredConfiguration.MixedInstancesPolicy = withVersion(g, step.To)
+	out, err := c.Groups.StartInstanceRefresh(ctx, in)
 	if err != nil {
 		return "", fmt.Errorf("refreshing %s to version %d of its template: %w", step.Group, step.To, awserr.Explain(err, "autoscaling:StartInstanceRefresh, ec2:RunInstances and iam:PassRole"))
 	}

@@ -102,6 +102,7 @@ func (o *observation) machine(g rollout.Group, i astypes.Instance, versions vers
 	m := rollout.Machine{ID: id, State: string(i.LifecycleState), Healthy: account.Healthy(i)}
 	if t := i.LaunchTemplate; t != nil && aws.ToString(t.LaunchTemplateId) == versions.template {
 		m.From, _ = versions.find(aws.ToString(t.Version)) // a deleted version has only a number, and so differs
+		m.Type = aws.ToString(i.InstanceType)
 	}
 	instance, ok := o.machines[id]
 	if !ok {

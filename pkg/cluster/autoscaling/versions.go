@@ -58,7 +58,7 @@ func (c *Cluster) Versions(ctx context.Context, group string) ([]rollout.Version
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.versions(ctx, aws.ToString(g.LaunchTemplate.LaunchTemplateId))
+	v, err := c.versions(ctx, aws.ToString(launchTemplate(g).LaunchTemplateId))
 	return v.all, err
 }
 

@@ -81,6 +81,10 @@ func newWorld(t *testing.T, document string) *world {
 	for _, zone := range []string{"a", "b", "c"} {
 		w.account.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000" + zone, VPC: "vpc-00000000000000001", Zone: "us-west-2" + zone})
 	}
+	w.account.EC2().AddSecurityGroup(awsfake.SecurityGroup{ID: "sg-0123456789abcdef0", Name: "more", VPC: "vpc-00000000000000001"})
+	for _, name := range []string{"CloudWatchAgentServerPolicy", "AmazonEC2ContainerRegistryReadOnly", "AmazonSSMManagedInstanceCore"} {
+		w.account.AddManagedPolicy("arn:aws:iam::aws:policy/"+name, awsfake.Policy{})
+	}
 	w.publish(imageA)
 	w.scaling = autoscaling.NewFromConfig(conf)
 	w.stacks = &formation.Stacks{API: cloudformation.NewFromConfig(conf), Clock: w, Log: slog.New(slog.DiscardHandler)}
@@ -123,13 +127,14 @@ func (w *world) publish(image string) {
 	}
 }
 
-// deploy updates the stack to the named rendered template.
-func (w *world) deploy(document string) *formation.Stack {
+// deploy updates the stack to the named rendered template, with texts changed to others.
+func (w *world) deploy(document string, change ...string) *formation.Stack {
 	w.t.Helper()
 	body, err := os.ReadFile("../template/testdata/" + document + ".template.yaml")
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	body = []byte(strings.NewReplacer(change...).Replace(string(body)))
 	var plain any
 	if err := yaml.Unmarshal(body, &plain); err != nil {
 		w.t.Fatal(err)
@@ -143,6 +148,10 @@ func (w *world) deploy(document string) *formation.Stack {
 	if strings.Contains(p.Template, `"EtcdSubnetIds":{`) {
 		p.Parameters["EtcdSubnetIds"] = "subnet-0000000000000000a,subnet-0000000000000000b,subnet-0000000000000000c"
 		p.Parameters["EtcdZones"] = "us-west-2a,us-west-2b,us-west-2c"
+	}
+	if strings.Contains(p.Template, `"LoadBalancerSubnetIds":{`) { // a cluster whose only member of etcd has no name
+		p.Parameters["LoadBalancerSubnetIds"] = p.Parameters["SubnetIds"]
+		p.Parameters["EtcdSubnetIds"], p.Parameters["EtcdZones"] = "subnet-0000000000000000a", "us-west-2a"
 	}
 	plan, err := w.stacks.Propose(w.t.Context(), p)
 	if err != nil {

@@ -126,7 +126,7 @@ func (s State) replace(g Group, m Machine, why string, lose []string) Step {
 		}
 	}
 	return Step{Action: Replace, Group: g.Name, Machine: m.ID, From: m.From.Number, To: g.Wanted.Number,
-		Reason: why + strings.Join(m.From.Differs(g.Wanted), ", ")}
+		Reason: why + strings.Join(g.Lacks(m), ", ")}
 }
 
 // shortfall is a group of the control plane with fewer serving machines than desired.
@@ -169,7 +169,7 @@ func (g Group) replaceable() (Machine, bool) {
 			found = append(found, m)
 		}
 	}
-	if len(found) != 1 || !strings.HasPrefix(found[0].State, "Pending") && found[0].State != inService || len(found[0].From.Differs(g.Wanted)) == 0 {
+	if len(found) != 1 || !strings.HasPrefix(found[0].State, "Pending") && found[0].State != inService || len(g.Lacks(found[0])) == 0 {
 		return Machine{}, false
 	}
 	return found[0], true
@@ -229,7 +229,7 @@ func (g Group) waiting() string {
 // still run. False if none is left.
 func (g Group) gone() (Step, bool) {
 	for _, m := range g.Machines {
-		if m.leaves() && len(m.From.Differs(g.Wanted)) > 0 {
+		if m.leaves() && len(g.Lacks(m)) > 0 {
 			return Step{Action: Wait, Group: g.Name, Reason: fmt.Sprintf("%s is %s%s", m.ID, m.State, g.waiting())}, true
 		}
 	}

@@ -52,6 +52,8 @@ type Machine struct {
 	ID string `json:"id"`
 	// From is the version that the machine was launched from.
 	From Version `json:"from"`
+	// Type is the machine's instance type, which in a group of several types need not be its version's.
+	Type string `json:"type,omitempty"`
 	// State is AutoScaling's lifecycle state: "InService", "Pending:Wait". A machine is in service once hardtack-ready
 	// has completed its launch hook: all its roles work.
 	State string `json:"state"`
@@ -105,6 +107,8 @@ type Group struct {
 	Desired int `json:"desired"`
 	// Template is the id of the launch template.
 	Template string `json:"template"`
+	// Types are the instance types that the group's machines may have in place of their version's; empty if it has no others.
+	Types []string `json:"types,omitempty"`
 	// Launches is the version from which the group launches machines now, Wanted the version that all are to have.
 	Launches Version `json:"launches"`
 	Wanted   Version `json:"wanted"`
@@ -124,18 +128,31 @@ func (m Machine) leaves() bool { return strings.HasPrefix(m.State, "Terminat") }
 func (g Group) Stale() []Machine {
 	var out []Machine
 	for _, m := range g.Machines {
-		if !m.leaves() && len(m.From.Differs(g.Wanted)) > 0 {
+		if !m.leaves() && len(g.Lacks(m)) > 0 {
 			out = append(out, m)
 		}
 	}
 	return out
 }
 
+// Lacks lists how a machine of the group differs from what it is to be. In a group of several types that of the version says nothing:
+// what counts is whether the machine's own is one of them.
+func (g Group) Lacks(m Machine) []string {
+	wanted := g.Wanted
+	if len(g.Types) > 0 && m.Type != "" {
+		m.From.Type, wanted.Type = m.Type, m.Type
+		if !slices.Contains(g.Types, m.Type) {
+			wanted.Type = g.Types[0]
+		}
+	}
+	return m.From.Differs(wanted)
+}
+
 // Why lists the differences between the group's machines and the wanted version, each once.
 func (g Group) Why() []string {
 	var why []string
 	for _, m := range g.Stale() {
-		for _, difference := range m.From.Differs(g.Wanted) {
+		for _, difference := range g.Lacks(m) {
 			if !slices.Contains(why, difference) {
 				why = append(why, difference)
 			}
