@@ -35,13 +35,18 @@ func (b *builder) balancer() {
 		"VpcId":            ref(ParameterVPC), "Tags": b.tags(cluster + "-api"),
 	}}
 	b.ingress("IngressLoadBalancerFromClients", balancerGroup, port, object{"CidrIp": ref(ParameterClients)}, hasClients)
+	b.access("IngressLoadBalancerFrom", balancerGroup)
 	b.ingress("IngressMastersFromLoadBalancer", securityGroup(role.Masters), port, object{"SourceSecurityGroupId": groupID(balancerGroup)}, "")
-	r[balancerID] = Resource{Type: "AWS::ElasticLoadBalancingV2::LoadBalancer", Properties: object{
+	balancer := object{
 		"Type": "network", "Scheme": scheme, "Subnets": ref(ParameterBalancer), "SecurityGroups": []any{groupID(balancerGroup)},
 		// There may be fewer masters than zones.
 		"LoadBalancerAttributes": []any{object{"Key": "load_balancing.cross_zone.enabled", "Value": "true"}},
 		"Tags":                   b.tags(cluster + "-api"),
-	}}
+	}
+	if b.dualStack() {
+		balancer["IpAddressType"] = "dualstack"
+	}
+	r[balancerID] = Resource{Type: "AWS::ElasticLoadBalancingV2::LoadBalancer", Properties: balancer}
 	r[targetsID] = Resource{Type: "AWS::ElasticLoadBalancingV2::TargetGroup", Properties: object{
 		"Protocol": "TCP", "Port": port.Number, "TargetType": "instance", "VpcId": ref(ParameterVPC),
 		// /readyz needs no authentication.

@@ -218,7 +218,11 @@ func TestRenderedHooks(t *testing.T) {
 			}
 			r := resources["Group"+groupID(g.Name)]
 			assert.DeepEqual(t, r.Properties["LifecycleHookSpecificationList"], want)
-			assert.Assert(t, r.Properties["LaunchTemplate"].(map[string]any)["Version"] != nil, g.Name)
+			launch, alike := r.Properties["LaunchTemplate"].(map[string]any)
+			if !alike {
+				launch = r.Properties["MixedInstancesPolicy"].(map[string]any)["LaunchTemplate"].(map[string]any)["LaunchTemplateSpecification"].(map[string]any)
+			}
+			assert.Assert(t, launch["Version"] != nil, g.Name)
 		}
 	}
 	alone := complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\nlaunchHook: none\n")

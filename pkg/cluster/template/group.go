@@ -1,7 +1,8 @@
 package template
 
 import (
-	"encoding/base64"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,49 +30,51 @@ const (
 
 // group adds a group with its launch template and its instance role.
 func (b *builder) group(g spec.Group) error {
-	if err := b.instanceRole(g); err != nil {
+	m, err := b.model(g)
+	if err != nil {
 		return err
 	}
-	if err := b.launchTemplate(g); err != nil {
-		return err
-	}
+	b.instanceRole(g, m)
+	b.launchTemplate(g, m)
 	b.volume(g)
-	b.scalingGroup(g)
+	b.scalingGroup(g, m)
 	return nil
 }
 
 // launchTemplate adds the launch template of the group.
-func (b *builder) launchTemplate(g spec.Group) error {
-	userData, err := b.cluster.UserData(g.Name, b.ca)
-	if err != nil {
-		return err
+func (b *builder) launchTemplate(g spec.Group, m groupModel) {
+	disk := object{"VolumeSize": m.Volume, "VolumeType": "gp3", "Encrypted": true, "DeleteOnTermination": true}
+	if m.IOPS > 0 {
+		disk["Iops"], disk["Throughput"] = m.IOPS, m.Throughput
 	}
-	hash, err := b.cluster.Hash(g.Name, b.ca)
-	if err != nil {
-		return err
-	}
-	disk := object{"VolumeSize": g.AWS.Volume, "VolumeType": "gp3", "Encrypted": true, "DeleteOnTermination": true}
 	if key := b.cluster.Cluster.AWS.Key; key != "" {
 		disk["KmsKeyId"] = key
 	}
 	var groups []any
-	for _, r := range b.securityGroupsOf(g) {
+	for _, r := range m.SecurityGroups {
 		groups = append(groups, groupID(securityGroup(r)))
 	}
+	for _, id := range m.MoreGroups {
+		groups = append(groups, id)
+	}
 	id, name := b.ids[g.Name], b.cluster.AutoScaling(g)
+	tags := named(b.cluster.Cluster.Name, name, m.OwnTags)
+	tagged := []any{object{"ResourceType": "volume", "Tags": tags}}
+	if len(m.OwnTags) > 0 {
+		tagged = append(tagged, object{"ResourceType": "network-interface", "Tags": tags})
+	}
 	b.out.Resources["LaunchTemplate"+id] = Resource{Type: "AWS::EC2::LaunchTemplate", Properties: object{
-		"LaunchTemplateName": name, "VersionDescription": hash,
+		"LaunchTemplateName": name, "VersionDescription": m.ConfigHash,
 		"LaunchTemplateData": object{
-			"ImageId": ref(ParameterImage), "InstanceType": g.AWS.InstanceType,
+			"ImageId": ref(ParameterImage), "InstanceType": m.InstanceType,
 			"IamInstanceProfile":  object{"Arn": attribute("Profile"+id, "Arn")},
 			"SecurityGroupIds":    groups,
-			"MetadataOptions":     metadataOptions(g),
+			"MetadataOptions":     metadataOptions(m),
 			"BlockDeviceMappings": []any{object{"DeviceName": ami.RootDevice, "Ebs": disk}},
-			"TagSpecifications":   []any{object{"ResourceType": "volume", "Tags": b.tags(name)}},
-			"UserData":            base64.StdEncoding.EncodeToString(userData),
+			"TagSpecifications":   tagged,
+			"UserData":            m.UserData,
 		},
 	}}
-	return nil
 }
 
 // metadataOptions are the options of the metadata service of a group's machines. A pod is one hop further away than its
@@ -79,9 +82,9 @@ func (b *builder) launchTemplate(g spec.Group) error {
 // metadata EC2 refuses to launch a machine that has a tag with a slash in its key ("View tags for your EC2 instances
 // using instance metadata"), and groups that cluster-autoscaler scales have such tags. Other machines ask AutoScaling for
 // their group. Their tags are disabled explicitly, since the default of the account may be to show them.
-func metadataOptions(g spec.Group) object {
+func metadataOptions(m groupModel) object {
 	tags := "disabled"
-	if readsTags(g) {
+	if m.ReadsTags {
 		tags = "enabled"
 	}
 	return object{"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1, "InstanceMetadataTags": tags}
@@ -92,25 +95,58 @@ func readsTags(g spec.Group) bool { return len(g.Members) > 0 && g.Member != "" 
 
 // scalingGroup adds the AutoScaling group. It has no update policy: `hardtack stack refresh` replaces machines, and takes
 // care of the quorum.
-func (b *builder) scalingGroup(g spec.Group) {
+func (b *builder) scalingGroup(g spec.Group, m groupModel) {
 	id := b.ids[g.Name]
 	template := "LaunchTemplate" + id
+	version := object{"LaunchTemplateId": ref(template), "Version": attribute(template, "LatestVersionNumber")}
 	properties := object{
 		"AutoScalingGroupName":           b.cluster.AutoScaling(g),
-		"LaunchTemplate":                 object{"LaunchTemplateId": ref(template), "Version": attribute(template, "LatestVersionNumber")},
-		"MinSize":                        choose(hasMachines, strconv.Itoa(g.Size), "0"),
-		"MaxSize":                        strconv.Itoa(g.AWS.Max),
+		"MinSize":                        choose(hasMachines, strconv.Itoa(m.Size), "0"),
+		"MaxSize":                        strconv.Itoa(m.Max),
 		"DesiredCapacity":                choose(hasMachines, ref("AWS::NoValue"), "0"),
 		"VPCZoneIdentifier":              b.subnets(g),
 		"HealthCheckType":                "EC2",
-		"LifecycleHookSpecificationList": hookList(b.hooks(g)),
-		"Tags":                           append(tagList(b.groupTags(g)), object{"Key": role.TagInstanceRole, "Value": ref("Role" + id), "PropagateAtLaunch": false}),
+		"LifecycleHookSpecificationList": hookList(m.Hooks),
+		"Tags":                           append(tagList(m.allTags()), object{"Key": role.TagInstanceRole, "Value": ref("Role" + id), "PropagateAtLaunch": false}),
 	}
-	if b.balanced(g) {
+	if len(m.Mixed) == 0 {
+		properties["LaunchTemplate"] = version
+	}
+	for _, mixed := range m.Mixed {
+		properties["MixedInstancesPolicy"] = mixed.policy(version)
+	}
+	if m.Balanced {
 		properties["TargetGroupARNs"] = []any{ref(targetsID)}
+	}
+	if m.Rebalance {
+		properties["CapacityRebalance"] = true
+	}
+	if m.Lifetime > 0 {
+		properties["MaxInstanceLifetime"] = m.Lifetime
+	}
+	if len(m.Metrics) > 0 {
+		properties["MetricsCollection"] = []any{object{"Granularity": "1Minute", "Metrics": m.Metrics}}
 	}
 	b.out.Resources["Group"+id] = Resource{Type: "AWS::AutoScaling::AutoScalingGroup", Properties: properties}
 }
+
+// policy is the mixed instances policy in the template.
+func (m mixedModel) policy(version object) object {
+	var types []any
+	for _, name := range m.Types {
+		types = append(types, object{"InstanceType": name})
+	}
+	return object{
+		"InstancesDistribution": object{
+			"OnDemandAllocationStrategy": onDemandAllocation, "OnDemandBaseCapacity": m.OnDemandBase,
+			"OnDemandPercentageAboveBaseCapacity": m.OnDemandPercent, "SpotAllocationStrategy": m.Allocation,
+		},
+		"LaunchTemplate": object{"LaunchTemplateSpecification": version, "Overrides": types},
+	}
+}
+
+// onDemandAllocation takes the types in the document's order.
+const onDemandAllocation = "prioritized"
 
 // subnets are the subnets of the group's machines. Each member of etcd with a name or a volume has its own.
 func (b *builder) subnets(g spec.Group) any {
@@ -188,6 +224,15 @@ func (b *builder) groupTags(g spec.Group) []Tag {
 		tags = append(tags, Tag{role.TagEtcdMember, g.Member, true})
 	}
 	return append(tags, b.scalingTags(g)...)
+}
+
+// allTags are the group's tags with the document's, which its machines get.
+func (m groupModel) allTags() []Tag {
+	tags := slices.Clone(m.Tags)
+	for _, key := range slices.Sorted(maps.Keys(m.OwnTags)) {
+		tags = append(tags, Tag{key, m.OwnTags[key], true})
+	}
+	return tags
 }
 
 func tagList(tags []Tag) []any {

@@ -1,9 +1,6 @@
 package template
 
-import (
-	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
-)
+import "github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 
 // OutputKey is the ARN of the key, an output of Key's template.
 const OutputKey = "KeyArn"
@@ -26,7 +23,7 @@ func Key(c *spec.Complete) *Template {
 					"Sid": "PoliciesOfTheAccountDecide", "Effect": "Allow", "Principal": object{"AWS": sub("arn:${AWS::Partition}:iam::${AWS::AccountId}:root")},
 					"Action": "kms:*", "Resource": "*",
 				}}},
-				"Tags": []any{object{"Key": role.TagCluster, "Value": name}},
+				"Tags": named(name, "", c.Cluster.AWS.Tags),
 			}),
 			"Alias": kept("AWS::KMS::Alias", object{"AliasName": c.SecretsKey(), "TargetKeyId": ref("Key")}),
 		},

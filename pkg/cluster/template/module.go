@@ -2,7 +2,6 @@ package template
 
 import (
 	"embed"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -23,9 +22,9 @@ const ModuleData = "cluster.json"
 
 // moduleData is the input of the module's plain files.
 type moduleData struct {
-	Cluster string                 `json:"cluster"`
-	Names   []string               `json:"names"`
-	Groups  map[string]moduleGroup `json:"groups"`
+	Cluster string                `json:"cluster"`
+	Names   []string              `json:"names"`
+	Groups  map[string]groupModel `json:"groups"`
 	// Volumes are by the names of members.
 	Volumes map[string]moduleVolume `json:"volumes"`
 	// Backups is the bucket of etcd's backups, if there is to be one.
@@ -38,32 +37,21 @@ type moduleData struct {
 	Zone         string                       `json:"zone"`
 	Placeholders []moduleRecord               `json:"placeholders"`
 	APIPort      int                          `json:"api_port"`
-	AWS          moduleAWS                    `json:"aws"`
+	APIAccess    []accessRange                `json:"api_access"`
+	// Tags are the document's, of everything.
+	Tags map[string]string `json:"tags"`
+	// CapacityTimeout is for how many seconds Terraform waits for a group's machines, whose launch hook may take the most of it.
+	CapacityTimeout int       `json:"capacity_timeout"`
+	AWS             moduleAWS `json:"aws"`
 }
 
 type moduleAWS struct {
-	LoadBalancer   string `json:"load_balancer"`
-	Key            string `json:"key"`
+	LoadBalancer string `json:"load_balancer"`
+	Key          string `json:"key"`
+	// DualStack is whether the load balancer has addresses of IPv6 too.
+	DualStack      bool   `json:"dual_stack"`
 	ImageParameter string `json:"image_parameter"`
 	RootDevice     string `json:"root_device"`
-}
-
-type moduleGroup struct {
-	ConfigHash     string      `json:"config_hash"`
-	InstanceType   string      `json:"instance_type"`
-	Volume         int         `json:"volume"`
-	UserData       string      `json:"user_data"`
-	SecurityGroups []role.Role `json:"security_groups"`
-	Size           int         `json:"size"`
-	Max            int         `json:"max"`
-	// Place is the index of the group's subnet among those of etcd's members, -1 for a group without one of its own.
-	Place int `json:"place"`
-	// ReadsTags is whether the group's machines read their tags from the metadata service.
-	ReadsTags  bool        `json:"reads_tags"`
-	Hooks      []Hook      `json:"hooks"`
-	Balanced   bool        `json:"balanced"`
-	Tags       []Tag       `json:"tags"`
-	Statements []Statement `json:"statements"`
 }
 
 // moduleVolume is the volume of a member of etcd, in the zone of the subnet at Place.
@@ -91,6 +79,9 @@ type moduleRecord struct {
 	Values []string `json:"values"`
 }
 
+// capacityMargin is the time that a machine has, in seconds, beside its launch hook's: EC2 starts it, and a first one may fail.
+const capacityMargin = 600
+
 // Module returns the files, by name, of a Terraform module that makes the same resources as Render's template: plain
 // files that are the same for every cluster, and ModuleData. If aws.secretsKey is an alias, the directory key has a module
 // that makes the key.
@@ -114,7 +105,7 @@ func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
 	}
 	if key := c.Cluster.AWS.SecretsKey; strings.HasPrefix(key, "alias/") {
 		names = append(names, "terraform/key/main.tf")
-		text, err := json.MarshalIndent(map[string]string{"cluster": c.Cluster.Name, "alias": key}, "", "  ")
+		text, err := json.MarshalIndent(map[string]any{"cluster": c.Cluster.Name, "alias": key, "tags": c.Cluster.AWS.Tags}, "", "  ")
 		if err != nil {
 			return nil, fmt.Errorf("writing %s of the key: %w", ModuleData, err)
 		}
@@ -131,9 +122,10 @@ func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
 func (b *builder) module() (moduleData, error) {
 	s := b.cluster.Cluster
 	data := moduleData{
-		Cluster: s.Name, Names: b.names(), Groups: map[string]moduleGroup{}, Volumes: map[string]moduleVolume{}, Backups: b.moduleBackups(), Pods: b.modulePods(), RoleTags: map[string]map[string]string{},
-		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port,
-		AWS: moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, ImageParameter(s.AWS.Channel), ami.RootDevice},
+		Cluster: s.Name, Names: b.names(), Groups: map[string]groupModel{}, Volumes: map[string]moduleVolume{}, Backups: b.moduleBackups(), Pods: b.modulePods(), RoleTags: map[string]map[string]string{},
+		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port, APIAccess: b.ranges(),
+		AWS:  moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, b.dualStack(), ImageParameter(s.AWS.Channel), ami.RootDevice},
+		Tags: b.ownTags(nil), CapacityTimeout: launchTimeout + capacityMargin,
 	}
 	if !b.has(role.Masters) {
 		data.AWS.LoadBalancer = spec.LoadBalancerNone
@@ -158,7 +150,7 @@ func (b *builder) module() (moduleData, error) {
 		data.Placeholders = append(data.Placeholders, moduleRecord{set.Name, set.Type, int(set.TTL.Seconds()), set.Values})
 	}
 	for _, g := range b.cluster.Groups {
-		group, err := b.moduleGroup(g)
+		group, err := b.model(g)
 		if err != nil {
 			return moduleData{}, fmt.Errorf("group %s: %w", g.Name, err)
 		}
@@ -168,25 +160,4 @@ func (b *builder) module() (moduleData, error) {
 		}
 	}
 	return data, nil
-}
-
-func (b *builder) moduleGroup(g spec.Group) (moduleGroup, error) {
-	userData, err := b.cluster.UserData(g.Name, b.ca)
-	if err != nil {
-		return moduleGroup{}, err
-	}
-	hash, err := b.cluster.Hash(g.Name, b.ca)
-	if err != nil {
-		return moduleGroup{}, err
-	}
-	statements, err := b.policy(g)
-	if err != nil {
-		return moduleGroup{}, err
-	}
-	return moduleGroup{
-		ConfigHash: hash, InstanceType: g.AWS.InstanceType, Volume: g.AWS.Volume,
-		UserData:       base64.StdEncoding.EncodeToString(userData),
-		SecurityGroups: b.securityGroupsOf(g), Size: g.Size, Max: g.AWS.Max,
-		Place: b.place(g), ReadsTags: readsTags(g), Hooks: b.hooks(g), Balanced: b.balanced(g), Tags: b.groupTags(g), Statements: statements,
-	}, nil
 }

@@ -2,6 +2,8 @@ package template
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
@@ -72,7 +74,40 @@ func (b *builder) securityGroups() {
 	}
 	if b.cluster.Cluster.AWS.LoadBalancer == spec.LoadBalancerNone && b.has(role.Masters) {
 		b.ingress("IngressMastersFromClients", securityGroup(role.Masters), b.apiPort(), object{"CidrIp": ref(ParameterClients)}, hasClients)
+		b.access("IngressMastersFrom", securityGroup(role.Masters))
 	}
+}
+
+// access adds a rule for each range of aws.apiAccess. The range is in the rule's logical name, since a rule is not changed: an added or
+// removed range leaves the others alone.
+func (b *builder) access(id, group string) {
+	for _, r := range b.ranges() {
+		source := object{"CidrIp": r.CIDR}
+		if r.IPv6 {
+			source = object{"CidrIpv6": r.CIDR}
+		}
+		b.ingress(id+strings.NewReplacer(".", "x", ":", "x", "/", "x").Replace(r.CIDR), group, b.apiPort(), source, "")
+	}
+}
+
+// accessRange is a range of addresses that may reach the API servers.
+type accessRange struct {
+	CIDR string `json:"cidr"`
+	IPv6 bool   `json:"ipv6"`
+}
+
+// ranges are those of aws.apiAccess.
+func (b *builder) ranges() []accessRange {
+	out := []accessRange{}
+	for _, text := range b.cluster.Cluster.AWS.APIAccess {
+		out = append(out, accessRange{text, strings.Contains(text, ":")})
+	}
+	return out
+}
+
+// dualStack reports whether the load balancer is to have addresses of IPv6 too: its subnets then need a range of them.
+func (b *builder) dualStack() bool {
+	return slices.ContainsFunc(b.ranges(), func(r accessRange) bool { return r.IPv6 })
 }
 
 func groupID(id string) object { return attribute(id, "GroupId") }

@@ -63,8 +63,12 @@ func podConditions(issuer string, r spec.PodRole) object {
 	return object{name + ":aud": tokenAudience, name + ":sub": r.Subject()}
 }
 
-func podStatements(r spec.PodRole) (statements []Statement) {
-	for i, rule := range r.Allow {
+func podStatements(r spec.PodRole) []Statement { return ruleStatements(r.Allow) }
+
+// ruleStatements are the statements of a document's rules.
+func ruleStatements(rules []spec.PodRoleRule) []Statement {
+	statements := []Statement{}
+	for i, rule := range rules {
 		statements = append(statements, Statement{Sid: fmt.Sprintf("Allow%d", i+1), Effect: "Allow", Action: rule.Actions, Resource: rule.Resources})
 	}
 	return statements

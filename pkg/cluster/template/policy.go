@@ -58,11 +58,18 @@ func (b *builder) policy(g spec.Group) ([]Statement, error) {
 		statements = append(statements, Statement{Sid: "LetMinionsStartAndEnd", Effect: "Allow", Action: hookActions, Resource: minions})
 		describe = append(describe, "autoscaling:DescribeLifecycleHooks")
 	}
+	if g.AWS.SessionManager {
+		statements = append(statements, Statement{Sid: "OpenSessions", Effect: "Allow", Action: sessionActions, Resource: []string{"*"}})
+	}
 	if !b.launchedByMasters(g) {
 		statements = append(statements, Statement{Sid: "FinishItsLaunch", Effect: "Allow", Action: hookActions, Resource: []string{b.groupARN(g)}})
 	}
 	return append(statements, Statement{Sid: "LookAtMachines", Effect: "Allow", Action: describe, Resource: []string{"*"}}), nil
 }
+
+// sessionActions are what AWS's agent needs for sessions ("Step 1: Create an IAM role with minimal Session Manager permissions", Systems
+// Manager user guide), and they name no resource. AmazonSSMManagedInstanceCore also reads every parameter of the account.
+var sessionActions = []string{"ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"}
 
 // hookActions answer the hooks of a group.
 var hookActions = []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"}
@@ -135,21 +142,24 @@ func localised(texts []string) (list []any) {
 }
 
 // instanceRole adds the instance role and the instance profile of a group.
-func (b *builder) instanceRole(g spec.Group) error {
-	policy, err := b.policy(g)
-	if err != nil {
-		return err
-	}
+func (b *builder) instanceRole(g spec.Group, m groupModel) {
 	id := b.ids[g.Name]
-	b.out.Resources["Role"+id] = Resource{Type: "AWS::IAM::Role", Properties: object{
+	policies := []any{object{"PolicyName": "machine", "PolicyDocument": policyDocument(m.Statements)}}
+	if len(m.Allow) > 0 {
+		policies = append(policies, object{"PolicyName": "own", "PolicyDocument": policyDocument(m.Allow)})
+	}
+	properties := object{
 		"Description": fmt.Sprintf("what a machine of the group %s may do", b.cluster.AutoScaling(g)),
 		"AssumeRolePolicyDocument": object{"Version": "2012-10-17", "Statement": []any{object{
 			"Effect": "Allow", "Principal": object{"Service": sub("ec2.${AWS::URLSuffix}")}, "Action": "sts:AssumeRole",
 		}}},
-		"Policies":            []any{object{"PolicyName": "machine", "PolicyDocument": policyDocument(policy)}},
+		"Policies":            policies,
 		"PermissionsBoundary": optional(hasBoundary, ParameterBoundary),
-		"Tags":                b.tags(b.cluster.AutoScaling(g)),
-	}}
+		"Tags":                named(b.cluster.Cluster.Name, b.cluster.AutoScaling(g), m.OwnTags),
+	}
+	if len(m.Policies) > 0 {
+		properties["ManagedPolicyArns"] = m.Policies
+	}
+	b.out.Resources["Role"+id] = Resource{Type: "AWS::IAM::Role", Properties: properties}
 	b.out.Resources["Profile"+id] = Resource{Type: "AWS::IAM::InstanceProfile", Properties: object{"Roles": []any{ref("Role" + id)}}}
-	return nil
 }

@@ -179,10 +179,7 @@ func (b *builder) parameters() {
 	c[hasBoundary] = not(equals(ParameterBoundary, ""))
 }
 
-// tags are the cluster's tag and the name that consoles show.
+// tags are the tags of what belongs to the whole cluster.
 func (b *builder) tags(name string) []any {
-	return []any{
-		object{"Key": role.TagCluster, "Value": b.cluster.Cluster.Name},
-		object{"Key": "Name", "Value": name},
-	}
+	return named(b.cluster.Cluster.Name, name, b.cluster.Cluster.AWS.Tags)
 }

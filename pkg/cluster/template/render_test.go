@@ -22,7 +22,7 @@ import (
 const ca = "-----BEGIN CERTIFICATE-----\nMIIBAA==\n-----END CERTIFICATE-----\n"
 
 // documents are the clusters of the tests, by the names of their golden templates.
-var documents = []string{"default", "three", "large"}
+var documents = []string{"default", "three", "large", "rich"}
 
 func complete(t *testing.T, text string) *spec.Complete {
 	t.Helper()

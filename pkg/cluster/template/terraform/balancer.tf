@@ -46,6 +46,7 @@ resource "aws_lb" "api" {
   subnets                          = var.load_balancer_subnet_ids
   security_groups                  = [aws_security_group.balancer[0].id]
   enable_cross_zone_load_balancing = true
+  ip_address_type                  = local.spec.aws.dual_stack ? "dualstack" : "ipv4"
   tags                             = merge(local.tags, { Name = "${local.spec.cluster}-api" })
 }
 

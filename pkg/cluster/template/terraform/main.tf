@@ -5,7 +5,7 @@
 locals {
   spec    = jsondecode(file("${path.module}/cluster.json"))
   zone_id = var.zone_id != null ? var.zone_id : aws_route53_zone.this[0].zone_id
-  tags    = { KubernetesCluster = local.spec.cluster }
+  tags    = merge(local.spec.tags, { KubernetesCluster = local.spec.cluster })
   # The policies' ARNs have CloudFormation's words for where they are.
   policies = {
     for name, group in local.spec.groups : name => replace(replace(replace(

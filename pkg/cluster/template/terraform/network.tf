@@ -33,3 +33,19 @@ resource "aws_vpc_security_group_ingress_rule" "clients" {
   cidr_ipv4         = var.api_cidr
   description       = "kube-apiserver"
 }
+
+# What the document's aws.apiAccess has beside that.
+locals {
+  api_access = { for range in local.spec.api_access : range.cidr => range }
+}
+
+resource "aws_vpc_security_group_ingress_rule" "access" {
+  for_each          = contains(local.spec.roles, "masters") ? local.api_access : {}
+  security_group_id = local.balancer == 0 ? aws_security_group.role["masters"].id : aws_security_group.balancer[0].id
+  ip_protocol       = "tcp"
+  from_port         = local.spec.api_port
+  to_port           = local.spec.api_port
+  cidr_ipv4         = each.value.ipv6 ? null : each.key
+  cidr_ipv6         = each.value.ipv6 ? each.key : null
+  description       = "kube-apiserver"
+}

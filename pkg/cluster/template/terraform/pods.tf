@@ -8,10 +8,16 @@ locals {
 }
 
 resource "aws_iam_openid_connect_provider" "pods" {
-  count          = local.spec.pods.issuer == "" ? 0 : 1
-  url            = local.spec.pods.issuer
+  for_each       = { for issuer in compact([local.spec.pods.issuer]) : "pods" => issuer }
+  url            = each.value
   client_id_list = [local.spec.pods.audience]
   tags           = merge(local.tags, { Name = "${local.spec.cluster}-pods" })
+}
+
+# It was counted, with a URL that was empty in a document without roles, which is no valid configuration.
+moved {
+  from = aws_iam_openid_connect_provider.pods[0]
+  to   = aws_iam_openid_connect_provider.pods["pods"]
 }
 
 resource "aws_iam_role" "pod" {
@@ -23,7 +29,7 @@ resource "aws_iam_role" "pod" {
     Version = "2012-10-17"
     Statement = [{
       Effect    = "Allow"
-      Principal = { Federated = aws_iam_openid_connect_provider.pods[0].arn }
+      Principal = { Federated = aws_iam_openid_connect_provider.pods["pods"].arn }
       Action    = "sts:AssumeRoleWithWebIdentity"
       Condition = { StringEquals = each.value.conditions }
     }]

@@ -47,3 +47,9 @@ variable "permissions_boundary" {
   type        = string
   default     = null
 }
+
+variable "destroy_records" {
+  description = "true lets terraform destroy delete the zone with every record in it, those of other clusters too. Without it, run hardtack stack delete --terraform first: it removes the cluster's records, and says whose others are there."
+  type        = bool
+  default     = false
+}

@@ -2,6 +2,8 @@ resource "aws_route53_zone" "this" {
   count   = var.zone_id == null ? 1 : 0
   name    = local.spec.zone
   comment = "Hardtack: the records of the clusters in this VPC, kept by hardtack-dns"
+  # Route 53 deletes no zone that has records, and those of the function are not Terraform's.
+  force_destroy = var.destroy_records
   vpc {
     vpc_id = var.vpc_id
   }

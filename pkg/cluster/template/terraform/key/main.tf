@@ -34,7 +34,7 @@ resource "aws_kms_key" "secrets" {
       Resource  = "*"
     }]
   })
-  tags = { KubernetesCluster = local.spec.cluster }
+  tags = merge(local.spec.tags, { KubernetesCluster = local.spec.cluster })
 
   lifecycle {
     prevent_destroy = true
