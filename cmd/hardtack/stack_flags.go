@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/terraform"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 )
 
@@ -25,6 +28,39 @@ func stackFlags(more ...cli.Flag) []cli.Flag {
 		&cli.DurationFlag{Name: "poll", Value: cloudformation.DefaultPoll, Usage: "the `DURATION` between two polls of a running operation"},
 		jsonFlag(),
 	), more...)
+}
+
+// rollFlags are stackFlags of the commands that also work on what Terraform has made.
+func rollFlags(more ...cli.Flag) []cli.Flag {
+	return stackFlags(append([]cli.Flag{
+		&cli.StringFlag{Name: "terraform", Usage: "the cluster was made by Terraform: the `FILE` of its state, or of what terraform output -json prints; - for the standard input"},
+	}, more...)...)
+}
+
+// readTerraform reads --terraform; nil without it.
+func readTerraform(c *cli.Context) (*terraform.Outputs, error) {
+	name := c.String("terraform")
+	switch {
+	case name == "":
+		return nil, nil
+	case c.IsSet("stack"):
+		return nil, usagef("--stack and --terraform contradict each other: give one")
+	}
+	var data []byte
+	var err error
+	if name == "-" {
+		data, err = io.ReadAll(c.App.Reader)
+	} else {
+		data, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return nil, usagef("--terraform: %w", err)
+	}
+	out, err := terraform.Parse(data)
+	if err != nil {
+		return nil, usagef("--terraform %s: %w", name, err)
+	}
+	return out, nil
 }
 
 // parameterFlags maps the template's parameters to flags.
@@ -68,7 +104,7 @@ func deployOptions(c *cli.Context) (cluster.Deployment, error) {
 // refreshFlags are the flags of commands that replace machines.
 func refreshFlags(more ...cli.Flag) []cli.Flag {
 	def := autoscaling.DefaultPreferences()
-	flags := append(stackFlags(
+	flags := append(rollFlags(
 		&cli.StringSliceFlag{Name: "group", Usage: "only this `GROUP` of the document; may be repeated (default: all)"},
 		&cli.StringSliceFlag{Name: "lose-etcd", Usage: "replace the machines of this `GROUP` although the etcd data on them are lost; may be repeated"},
 		&cli.IntFlag{Name: "min-healthy", Value: def.MinHealthy, Usage: "the `PERCENT` of a group of minions that stay in service"},
@@ -145,7 +181,11 @@ func openCluster(c *cli.Context) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	made, err := readTerraform(c)
+	if err != nil {
+		return nil, err
+	}
 	return cluster.New(cluster.Config{
-		Document: complete, AWS: conf, Stack: c.String("stack"), Poll: c.Duration("poll"), Log: logger(c), OnEvent: printEvent(c), OnStep: printStep(c),
+		Document: complete, AWS: conf, Terraform: made, Stack: c.String("stack"), Poll: c.Duration("poll"), Log: logger(c), OnEvent: printEvent(c), OnStep: printStep(c),
 	}), nil
 }

@@ -168,6 +168,9 @@ func stackRollbackCommand() *cli.Command {
 
 // stackName names the stack of a command in a question.
 func stackName(c *cli.Context, k *cluster.Cluster) string {
+	if c.IsSet("terraform") {
+		return fmt.Sprintf("what Terraform has made in %s of cluster %s (%s)", k.Region(), k.Name(), c.String("file"))
+	}
 	return fmt.Sprintf("stack %s in %s, of cluster %s (%s)", k.Stack(), k.Region(), k.Name(), c.String("file"))
 }
 
@@ -195,7 +198,7 @@ func stackStatusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "print the state of the stack and of every machine of its groups, with its launch template version and whether DNS has it",
-		Flags: stackFlags(),
+		Flags: rollFlags(),
 		Action: onStack(func(c *cli.Context, k *cluster.Cluster) error {
 			s, err := k.Status(c.Context)
 			if err != nil {
@@ -209,8 +212,8 @@ func stackStatusCommand() *cli.Command {
 func stackDeleteCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "delete",
-		Usage:  "delete the cluster: its machines, then its records, then the stack; list what is kept",
-		Flags:  stackFlags(confirmFlags()...),
+		Usage:  "delete the cluster: its machines, then its records, then the stack, or else leave the rest to terraform destroy; list what is kept",
+		Flags:  rollFlags(confirmFlags()...),
 		Action: onStack(stackDelete),
 	}
 }
@@ -237,10 +240,23 @@ func leftovers(d *cluster.Deleted) []leftover {
 
 func answerDeleted(c *cli.Context, d *cluster.Deleted) error {
 	left := leftovers(d)
+	next := nextAfterDelete(c, d)
 	return stackAnswer(c, struct {
 		*cluster.Deleted
 		Stays []leftover `json:"stays"`
-	}{d, left}, deletedText(d, left))
+		Next  []string   `json:"next"`
+	}{d, left, next}, deletedText(d, left), next...)
+}
+
+// nextAfterDelete returns the commands that delete the rest of what Terraform has made.
+func nextAfterDelete(c *cli.Context, d *cluster.Deleted) []string {
+	switch {
+	case d.Function != "":
+		return []string{"sam delete --stack-name " + d.Function, addressed(c, "hardtack stack delete") + " --yes"}
+	case d.Terraform && d.Done:
+		return []string{"terraform destroy"}
+	}
+	return []string{}
 }
 
 // leftover is a resource that outlives a deleted cluster, with the command that removes it.

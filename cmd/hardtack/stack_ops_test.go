@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http/httptest"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -128,6 +130,28 @@ func (a *stackAccount) live(ctx context.Context, conf aws.Config) {
 	}
 }
 
+// outputs writes what a stack has made in the form of Terraform's module.
+func (a *stackAccount) outputs(stack, file string) error {
+	out, err := a.stacks.DescribeStacks(context.Background(), &cloudformation.DescribeStacksInput{StackName: &stack})
+	if err != nil {
+		return err
+	}
+	made := map[string]any{"version": 1, "cluster": "demo", "region": "us-west-2", "owns_zone": true, "machines": true, "roles": map[string]string{}, "load_balancer": nil}
+	for _, o := range out.Stacks[0].Outputs {
+		switch *o.OutputKey {
+		case "ZoneId":
+			made["zone_id"] = *o.OutputValue
+		case "GroupNames":
+			made["groups"] = strings.Split(*o.OutputValue, ",")
+		}
+	}
+	data, err := json.Marshal(map[string]any{"hardtack": map[string]any{"sensitive": false, "value": made}})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, 0o600)
+}
+
 // settled reports whether every group has its machines, all of them in service, and nothing else.
 func (a *stackAccount) settled(ctx context.Context) bool {
 	out, err := a.api.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
@@ -211,6 +235,14 @@ func TestStackOperations(t *testing.T) {
 			// group NAME makes a foreign group of this name, nogroup NAME removes it.
 			"group": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(accountOf(ts).AutoScaling().Create(awsfake.Group{Name: args[0], Zones: []string{"us-west-2a"}}))
+			},
+			// tagged NAME makes a foreign group with the cluster's tag, as kops's own has.
+			"tagged": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(accountOf(ts).AutoScaling().Create(awsfake.Group{Name: args[0], Zones: []string{"us-west-2a"}, Tags: map[string]string{"KubernetesCluster": "demo", "Role": "minions"}}))
+			},
+			// outputs STACK FILE writes what the stack has made as terraform output -json prints it.
+			"outputs": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(accountOf(ts).outputs(args[0], ts.MkAbs(args[1])))
 			},
 			"nogroup": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(accountOf(ts).AutoScaling().Delete(args[0]))

@@ -154,15 +154,23 @@ func refreshedText(r *cluster.Refreshed) string {
 
 func deletedText(d *cluster.Deleted, stays []leftover) string {
 	var b strings.Builder
+	what, rest := "stack "+d.Stack, ""
+	if d.Terraform {
+		what, rest = "Terraform's cluster", "; the rest is Terraform's"
+	}
 	switch {
 	case !d.Found:
-		fmt.Fprintf(&b, "stack %s does not exist\n", d.Stack)
+		fmt.Fprintf(&b, "%s does not exist\n", what)
+	case d.Function != "":
+		fmt.Fprintf(&b, "%s: %d machines ended; its %d records stay until the function is gone, which would write them again\n", what, len(d.Machines), len(d.Records))
+	case d.Done && d.Terraform:
+		fmt.Fprintf(&b, "%s: %d machines ended and %d records removed%s\n", what, len(d.Machines), len(d.Records), rest)
 	case d.Done:
-		fmt.Fprintf(&b, "stack %s: deleted, with %d machines and %d records\n", d.Stack, len(d.Machines), len(d.Records))
+		fmt.Fprintf(&b, "%s: deleted, with %d machines and %d records\n", what, len(d.Machines), len(d.Records))
 	default:
-		fmt.Fprintf(&b, "stack %s: would be deleted, with\n  %d machines: %s\n  %d records: %s\n", d.Stack, len(d.Machines), strings.Join(d.Machines, ", "), len(d.Records), strings.Join(d.Records, ", "))
+		fmt.Fprintf(&b, "%s: would be deleted, with\n  %d machines: %s\n  %d records: %s\n", what, len(d.Machines), strings.Join(d.Machines, ", "), len(d.Records), strings.Join(d.Records, ", "))
 		if d.Zone != "" {
-			fmt.Fprintf(&b, "  the zone %s\n", d.Zone)
+			fmt.Fprintf(&b, "  the zone %s%s\n", d.Zone, rest)
 		}
 	}
 	for _, l := range stays {
@@ -171,17 +179,31 @@ func deletedText(d *cluster.Deleted, stays []leftover) string {
 	return b.String()
 }
 
+// madeText says who made a cluster, and of which image its machines are to be.
+func madeText(s *cluster.Status) string {
+	image, by, apply := "", "", "hardtack stack apply"
+	if s.Stack != nil {
+		by = fmt.Sprintf("stack %s: %s", s.Stack.Name, strings.TrimSpace(s.Stack.Status+" "+s.Stack.Reason))
+		if s.Stack.Protected {
+			by += ", protected"
+		}
+		image = s.Stack.Resolved[template.ParameterImage]
+	} else {
+		by, apply = fmt.Sprintf("made by Terraform: %d groups in %s, zone %s", len(s.Terraform.Groups), s.Terraform.Region, s.Terraform.Zone), "terraform apply"
+		if len(s.Groups) > 0 {
+			image = s.Groups[0].Wanted.Image
+		}
+	}
+	by += "\nimage: " + image
+	if s.Image != image {
+		by += fmt.Sprintf("; the channel names %s, which %s takes", s.Image, apply)
+	}
+	return by + "\n"
+}
+
 func statusText(s *cluster.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "stack %s: %s", s.Stack.Name, strings.TrimSpace(s.Stack.Status+" "+s.Stack.Reason))
-	if s.Stack.Protected {
-		b.WriteString(", protected")
-	}
-	fmt.Fprintf(&b, "\nimage: %s", s.Stack.Resolved[template.ParameterImage])
-	if s.Image != s.Stack.Resolved[template.ParameterImage] {
-		fmt.Fprintf(&b, "; the channel names %s, which hardtack stack apply takes", s.Image)
-	}
-	b.WriteString("\n")
+	b.WriteString(madeText(s))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, g := range s.Groups {
 		fmt.Fprintf(table, "%s\t%d of %d\tversion %d\t%s\n", g.Name, len(g.Machines), g.Desired, g.Launches.Number, strings.Join(groupNotes(g), "; "))
@@ -219,7 +241,7 @@ func machineNotes(g rollout.Group, m rollout.Machine) []string {
 			out = append(out, f.text)
 		}
 	}
-	if what := m.From.Differs(g.Wanted); len(what) > 0 {
+	if what := g.Lacks(m); len(what) > 0 {
 		out = append(out, "differs: "+strings.Join(what, ", "))
 	}
 	return out

@@ -79,7 +79,7 @@ func completeText(c *cli.Context, name string, data []byte) (*spec.Complete, err
 
 // targetFlags decide what a command works on. The next command has to have them too: without the last two, apply would change
 // the user data back, or look for another template.
-var targetFlags = []string{"file", "stack", "store", "region", "endpoint-url", "ca", "template-url"}
+var targetFlags = []string{"file", "stack", "terraform", "store", "region", "endpoint-url", "ca", "template-url"}
 
 // given writes those flags again that a command line had.
 func given(c *cli.Context, names ...string) string {

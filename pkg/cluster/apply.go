@@ -81,7 +81,7 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 		err = c.keepsBucket(ctx, d.Changes)
 	}
 	if err == nil {
-		now, err = c.machines().Read(ctx)
+		now, err = c.readOwn(ctx)
 	}
 	if err == nil {
 		err = c.keepsVoters(ctx, now, d.Changes)
@@ -138,7 +138,7 @@ func (c *Cluster) execute(ctx context.Context, plan *cloudformation.Plan, protec
 	if out.Zone, err = c.prepareZone(ctx, out.ZoneID); err != nil {
 		return &UnpreparedError{Err: err}
 	}
-	s, err := c.machines().Read(ctx)
+	s, err := c.readOwn(ctx)
 	out.Refresh = behind(s, nil)
 	return err
 }

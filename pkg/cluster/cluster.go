@@ -22,6 +22,7 @@ import (
 	formation "github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/terraform"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/prepare"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
@@ -36,6 +37,8 @@ type Config struct {
 	AWS aws.Config
 	// Stack is the name of the stack; empty is StackName of the cluster.
 	Stack string
+	// Terraform is what Terraform has made of the cluster, in place of a stack; nil if there is a stack.
+	Terraform *terraform.Outputs
 	// Poll is the time between two polls of an operation; 0 is cloudformation.DefaultPoll.
 	Poll time.Duration
 	// Log receives long waits and failures that do not end the operation; nil discards them.
@@ -122,18 +125,18 @@ func (c *Cluster) machines() *scaling.Cluster {
 	}
 }
 
-// machinesInDNS returns a reader that also reads what etcd's members report, and checks whether the zone lists the machines;
-// with an empty id it does not.
-func (c *Cluster) machinesInDNS(zoneID string) (*scaling.Cluster, error) {
-	out := c.machines()
+// machinesInDNS returns a reader of what was made that also reads what etcd's members report, and checks whether the zone lists the
+// machines; without a zone it does not.
+func (c *Cluster) machinesInDNS(made *Made) (*scaling.Cluster, error) {
+	out := c.machinesOf(made)
 	m, err := c.members()
 	if m != nil { // no reader is nil, and not a nil of its type
 		out.Members = m
 	}
-	if err != nil || zoneID == "" {
+	if err != nil || made.Zone == "" {
 		return out, err
 	}
-	out.Records, err = c.zone(zoneID)
+	out.Records, err = c.zone(made.Zone)
 	return out, err
 }
 
@@ -148,23 +151,25 @@ func (c *Cluster) zone(id string) (prepare.Zone, error) {
 
 // Status is the state of a cluster's stack and machines.
 type Status struct {
-	Stack *formation.Stack `json:"stack"`
+	// Stack is nil, and Terraform is set, if Terraform made the cluster.
+	Stack     *formation.Stack   `json:"stack"`
+	Terraform *terraform.Outputs `json:"terraform,omitempty"`
 	// Image is the channel's image. The image of the stack is among its resolved parameters.
 	Image  string          `json:"image"`
 	Groups []rollout.Group `json:"groups"`
 }
 
-// Status reads the stack and every machine of its groups. The error is cloudformation.ErrNoStack if there is no stack.
+// Status reads what was made and every machine of its groups. The error is cloudformation.ErrNoStack if there is no stack.
 func (c *Cluster) Status(ctx context.Context) (*Status, error) {
-	now, err := c.stacks.Describe(ctx, c.stack)
+	made, err := c.Made(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := &Status{Stack: now, Groups: []rollout.Group{}}
+	out := &Status{Stack: made.Stack, Terraform: c.config.Terraform, Groups: []rollout.Group{}}
 	if out.Image, err = c.image(ctx); err != nil {
 		return nil, err
 	}
-	machines, err := c.machinesInDNS(now.Outputs[template.OutputZone])
+	machines, err := c.machinesInDNS(made)
 	if err != nil {
 		return nil, err
 	}

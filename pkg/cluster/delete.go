@@ -39,8 +39,13 @@ type DeleteOptions struct {
 
 // Deleted is the result of Delete.
 type Deleted struct {
+	// Stack is empty if Terraform made the cluster.
 	Stack  string `json:"stack"`
 	DryRun bool   `json:"dry_run"`
+	// Terraform reports whether the rest is Terraform's to destroy. Function is then the stack of the DNS function if it has to be
+	// deleted before the records: it would write them again, also into a zone that Terraform is about to delete.
+	Terraform bool   `json:"terraform,omitempty"`
+	Function  string `json:"function,omitempty"`
 	// Found reports whether the stack existed, Done whether it is gone now.
 	Found    bool     `json:"found"`
 	Done     bool     `json:"done"`
@@ -53,45 +58,59 @@ type Deleted struct {
 }
 
 // Delete ends the machines first, since they need their records, then the records, since only an empty zone can be
-// deleted, then the stack. It succeeds if there is no stack. It reports resources of the cluster outside the stack.
+// deleted, then the stack. It succeeds if there is no stack. It reports resources of the cluster outside the stack. Of what Terraform
+// has made it ends the machines and removes the records; Terraform destroys the rest.
 func (c *Cluster) Delete(ctx context.Context, o DeleteOptions) (*Deleted, error) {
-	now, err := c.describe(ctx)
-	if err != nil {
-		return nil, err
+	made, err := c.Made(ctx)
+	out := &Deleted{DryRun: o.DryRun, Found: true, Terraform: c.config.Terraform != nil, Machines: []string{}, Records: []string{}}
+	if !out.Terraform {
+		out.Stack = c.stack
 	}
-	out := &Deleted{Stack: c.stack, DryRun: o.DryRun, Found: now != nil, Done: now == nil, Machines: []string{}, Records: []string{}}
-	if now != nil {
-		if err := c.deletable(ctx, now, out); err != nil {
+	switch {
+	case errors.Is(err, cloudformation.ErrNoStack):
+		out.Found, out.Done = false, true
+	case err != nil:
+		return nil, err
+	default:
+		if err := c.deleteMade(ctx, made, out); err != nil {
 			return nil, err
-		}
-		if !o.DryRun {
-			if err := c.deleteAll(ctx, now, out); err != nil {
-				return nil, err
-			}
-			out.Done = true
 		}
 	}
 	out.Stays, err = c.Left(ctx)
 	return out, err
 }
 
-// deletable fills in the resources to delete, and refuses a deletion that would fail half way.
-func (c *Cluster) deletable(ctx context.Context, now *cloudformation.Stack, out *Deleted) error {
-	if now.Protected {
-		return &cloudformation.ProtectedError{Stack: c.stack}
-	}
-	if now.Busy() {
-		return &BusyError{Stack: c.stack, Status: now.Status}
-	}
-	var err error
-	if out.Machines, err = c.machines().Instances(ctx); err != nil {
+// deleteMade deletes what was made, unless it is a dry run.
+func (c *Cluster) deleteMade(ctx context.Context, made *Made, out *Deleted) error {
+	if err := c.deletable(ctx, made, out); err != nil || out.DryRun {
 		return err
 	}
-	id := now.Outputs[template.OutputZone]
-	if id == "" {
+	if made.Stack == nil {
+		return c.deleteOfTerraform(ctx, made, out)
+	}
+	if err := c.deleteAll(ctx, made, out); err != nil {
+		return err
+	}
+	out.Done = true
+	return nil
+}
+
+// deletable fills in the resources to delete, and refuses a deletion that would fail half way.
+func (c *Cluster) deletable(ctx context.Context, made *Made, out *Deleted) error {
+	if made.Stack != nil && made.Stack.Protected {
+		return &cloudformation.ProtectedError{Stack: c.stack}
+	}
+	if made.Stack.Busy() {
+		return &BusyError{Stack: c.stack, Status: made.Stack.Status}
+	}
+	var err error
+	if out.Machines, err = c.machinesOf(made).Instances(ctx); err != nil {
+		return err
+	}
+	if made.Zone == "" {
 		return nil // it never came so far
 	}
-	z, err := c.zone(id)
+	z, err := c.zone(made.Zone)
 	if err != nil {
 		return err
 	}
@@ -102,18 +121,10 @@ func (c *Cluster) deletable(ctx context.Context, now *cloudformation.Stack, out 
 	for _, s := range have {
 		out.Records = append(out.Records, s.Name+" "+s.Type)
 	}
-	resources, err := c.stacks.Resources(ctx, now.ID)
-	if err != nil {
-		return err
-	}
-	for _, r := range resources {
-		if r.Type == cloudformation.TypeZone && r.Status != cloudformation.Deleted {
-			out.Zone = r.ID
-		}
-	}
-	if out.Zone == "" {
+	if !made.OwnsZone {
 		return nil
 	}
+	out.Zone = made.Zone
 	return c.noForeignRecords(ctx, out.Zone)
 }
 
@@ -121,23 +132,26 @@ func (c *Cluster) deletable(ctx context.Context, now *cloudformation.Stack, out 
 func (c *Cluster) noForeignRecords(ctx context.Context, id string) error {
 	others, err := zone.ForeignNames(ctx, route53.NewFromConfig(c.config.AWS), id, c.name, record.DefaultPolicy())
 	if err == nil && len(others) > 0 {
-		err = fmt.Errorf("zone %s is this stack's, and has records of others, with which it cannot be deleted: %s (delete those clusters first, or remove the records)",
+		err = fmt.Errorf("zone %s is this cluster's, and has records of others, with which it cannot be deleted: %s (delete those clusters first, or remove the records)",
 			id, strings.Join(others[:min(len(others), 10)], ", "))
 	}
 	return err
 }
 
-func (c *Cluster) deleteAll(ctx context.Context, now *cloudformation.Stack, out *Deleted) error {
-	if err := c.endMachines(ctx, now); err != nil {
+func (c *Cluster) deleteAll(ctx context.Context, made *Made, out *Deleted) error {
+	if err := c.emptyStack(ctx, made.Stack); err != nil {
+		return err
+	}
+	if err := c.awaitEnd(ctx, made); err != nil {
 		return err
 	}
 	for try := 1; ; try++ {
-		if id := now.Outputs[template.OutputZone]; id != "" {
-			if err := c.emptyZone(ctx, id); err != nil {
+		if made.Zone != "" {
+			if err := c.emptyZone(ctx, made.Zone); err != nil {
 				return err
 			}
 		}
-		err := c.stacks.Delete(ctx, now.ID)
+		err := c.stacks.Delete(ctx, made.Stack.ID)
 		var failure *cloudformation.Failure
 		// The function may have written once more before its groups were gone.
 		if errors.As(err, &failure) && failure.Type == cloudformation.TypeZone && out.Zone != "" && try < deleteTries {
@@ -147,28 +161,54 @@ func (c *Cluster) deleteAll(ctx context.Context, now *cloudformation.Stack, out 
 	}
 }
 
-// endMachines empties the stack's groups and waits until every machine is gone. Where the stack can no longer be
-// updated, its deletion ends the machines.
-func (c *Cluster) endMachines(ctx context.Context, now *cloudformation.Stack) error {
-	if now.Parameters[template.ParameterMachines] == template.MachinesYes && now.Updatable() {
-		p := cloudformation.Proposal{Stack: c.stack, Parameters: map[string]string{template.ParameterMachines: template.MachinesNo}}
-		for key := range now.Parameters {
-			if key != template.ParameterMachines {
-				p.Keep = append(p.Keep, key)
-			}
-		}
-		slices.Sort(p.Keep)
-		plan, err := c.stacks.Propose(ctx, p)
-		if err != nil {
-			return err
-		}
-		if _, err := c.stacks.Execute(ctx, plan); err != nil {
-			return err
+// deleteOfTerraform ends the machines, and removes the records once nobody writes them any more.
+func (c *Cluster) deleteOfTerraform(ctx context.Context, made *Made, out *Deleted) error {
+	if err := c.machinesOf(made).Empty(ctx); err != nil {
+		return err
+	}
+	if err := c.awaitEnd(ctx, made); err != nil {
+		return err
+	}
+	function, err := c.leftFunction(ctx)
+	if err != nil {
+		return err
+	}
+	if len(function) > 0 {
+		out.Function = function[0].Name
+		return nil
+	}
+	if err := c.emptyZone(ctx, made.Zone); err != nil {
+		return err
+	}
+	out.Done = true
+	return nil
+}
+
+// emptyStack empties the stack's groups. Where the stack can no longer be updated, its deletion ends the machines.
+func (c *Cluster) emptyStack(ctx context.Context, now *cloudformation.Stack) error {
+	if now.Parameters[template.ParameterMachines] != template.MachinesYes || !now.Updatable() {
+		return nil
+	}
+	p := cloudformation.Proposal{Stack: c.stack, Parameters: map[string]string{template.ParameterMachines: template.MachinesNo}}
+	for key := range now.Parameters {
+		if key != template.ParameterMachines {
+			p.Keep = append(p.Keep, key)
 		}
 	}
+	slices.Sort(p.Keep)
+	plan, err := c.stacks.Propose(ctx, p)
+	if err != nil {
+		return err
+	}
+	_, err = c.stacks.Execute(ctx, plan)
+	return err
+}
+
+// awaitEnd waits until every machine is gone.
+func (c *Cluster) awaitEnd(ctx context.Context, made *Made) error {
 	began, patience := c.clock.Now(), endPatience
 	for {
-		left, err := c.machines().Instances(ctx)
+		left, err := c.machinesOf(made).Instances(ctx)
 		if err != nil || len(left) == 0 {
 			return err
 		}

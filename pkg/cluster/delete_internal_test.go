@@ -62,7 +62,7 @@ func TestDeleteWaitsForTheHook(t *testing.T) {
 					Credentials: credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", "")}})
 			c.clock = ticking{clock, account}
 			began := clock.Now()
-			err := c.endMachines(t.Context(), &cloudformation.Stack{})
+			err := c.awaitEnd(t.Context(), &Made{Stack: &cloudformation.Stack{}, Groups: []string{"demo-minions"}})
 			var left *NotEndedError
 			if tt.want {
 				assert.NilError(t, err)

@@ -87,7 +87,7 @@ func (c *Cluster) plan(ctx context.Context, deploy Deployment) (*Diff, *cloudfor
 
 // propose renders the template and settles its parameters.
 func (c *Cluster) propose(ctx context.Context, deploy Deployment) (cloudformation.Proposal, error) {
-	out := cloudformation.Proposal{Stack: c.stack, URL: deploy.TemplateURL}
+	out := cloudformation.Proposal{Stack: c.stack, URL: deploy.TemplateURL, Tags: c.config.Document.Cluster.AWS.Tags}
 	if err := c.checkAgreed(ctx); err != nil {
 		return out, err
 	}
@@ -197,7 +197,7 @@ func (c *Cluster) agreeMembers(ctx context.Context) error {
 
 // wouldRefresh compares each running machine with the document and the channel.
 func (c *Cluster) wouldRefresh(ctx context.Context, image string, ca []byte, changes []cloudformation.Change) ([]Behind, error) {
-	s, err := c.machines().Read(ctx)
+	s, err := c.readOwn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,10 @@ func (c *Cluster) wouldRefresh(ctx context.Context, image string, ca []byte, cha
 		if g.Wanted.Config, err = c.config.Document.Hash(g.Key, ca); err != nil {
 			return nil, err
 		}
-		g.Wanted.Image, g.Wanted.Type = image, group.AWS.InstanceType
+		g.Wanted.Image, g.Wanted.Type, g.Types = image, group.AWS.InstanceType, nil
+		if group.AWS.Mixed() {
+			g.Types = group.AWS.AllTypes()
+		}
 		b := behindOf(g)
 		if remade(changes, g.Template) && len(b.Why) == 0 && len(g.Machines) > 0 {
 			b.Why = []string{"launch template"}

@@ -42,9 +42,14 @@ func (c *Cluster) keepsData(ctx context.Context, now rollout.State) error {
 	if len(c.moves(now)) == 0 {
 		return nil
 	}
-	machines, err := c.machinesInDNS("")
+	machines, err := c.own(ctx)
 	if err != nil {
 		return err
+	}
+	if m, err := c.members(); err != nil {
+		return err
+	} else if m != nil {
+		machines.Members = m
 	}
 	if now, err = machines.Read(ctx); err != nil {
 		return err

@@ -2,12 +2,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/autoscaling"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 )
 
 // RefreshOptions are the options of Refresh.
@@ -95,16 +96,16 @@ func (c *Cluster) prepareRollout(ctx context.Context, o RefreshOptions) (*autosc
 	if err := o.Preferences.Check(); err != nil {
 		return nil, none, err
 	}
-	now, err := c.describe(ctx)
+	made, err := c.Made(ctx)
 	switch {
+	case errors.Is(err, cloudformation.ErrNoStack), err == nil && made.Stack != nil && !made.Stack.Made():
+		return nil, none, &NoStackError{Stack: c.stack}
 	case err != nil:
 		return nil, none, err
-	case !now.Made():
-		return nil, none, &NoStackError{Stack: c.stack}
-	case now.Busy():
-		return nil, none, &BusyError{Stack: c.stack, Status: now.Status}
+	case made.Stack.Busy():
+		return nil, none, &BusyError{Stack: c.stack, Status: made.Stack.Status}
 	}
-	machines, err := c.machinesInDNS(now.Outputs[template.OutputZone])
+	machines, err := c.machinesInDNS(made)
 	if err != nil {
 		return nil, none, err
 	}

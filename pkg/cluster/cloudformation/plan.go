@@ -26,6 +26,8 @@ type Proposal struct {
 	// Parameters are new values; Keep are the parameters that keep the stack's value.
 	Parameters map[string]string
 	Keep       []string
+	// Tags are the stack's, which CloudFormation gives to the resources that take any. None leaves those that it has.
+	Tags map[string]string
 }
 
 // Plan is a change set and its effect.
@@ -106,6 +108,9 @@ func (s *Stacks) createSet(ctx context.Context, p Proposal, plan *Plan) error {
 	}
 	for _, key := range p.Keep {
 		in.Parameters = append(in.Parameters, types.Parameter{ParameterKey: &key, UsePreviousValue: aws.Bool(true)})
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Tags)) {
+		in.Tags = append(in.Tags, types.Tag{Key: &key, Value: aws.String(p.Tags[key])})
 	}
 	out, err := s.API.CreateChangeSet(ctx, in)
 	if err != nil {

@@ -218,11 +218,11 @@ func TestRenderedHooks(t *testing.T) {
 			}
 			r := resources["Group"+groupID(g.Name)]
 			assert.DeepEqual(t, r.Properties["LifecycleHookSpecificationList"], want)
-			launch, alike := r.Properties["LaunchTemplate"].(map[string]any)
+			of, alike := r.Properties["LaunchTemplate"].(map[string]any)
 			if !alike {
-				launch = r.Properties["MixedInstancesPolicy"].(map[string]any)["LaunchTemplate"].(map[string]any)["LaunchTemplateSpecification"].(map[string]any)
+				of = r.Properties["MixedInstancesPolicy"].(map[string]any)["LaunchTemplate"].(map[string]any)["LaunchTemplateSpecification"].(map[string]any)
 			}
-			assert.Assert(t, launch["Version"] != nil, g.Name)
+			assert.Assert(t, of["Version"] != nil, g.Name)
 		}
 	}
 	alone := complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\nlaunchHook: none\n")

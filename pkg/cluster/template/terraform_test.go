@@ -15,7 +15,6 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake/moto"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/terraform"
 )
 
 // mirrors are where a mirror of Terraform's providers may be: where scripts/setup --judges puts one, and where Terraform itself and
@@ -159,66 +158,6 @@ func (a *applied) show(key string, args ...string) values {
 	return of
 }
 
-// TestModuleInMoto makes a cluster by Terraform: first without machines, then with them, again with a later change of a hook, and destroys
-// it after the function has written a record of its own.
-func TestModuleInMoto(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes Terraform minutes")
-	}
-	a := inMoto(t, "rich")
-	a.terraform("apply", "-auto-approve", "-input=false")
-	a.terraform("apply", "-auto-approve", "-input=false", "-var=machines=true")
-	made := a.outputs()
-	assert.DeepEqual(t, made.Groups, []string{"demo-masters", "demo-minions", "demo-steady"})
-	assert.Assert(t, made.OwnsZone && made.Machines && made.Zone != "" && made.LoadBalancer != "", "%+v", made)
-	assert.Equal(t, len(made.Roles), 3)
-	// Which target groups a group has is known only now.
-	state := a.show("values")
-	for name, targets := range map[string]int{"demo-masters": 1, "demo-minions": 0, "demo-steady": 0} {
-		assert.Equal(t, len(state[`aws_autoscaling_group.group["`+name+`"]`]["target_group_arns"].([]any)), targets, name)
-	}
-
-	data := filepath.Join(a.dir, template.ModuleData)
-	text, err := os.ReadFile(data)
-	assert.NilError(t, err)
-	changed := strings.Replace(string(text), `"timeout": 300`, `"timeout": 420`, 1)
-	assert.Assert(t, changed != string(text))
-	assert.NilError(t, os.WriteFile(data, []byte(changed), 0o600))
-	a.terraform("apply", "-auto-approve", "-input=false", "-var=machines=true")
-	var hooks map[string]map[string][3]any
-	a.python(&hooks, "hooks")
-	assert.DeepEqual(t, hooks["demo-masters"][template.DrainHook], [3]any{"autoscaling:EC2_INSTANCE_TERMINATING", "CONTINUE", float64(420)})
-	assert.DeepEqual(t, hooks["demo-minions"][template.DrainHook], [3]any{"autoscaling:EC2_INSTANCE_TERMINATING", "CONTINUE", float64(300)})
-	assert.Equal(t, len(hooks["demo-minions"]), 3)
-
-	a.python(new(any), "record", made.Zone, "minions-0.demo.k8s", "10.9.0.7")
-	a.terraform("state", "rm", "aws_ebs_volume.member", "aws_s3_bucket.backups")
-	out, err := run(t, a.dir, "terraform", "destroy", "-auto-approve", "-input=false", "-target=aws_route53_zone.this")
-	assert.Assert(t, err != nil && strings.Contains(out, "HostedZoneNotEmpty"), "%v\n%s", err, out)
-	a.terraform("apply", "-auto-approve", "-input=false", "-target=aws_route53_zone.this", "-var=destroy_records=true")
-	a.terraform("destroy", "-auto-approve", "-input=false", "-var=destroy_records=true", "-target=aws_route53_zone.this", "-target=aws_autoscaling_group.group")
-	assert.Equal(t, strings.Contains(a.terraform("state", "list"), "aws_route53_zone"), false)
-}
-
-// outputs is the module's output as hardtack's commands read it, from the state and from what Terraform prints of it.
-func (a *applied) outputs() *terraform.Outputs {
-	a.t.Helper()
-	state, err := os.ReadFile(filepath.Join(a.dir, "terraform.tfstate"))
-	assert.NilError(a.t, err)
-	out, err := terraform.Parse(state)
-	assert.NilError(a.t, err)
-	for _, args := range [][]string{{"output", "-json"}, {"output", "-json", terraform.Output}, {"show", "-json"}} {
-		cmd := exec.CommandContext(a.t.Context(), "terraform", args...)
-		cmd.Dir = a.dir
-		text, err := cmd.Output()
-		assert.NilError(a.t, err)
-		again, err := terraform.Parse(text)
-		assert.NilError(a.t, err)
-		assert.DeepEqual(a.t, again, out)
-	}
-	return out
-}
-
 // TestModuleIsTheTemplateField compares what Terraform plans with the template, group by group and field by field.
 func TestModuleIsTheTemplateField(t *testing.T) {
 	a := inMoto(t, "rich")
@@ -356,7 +295,7 @@ func terraformFacts(t *testing.T, plan values, name string) facts {
 	f := facts{"health": group["health_check_type"], "max": fmt.Sprint(group["max_size"]), "min": fmt.Sprint(group["min_size"]), "rebalance": group["capacity_rebalance"],
 		"lifetime": orZero(group["max_instance_lifetime"]), "mixed": nil, "metrics": sorted(group["enabled_metrics"]), "description": launch["description"], "text": role["description"]}
 	f["hooks"], f["tags"] = terraformHooks(plan, name), terraformTags(group["tag"])
-	if list := group["mixed_instances_policy"].([]any); len(list) > 0 {
+	if list, _ := group["mixed_instances_policy"].([]any); len(list) > 0 {
 		m := list[0].(map[string]any)
 		d := m["instances_distribution"].([]any)[0].(map[string]any)
 		var types []any
