@@ -118,7 +118,7 @@ func (c *Cluster) deletable(ctx context.Context, made *Made, out *Deleted) error
 	if err != nil {
 		return err
 	}
-	for _, s := range have {
+	for _, s := range record.ManagedSets(have, c.name, record.DefaultPolicy()) {
 		out.Records = append(out.Records, s.Name+" "+s.Type)
 	}
 	if !made.OwnsZone {
@@ -257,6 +257,7 @@ func (c *Cluster) emptyZone(ctx context.Context, id string) error {
 	}
 	for range emptyTries {
 		have, err := z.Read(ctx, c.name)
+		have = record.ManagedSets(have, c.name, record.DefaultPolicy())
 		if err != nil || len(have) == 0 {
 			return err
 		}

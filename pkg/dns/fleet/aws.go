@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -63,7 +64,7 @@ func (f *AWS) Read(ctx context.Context, cluster string) (record.Fleet, error) {
 	if err := f.addUntagged(ctx, groups, machines, cluster); err != nil {
 		return record.Fleet{}, explain(err, account.Actions)
 	}
-	out := record.Fleet{Cluster: cluster}
+	out := record.Fleet{Cluster: cluster, Owner: ownerOf(groups)}
 	etcd := false
 	for _, g := range groups {
 		for _, r := range roles(account.GroupTag(g, role.TagRole)) {
@@ -185,6 +186,17 @@ func assign(f record.Fleet, holders map[string]string) {
 			}
 		}
 	}
+}
+
+// ownerOf returns the account and region that keep the groups, from a group's ARN: "aws:123456789012:eu-central-1". Two
+// that have a cluster of the same name do not take each other's records.
+func ownerOf(groups []astypes.AutoScalingGroup) string {
+	for _, g := range groups {
+		if a, err := arn.Parse(aws.ToString(g.AutoScalingGroupARN)); err == nil {
+			return a.Partition + ":" + a.AccountID + ":" + a.Region
+		}
+	}
+	return ""
 }
 
 // roles parses the roles in a tag. An unknown role is kept, so that pkg/dns/record reports it.

@@ -58,6 +58,9 @@ func TestAWSReadsEveryPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if want := "aws:123456789012:us-west-2"; got.Owner != want {
+		t.Errorf("the owner is %q, want %q", got.Owner, want)
+	}
 	if len(got.Groups) != 120 {
 		t.Fatalf("%d groups", len(got.Groups))
 	}

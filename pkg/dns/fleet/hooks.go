@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -33,7 +35,19 @@ type Hooks struct {
 	// Name is the hook to complete; empty is role.DrainHook. role.AllHooks is every termination hook of the group but
 	// role.EvictionHook, which the masters answer: also hooks of others, whose work on the machine ends with that.
 	Name string
+
+	mu    sync.Mutex
+	known map[string]groupHooks
 }
+
+// groupHooks are a group's hooks on termination, as they were at a time.
+type groupHooks struct {
+	names []string
+	read  time.Time
+}
+
+// hooksFor is how long a reading of a group's hooks is used: for all machines of one call.
+const hooksFor = 30 * time.Second
 
 var _ reconcile.Hooks = (*Hooks)(nil)
 
@@ -41,15 +55,9 @@ var _ reconcile.Hooks = (*Hooks)(nil)
 func (h *Hooks) Complete(ctx context.Context, group, instanceID string) error {
 	names := []string{cmp.Or(h.Name, role.DrainHook)}
 	if h.Name == role.AllHooks {
-		out, err := h.API.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
-		if err != nil {
-			return fmt.Errorf("reading the hooks of group %s: %w", group, explain(err, hookActions))
-		}
-		names = names[:0]
-		for _, hook := range out.LifecycleHooks {
-			if name := aws.ToString(hook.LifecycleHookName); aws.ToString(hook.LifecycleTransition) == terminating && name != role.EvictionHook {
-				names = append(names, name)
-			}
+		var err error
+		if names, err = h.all(ctx, group); err != nil {
+			return err
 		}
 	}
 	for _, name := range names {
@@ -61,6 +69,30 @@ func (h *Hooks) Complete(ctx context.Context, group, instanceID string) error {
 		}
 	}
 	return nil
+}
+
+// all returns the hooks on termination of a group but the masters' own. They are read once for many machines.
+func (h *Hooks) all(ctx context.Context, group string) ([]string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if k, ok := h.known[group]; ok && time.Since(k.read) < hooksFor {
+		return k.names, nil
+	}
+	out, err := h.API.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
+	if err != nil {
+		return nil, fmt.Errorf("reading the hooks of group %s: %w", group, explain(err, hookActions))
+	}
+	k := groupHooks{read: time.Now()}
+	for _, hook := range out.LifecycleHooks {
+		if name := aws.ToString(hook.LifecycleHookName); aws.ToString(hook.LifecycleTransition) == terminating && name != role.EvictionHook {
+			k.names = append(k.names, name)
+		}
+	}
+	if h.known == nil {
+		h.known = map[string]groupHooks{}
+	}
+	h.known[group] = k
+	return k.names, nil
 }
 
 // isCompleted reports whether the error is about a machine that is no longer waiting, or gone.

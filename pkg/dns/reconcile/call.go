@@ -126,10 +126,12 @@ func (r *call) look(ctx context.Context, v view) (view, error) {
 		return view{}, fmt.Errorf("reading the groups (nothing is changed from a partial reading): %w", err)
 	}
 	v.fleet, v.looked = fleet, r.c.Clock.Now()
+	v.fleet.At = v.looked
+	fleet = v.fleet
 	desired, problems := record.Desired(fleet, r.c.Policy, r.c.Zone.Limits())
 	want, more := record.Guard(desired, v.have, fleet, r.c.Policy)
 	v.want = want
-	v.burst = v.at.burstAt(r.c.Clock.Now(), r.c.Pace, changedAddresses(r.managed(v.have), r.managed(want)))
+	v.burst = v.at.burstAt(r.c.Clock.Now(), r.c.Pace, r.changes(v.have, want))
 	r.report.Problems = append(problems, more...)
 	if err := r.report.Problems.Err(); err != nil {
 		return view{}, fmt.Errorf("computing the records (nothing was changed): %w", err)
@@ -241,7 +243,7 @@ func (r *call) write(ctx context.Context, v view) (view, error) {
 			if err := r.spendBudget(&r.report.Calls.ZoneWrites); err != nil {
 				return change, err
 			}
-			r.report.Unannounced = max(r.report.Unannounced, changedAddresses(r.managed(v.have), r.managed(v.want)))
+			r.report.Unannounced = max(r.report.Unannounced, r.changes(v.have, v.want))
 			sent, stamped = next, true
 			return change, r.c.Zone.CompareAndSwap(ctx, r.cluster, change.Remove, change.Create)
 		})
@@ -258,6 +260,11 @@ func (r *call) write(ctx context.Context, v view) (view, error) {
 	}
 }
 
+// changes counts the machines' addresses that come or go.
+func (r *call) changes(have, want []record.Set) int {
+	return changedAddresses(r.managed(have), r.managed(want), r.c.Policy.Placeholder.String())
+}
+
 // managed are the sets that are kept here; a zone may hold others'.
 func (r *call) managed(sets []record.Set) []record.Set {
 	var out []record.Set
@@ -272,6 +279,7 @@ func (r *call) managed(sets []record.Set) []record.Set {
 // summarize fills the report from the view in which the records are right.
 func (r *call) summarize(v view, sweep bool) {
 	r.report.Values = values(v.want)
+	r.report.CallAgainAt = record.LetGoAt(v.want, r.cluster)
 	if !r.report.Changed || !sweep {
 		r.report.Unannounced = 0
 	}

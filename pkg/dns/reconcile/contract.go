@@ -32,7 +32,8 @@ var (
 // Zone is a compare-and-swap store of a cluster's record sets. It must be safe for concurrent use by several processes.
 type Zone interface {
 	// Read returns every managed record set at <cluster>.k8s and below, including the generation record and pending
-	// changes that are already applied. A partial reading is an error.
+	// changes that are already applied, and the sets by which other programs mark names as theirs (record.Marks). A
+	// partial reading is an error.
 	Read(ctx context.Context, cluster string) ([]record.Set, error)
 	// CompareAndSwap replaces the sets remove (exactly as read) by create in one atomic batch, or changes nothing: if a
 	// set of remove differs, or a set with the name and type of one of create exists, the error matches ErrConflict.

@@ -26,7 +26,8 @@ type Report struct {
 	Unannounced int `json:"unannounced"`
 	// Hooks describes the machines that wait to be terminated.
 	Hooks []HookReport `json:"hooks,omitempty"`
-	// CallAgainAt is when to call Sync again because a machine's hook will be due; zero is never.
+	// CallAgainAt is when to call Sync again because a machine's hook will be due, or a group that has vanished will be let
+	// go; zero is never.
 	CallAgainAt time.Time    `json:"again,omitzero"`
 	Problems    problem.List `json:"problems,omitempty"`
 }
@@ -85,9 +86,11 @@ func values(sets []record.Set) map[string]int {
 	return m
 }
 
-// changedAddresses counts the addresses that are in one of the two and not in the other.
-func changedAddresses(have, want []record.Set) int {
+// changedAddresses counts the addresses that are in one of the two and not in the other. The placeholder is no machine's.
+func changedAddresses(have, want []record.Set, placeholder string) int {
 	before, after, n := addresses(have), addresses(want), 0
+	delete(before, placeholder)
+	delete(after, placeholder)
 	for a := range before {
 		if after[a] == 0 {
 			n++

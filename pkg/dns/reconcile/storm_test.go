@@ -31,6 +31,7 @@ const (
 type storm struct {
 	*world
 	launched, up, published []time.Time // by machine; a zero published is never
+	ended                   []time.Time // by machine; nil and zero are never
 	lost                    []bool      // its launch hook gave it up
 	route53, other          int         // requests, refused ones included
 	tokens                  float64
@@ -243,7 +244,7 @@ func (f oursFleet) Read(context.Context, string) (record.Fleet, error) {
 	f.other++
 	g := record.Group{Name: "demo-minions", Cluster: cluster, Role: role.Minions, Desired: len(f.up)}
 	for i, at := range f.launched {
-		if at.After(f.now) {
+		if at.After(f.now) || f.ended != nil && !f.ended[i].IsZero() && !f.ended[i].After(f.now) {
 			continue
 		}
 		m := record.Member{InstanceID: fmt.Sprintf("i-%05d", i), Lifecycle: "Pending", Healthy: true, Running: true, Private: stormAddress(i)}

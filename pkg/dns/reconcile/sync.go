@@ -106,7 +106,7 @@ func (s *Syncer) Sync(ctx context.Context, cluster string, events ...Event) (Rep
 	} else {
 		r.summarize(view, len(events) == 0)
 		if oldest := oldestEvent(events); !oldest.IsZero() {
-			r.log.InfoContext(ctx, "records are right", "changed", r.report.Changed, "since_event", s.c.Clock.Now().Sub(oldest))
+			r.log.InfoContext(ctx, "records are right", "changed", r.report.Changed, "seconds_since_event", s.c.Clock.Now().Sub(oldest).Seconds())
 		}
 		err = r.finishHooks(short, view)
 	}

@@ -90,7 +90,8 @@ func (c Change) parts() (stamp Change, parts []part) {
 	after := c.Create[i]
 	domain := strings.TrimPrefix(after.Name, controlLabel+".")
 	generation, _ := after.generation()
-	after.Values = append(generationValues(generation), ownerValue)
+	owner := slices.DeleteFunc(after.withoutGeneration(), func(v string) bool { return !strings.HasPrefix(v, ownerPrefix) })
+	after.Values = append(generationValues(generation), owner...)
 	byLabel := map[string]*part{}
 	of := func(s Set) *part {
 		label := partLabel(s, domain)
@@ -102,7 +103,8 @@ func (c Change) parts() (stamp Change, parts []part) {
 	for _, s := range c.Remove {
 		if isControl(s) {
 			stamp.Remove = []Set{s}
-			after.Values = slices.Sorted(slices.Values(append(s.withoutGeneration(), generationValues(generation)...)))
+			groups := slices.DeleteFunc(s.withoutGeneration(), func(v string) bool { return strings.HasPrefix(v, ownerPrefix) })
+			after.Values = slices.Sorted(slices.Values(slices.Concat(groups, owner, generationValues(generation))))
 			continue
 		}
 		p := of(s)

@@ -70,7 +70,13 @@ func checkGroup(f Fleet, g Group, found *problem.List) {
 		found.Add(problem.Problem{Rule: "group-name", Field: field, Text: "the group has no name", Hint: "give it one: the control record remembers groups by name"})
 	}
 	if _, err := role.Parse(string(g.Role)); err != nil {
-		found.Add(problem.Problem{Rule: "role", Field: field, Text: "tag Role: " + err.Error(), Hint: "set the group's tag Role to one of them"})
+		text := "the tag Role: " + err.Error()
+		if g.Role == "" {
+			text = "it has no tag Role"
+		}
+		found.Add(problem.Problem{Severity: problem.Warning, Rule: "role", Field: field,
+			Text: text + "; the group gets no records, and those that it had stay as they are",
+			Hint: "set the group's tag Role, or, if its machines are none of the cluster's, remove its tag " + role.TagCluster})
 	}
 	if g.Cluster != f.Cluster {
 		found.Add(problem.Problem{Rule: "cluster", Field: field,

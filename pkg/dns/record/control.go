@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -14,14 +16,13 @@ import (
 // The control record is one TXT set, _hardtack.<cluster>.<suffix>, that every change replaces. It is
 // the only state between two calls:
 //
-//	owner=hardtack             marks the records as Hardtack's
+//	owner=hardtack/<owner>     marks the records as Hardtack's, and as those of one fleet
 //	generation=<value>         new with every change, so that a stale base never matches (the ABA problem); a long one
 //	generation.<NN>=<value>    goes on in further values, since a string of a TXT record has 255 bytes (RFC 1035)
 //	group=<role>/<name>        the groups of the last reading
-//	vanished=<role>/<name>     groups that the last reading missed for the first time
+//	vanished=<role>/<name>@<t> groups that are missing, and since when, in Unix seconds
 const (
 	controlLabel     = "_hardtack"
-	ownerValue       = "owner=hardtack"
 	generationPrefix = "generation="
 	generationMore   = "generation."
 	// generationPart is how many bytes of a generation one value holds, beside its prefix.
@@ -103,11 +104,12 @@ func (s Set) withoutGeneration() []string {
 // repetitions with a count make programs of hundreds of kilobytes, at the start of whatever has this package.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/+-]*$`)
 
-const maxPlain = 200
+const maxPlain = 200 // a name never has an @, which stands before a time
 
-// groupKey is the key of a group in the control record. A name that is not plain is replaced by its digest.
-func groupKey(r role.Role, name string) string {
-	if len(name) > maxPlain || !plainName.MatchString(name) {
+// groupKey is the key of a group in the control record. A name that is not plain, or not for the public, is replaced by
+// its digest.
+func (p Policy) groupKey(r role.Role, name string) string {
+	if p.hidesNames() || len(name) > maxPlain || !plainName.MatchString(name) {
 		sum := sha256.Sum256([]byte(name))
 		name = "sha256:" + hex.EncodeToString(sum[:8])
 	}
@@ -118,4 +120,38 @@ func groupKey(r role.Role, name string) string {
 func keyRole(key string) role.Role {
 	r, _, _ := strings.Cut(key, "/")
 	return role.Role(r)
+}
+
+// keyName returns the name in a groupKey.
+func keyName(key string) string {
+	_, name, _ := strings.Cut(key, "/")
+	return name
+}
+
+// vanished returns the groups that are missing, and since when.
+func (s Set) vanished() map[string]time.Time {
+	out := map[string]time.Time{}
+	for _, v := range s.valuesWith(vanishedPrefix) {
+		key, at, _ := strings.Cut(v, "@")
+		seconds, _ := strconv.ParseInt(at, 10, 64) // none is long ago
+		out[key] = time.Unix(seconds, 0).UTC()
+	}
+	return out
+}
+
+// LetGoAt returns when the first of the groups that are missing from the records of a cluster will be let go; zero if none is
+// missing.
+func LetGoAt(sets []Set, cluster string) time.Time {
+	var first time.Time
+	for _, s := range sets {
+		if !isControl(s) || !strings.HasPrefix(s.Name, controlLabel+"."+cluster+".") {
+			continue
+		}
+		for _, since := range s.vanished() {
+			if due := since.Add(VanishAfter); first.IsZero() || due.Before(first) {
+				first = due
+			}
+		}
+	}
+	return first
 }

@@ -16,6 +16,7 @@ import (
 // stays.
 func Desired(f Fleet, p Policy, l Limits) ([]Set, problem.List) {
 	found := validate(f, p)
+	f, _ = f.withoutRole()
 	if found.Err() != nil || len(f.Groups) == 0 {
 		return nil, found
 	}
@@ -108,7 +109,7 @@ func (b *builder) add(label, kind string, values []string) {
 func (b *builder) addControl(groups []Group) {
 	values := []string{ownerValue}
 	for _, g := range groups {
-		values = append(values, groupPrefix+groupKey(g.Role, g.Name))
+		values = append(values, groupPrefix+b.policy.groupKey(g.Role, g.Name))
 	}
 	b.add(controlLabel, TXT, values)
 }

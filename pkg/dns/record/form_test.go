@@ -14,7 +14,7 @@ func TestLengths(t *testing.T) {
 	}
 	for n, plain := range map[int]bool{1: true, maxPlain: true, maxPlain + 1: false} {
 		name := strings.Repeat("x", n)
-		if got := groupKey("masters", name); (got == "masters/"+name) != plain {
+		if got := DefaultPolicy().groupKey("masters", name); (got == "masters/"+name) != plain {
 			t.Errorf("a group's name of %d: %s", n, got)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -44,7 +45,12 @@ func demo(groups ...Group) Fleet { return Fleet{Cluster: "demo", Groups: groups}
 type step struct {
 	what  string
 	fleet Fleet
+	// takeOver: a person has asked for it.
+	takeOver bool
 }
+
+// noon is the time of a golden case's first step; the others follow by the minute.
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 var goldens = []struct {
 	name   string
@@ -54,61 +60,61 @@ var goldens = []struct {
 	steps  []step
 }{
 	{name: "gates", steps: []step{
-		{"a machine in each state", demo(
+		{what: "a machine in each state", fleet: demo(
 			group(role.Masters, 1, in("i-1", "10.0.0.1"), in("i-2", "10.0.0.2").at(PendingWait)),
 			group(role.Minions, 9, in("i-3", "10.0.1.3"), in("i-4", "10.0.1.4").at("Standby"), in("i-5", "10.0.1.5").at(TerminatingWait),
 				in("i-6", "10.0.1.6").at("Warmed:Running"), in("i-7", "10.0.1.7").at("NoSuchState"), unhealthy(in("i-8", "10.0.1.8")), stopped(in("i-9", "10.0.1.9"))),
 			etcdGroup(3, in("i-10", "10.0.2.1").at(PendingWait).holding("a"), in("i-11", "10.0.2.2").at(PendingProceed).holding("b"), in("i-12", "10.0.2.3").at("Pending").holding("c")))},
 	}},
 	{name: "etcd", steps: []step{
-		{"two of three: no SRV", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").holding("b")))},
-		{"three: SRV", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").holding("b"), in("i-3", "10.0.2.3").at(PendingWait).holding("c")))},
-		{"b is replaced: its old address drains, SRV stays", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").at(TerminatingWait).holding("b"), in("i-3", "10.0.2.3").holding("c")))},
-		{"b is back elsewhere", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-4", "10.0.2.4").at(PendingWait).holding("b"), in("i-3", "10.0.2.3").holding("c")))},
-		{"c is not healthy: its address stays", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-4", "10.0.2.4").holding("b"), unhealthy(in("i-3", "10.0.2.3").holding("c"))))},
-		{"c's machine now holds b, too early", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-3", "10.0.2.3").holding("b")))},
-		{"scaled to 0", demo(etcdGroup(0))},
+		{what: "two of three: no SRV", fleet: demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").holding("b")))},
+		{what: "three: SRV", fleet: demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").holding("b"), in("i-3", "10.0.2.3").at(PendingWait).holding("c")))},
+		{what: "b is replaced: its old address drains, SRV stays", fleet: demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").at(TerminatingWait).holding("b"), in("i-3", "10.0.2.3").holding("c")))},
+		{what: "b is back elsewhere", fleet: demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-4", "10.0.2.4").at(PendingWait).holding("b"), in("i-3", "10.0.2.3").holding("c")))},
+		{what: "c is not healthy: its address stays", fleet: demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-4", "10.0.2.4").holding("b"), unhealthy(in("i-3", "10.0.2.3").holding("c"))))},
+		{what: "c's machine now holds b, too early", fleet: demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-3", "10.0.2.3").holding("b")))},
+		{what: "scaled to 0", fleet: demo(etcdGroup(0))},
 	}},
 	{name: "fail-static", steps: []step{
-		{"two masters", demo(group(role.Masters, 2, in("i-1", "10.0.0.1"), in("i-2", "10.0.0.2")))},
-		{"none is healthy", demo(group(role.Masters, 2, unhealthy(in("i-1", "10.0.0.1")), unhealthy(in("i-2", "10.0.0.2"))))},
-		{"one of them terminates", demo(group(role.Masters, 2, unhealthy(in("i-1", "10.0.0.1")), in("i-2", "10.0.0.2").at(TerminatingWait)))},
-		{"both terminate", demo(group(role.Masters, 2, in("i-1", "10.0.0.1").at(TerminatingWait), in("i-2", "10.0.0.2").at(TerminatingProceed)))},
-		{"a new one", demo(group(role.Masters, 2, in("i-3", "10.0.0.3")))},
-		{"scaled to 0", demo(group(role.Masters, 0))},
+		{what: "two masters", fleet: demo(group(role.Masters, 2, in("i-1", "10.0.0.1"), in("i-2", "10.0.0.2")))},
+		{what: "none is healthy", fleet: demo(group(role.Masters, 2, unhealthy(in("i-1", "10.0.0.1")), unhealthy(in("i-2", "10.0.0.2"))))},
+		{what: "one of them terminates", fleet: demo(group(role.Masters, 2, unhealthy(in("i-1", "10.0.0.1")), in("i-2", "10.0.0.2").at(TerminatingWait)))},
+		{what: "both terminate", fleet: demo(group(role.Masters, 2, in("i-1", "10.0.0.1").at(TerminatingWait), in("i-2", "10.0.0.2").at(TerminatingProceed)))},
+		{what: "a new one", fleet: demo(group(role.Masters, 2, in("i-3", "10.0.0.3")))},
+		{what: "scaled to 0", fleet: demo(group(role.Masters, 0))},
 	}},
 	{name: "reused-address", steps: []step{
-		{"one master", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 1))},
-		{"its machine is gone, and a minion has its address", demo(group(role.Masters, 1), group(role.Minions, 1, in("i-2", "10.0.0.1")))},
+		{what: "one master", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 1))},
+		{what: "its machine is gone, and a minion has its address", fleet: demo(group(role.Masters, 1), group(role.Minions, 1, in("i-2", "10.0.0.1")))},
 	}},
 	{name: "etcd-vanished", steps: []step{
-		{"three members", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").holding("b"), in("i-3", "10.0.2.3").holding("c")))},
-		{"no etcd group, first sweep", demo(group(role.Masters, 0))},
-		{"no etcd group, second sweep", demo(group(role.Masters, 0))},
+		{what: "three members", fleet: demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").holding("b"), in("i-3", "10.0.2.3").holding("c")))},
+		{what: "no etcd group, first sweep", fleet: demo(group(role.Masters, 0))},
+		{what: "no etcd group, second sweep", fleet: demo(group(role.Masters, 0))},
 	}},
 	{name: "etcd-members-removed", steps: []step{
-		{"c alone: no SRV yet", demo(etcdGroup(3, in("i-3", "10.0.2.3").holding("c")))},
-		{"c is not declared any more", demo(declaring(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").holding("b")), "a", "b"))},
-		{"nor is b, and SRV stays", demo(declaring(etcdGroup(3, in("i-1", "10.0.2.1").holding("a")), "a"))},
+		{what: "c alone: no SRV yet", fleet: demo(etcdGroup(3, in("i-3", "10.0.2.3").holding("c")))},
+		{what: "c is not declared any more", fleet: demo(declaring(etcdGroup(3, in("i-1", "10.0.2.1").holding("a"), in("i-2", "10.0.2.2").holding("b")), "a", "b"))},
+		{what: "nor is b, and SRV stays", fleet: demo(declaring(etcdGroup(3, in("i-1", "10.0.2.1").holding("a")), "a"))},
 	}},
 	{name: "vanished", steps: []step{
-		{"masters and minions", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 2, in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3")))},
-		{"no minions group", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
-		{"it is back", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 2, in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3")))},
-		{"gone, first sweep", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
-		{"gone, second sweep", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
-		{"the whole cluster, first sweep", demo()},
-		{"the whole cluster, second sweep", demo()},
-		{"and the third", demo()},
+		{what: "masters and minions", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 2, in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3")))},
+		{what: "no minions group", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+		{what: "it is back", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 2, in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3")))},
+		{what: "gone, first sweep", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+		{what: "gone, second sweep", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+		{what: "the whole cluster, first sweep", fleet: demo()},
+		{what: "the whole cluster, second sweep", fleet: demo()},
+		{what: "and the third", fleet: demo()},
 	}},
 	{name: "api", policy: func(p *Policy) { p.Outputs = Outputs{Roles: true, APIInternal: true, APIPublic: true} }, steps: []step{
-		{"dual stack, one public address", demo(group(role.Masters, 2, in("i-1", "10.0.0.1").with6("fd00::1").withPublic("198.51.100.7"), in("i-2", "10.0.0.2").with6("fd00::2")))},
+		{what: "dual stack, one public address", fleet: demo(group(role.Masters, 2, in("i-1", "10.0.0.1").with6("fd00::1").withPublic("198.51.100.7"), in("i-2", "10.0.0.2").with6("fd00::2")))},
 	}},
 	{name: "public-zone", policy: func(p *Policy) { p.Outputs, p.Suffix = Outputs{APIPublic: true}, "example.com" }, steps: []step{
-		{"only the masters' public addresses", demo(group(role.Masters, 2, in("i-1", "10.0.0.1").withPublic("198.51.100.7")), group(role.Minions, 1, in("i-2", "10.0.1.2").withPublic("198.51.100.8")))},
+		{what: "only the masters' public addresses", fleet: demo(group(role.Masters, 2, in("i-1", "10.0.0.1").withPublic("198.51.100.7")), group(role.Minions, 1, in("i-2", "10.0.1.2").withPublic("198.51.100.8")))},
 	}},
 	{name: "unknown-cluster", have: []Set{{Name: "www.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.9.9.9"}}}, steps: []step{
-		{"nobody has made it", demo()},
+		{what: "nobody has made it", fleet: demo()},
 	}},
 	{name: "foreign", have: []Set{
 		{Name: "demo.k8s.", Type: "NS", TTL: DefaultTTL, Values: []string{"ns.example."}},
@@ -116,45 +122,106 @@ var goldens = []struct {
 		{Name: "minions.demo.k8s.", Type: "CNAME", TTL: DefaultTTL, Values: []string{"elsewhere.example."}},
 		{Name: "www.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.9.9.9"}},
 	}, steps: []step{
-		{"others' records stay, and one is in the way", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+		{what: "others' records stay, and one is in the way", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
 	}},
 	{name: "neighbours", have: []Set{
 		{Name: "masters.demo.k8s.", Type: TXT, TTL: DefaultTTL, Values: []string{"a note"}},
 		{Name: "www.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.9.9.9"}},
 	}, steps: []step{
-		{"others' records stay", demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+		{what: "others' records stay", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
 	}},
 	{name: "control-record-lost", have: []Set{{Name: "minions.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.0.1.1"}}}, steps: []step{
-		{"nobody remembers the minions' group, first sweep", demo(group(role.Masters, 0))},
-		{"second sweep", demo(group(role.Masters, 0))},
+		{what: "nobody remembers the minions' group, and nothing is changed", fleet: demo(group(role.Masters, 0))},
+		{what: "a person takes the records over: the minions stay for a minute", fleet: demo(group(role.Masters, 0)), takeOver: true},
+		{what: "a minute later", fleet: demo(group(role.Masters, 0))},
+	}},
+	{name: "owners", steps: []step{
+		{what: "the first fleet", fleet: owned("aws:1:eu", group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+		{what: "another fleet: nothing is changed", fleet: owned("rack/machines.yaml", group(role.Masters, 1, in("m-1", "10.9.0.1")))},
+		{what: "the first fleet without groups keeps its owner", fleet: demo()},
+		{what: "and lets its group go", fleet: demo()},
+		{what: "the other fleet takes over, with a group of another name", fleet: owned("rack/machines.yaml", named("rack", group(role.Masters, 1, in("m-1", "10.9.0.1")))), takeOver: true},
+		{what: "the first fleet is refused now", fleet: owned("aws:1:eu", group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+		{what: "an owner that needs a digest, taken over", fleet: owned("a b\"c", group(role.Masters, 1, in("i-1", "10.0.0.1"))), takeOver: true},
+	}},
+	{name: "owner-claims", have: Diff(nil, Placeholders("demo", DefaultPolicy()), "g0").Create, steps: []step{
+		{what: "placeholders are nobody's in particular", fleet: owned("aws:1:eu", group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+		{what: "nothing changes", fleet: owned("aws:1:eu", group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+	}},
+	{name: "owner-public", policy: func(p *Policy) { p.Outputs, p.Suffix = Outputs{APIPublic: true}, "example.com" }, steps: []step{
+		{what: "digests in a public zone", fleet: owned("aws:1:eu", group(role.Masters, 1, in("i-1", "10.0.0.1").withPublic("198.51.100.7")))},
+	}},
+	{name: "owner-another-program", have: []Set{
+		{Name: "_hardtack.demo.k8s.", Type: TXT, TTL: DefaultTTL, Values: []string{"generation=g0", "owner=somebody-else"}},
+	}, steps: []step{
+		{what: "nothing is changed", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+	}},
+	{name: "owner-external-dns", have: []Set{
+		{Name: "a-masters.demo.k8s.", Type: TXT, TTL: DefaultTTL, Values: []string{"heritage=external-dns,external-dns/owner=default"}},
+		{Name: "a-www.demo.k8s.", Type: TXT, TTL: DefaultTTL, Values: []string{"heritage=external-dns,external-dns/owner=default"}},
+		{Name: "masters.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.9.9.9"}},
+		{Name: "www.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.9.9.9"}},
+	}, steps: []step{
+		{what: "nothing is changed", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+		{what: "nor by a person who would take it over", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1"))), takeOver: true},
+	}},
+	{name: "owner-external-dns-beside", have: []Set{
+		{Name: "a-www.demo.k8s.", Type: TXT, TTL: DefaultTTL, Values: []string{"heritage=external-dns,external-dns/owner=default"}},
+		{Name: "www.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.9.9.9"}},
+	}, steps: []step{
+		{what: "its records stay, and ours are made", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+	}},
+	{name: "role-lost", steps: []step{
+		{what: "masters, two groups of minions", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 1, in("i-2", "10.0.1.2")), named("more", group(role.Minions, 1, in("i-3", "10.0.1.3"))))},
+		{what: "one lost its role, and a bastion never had one", fleet: lost()},
+		{what: "a minute later it still stays", fleet: lost()},
+		{what: "its machine is terminated: that one leaves", fleet: lost(in("i-3", "10.0.1.3").at(TerminatingWait))},
+		{what: "its role is back", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 1, in("i-2", "10.0.1.2")), named("more", group(role.Minions, 1, in("i-4", "10.0.1.4"))))},
 	}},
 	{name: "addresses", steps: []step{
-		{"odd ones", demo(group(role.Minions, 6,
+		{what: "odd ones", fleet: demo(group(role.Minions, 6,
 			in("i-1", "::ffff:10.0.1.1"), in("i-2", "127.0.0.1"), in("i-3", "169.254.1.1"), in("i-4", "fd00::4"),
 			in("i-5", "192.0.2.1"), Member{InstanceID: "i-6", Lifecycle: InService, Healthy: true, Running: true}))},
 	}},
 	{name: "sharded", limits: Limits{BatchValues: 9}, policy: func(p *Policy) { p.Subset = 3 }, steps: []step{
-		{"six minions where a set takes four", demo(group(role.Minions, 6, in("i-1", "10.0.1.1"), in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3"), in("i-4", "10.0.1.4"), in("i-5", "10.0.1.5"), in("i-6", "10.0.1.6")))},
-		{"one drains while no other is healthy", demo(group(role.Minions, 6, unhealthy(in("i-1", "10.0.1.1")), in("i-2", "10.0.1.2").at(TerminatingWait)))},
-		{"four are one set again", demo(group(role.Minions, 4, in("i-1", "10.0.1.1"), in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3"), in("i-4", "10.0.1.4")))},
+		{what: "six minions where a set takes four", fleet: demo(group(role.Minions, 6, in("i-1", "10.0.1.1"), in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3"), in("i-4", "10.0.1.4"), in("i-5", "10.0.1.5"), in("i-6", "10.0.1.6")))},
+		{what: "one drains while no other is healthy", fleet: demo(group(role.Minions, 6, unhealthy(in("i-1", "10.0.1.1")), in("i-2", "10.0.1.2").at(TerminatingWait)))},
+		{what: "four are one set again", fleet: demo(group(role.Minions, 4, in("i-1", "10.0.1.1"), in("i-2", "10.0.1.2"), in("i-3", "10.0.1.3"), in("i-4", "10.0.1.4")))},
 	}},
 	{name: "bad-input", have: Diff(nil, Placeholders("demo", DefaultPolicy()), "g0").Create, steps: []step{
-		{"everything at once", Fleet{Cluster: "demo", Groups: []Group{
+		{what: "everything at once", fleet: Fleet{Cluster: "demo", Groups: []Group{
 			{Name: "a", Cluster: "Demo_1", Role: role.Masters},
 			{Name: "b", Cluster: "demo", Role: "master", Desired: -1, Members: []Member{{}}},
 			{Name: "c", Cluster: "demo", Role: role.Etcd, EtcdMembers: []string{"A", strings.Repeat("x", 60), "-"}},
 			{Name: "d", Cluster: "demo", Role: role.Minions}, {Name: "d", Cluster: "demo", Role: role.Minions},
 			{Cluster: "demo", Role: role.Minions},
 		}}},
-		{"the cluster's name", Fleet{Cluster: "two.labels", Groups: []Group{{Name: "a", Cluster: "two.labels", Role: role.Masters}}}},
-		{"a machine's own tag", demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("A!"), in("i-2", "10.0.2.2").holding("d"), in("i-3", "10.0.2.3").holding("a").at(PendingWait), in("i-4", "10.0.2.4").holding("a")))},
+		{what: "the cluster's name", fleet: Fleet{Cluster: "two.labels", Groups: []Group{{Name: "a", Cluster: "two.labels", Role: role.Masters}}}},
+		{what: "a machine's own tag", fleet: demo(etcdGroup(3, in("i-1", "10.0.2.1").holding("A!"), in("i-2", "10.0.2.2").holding("d"), in("i-3", "10.0.2.3").holding("a").at(PendingWait), in("i-4", "10.0.2.4").holding("a")))},
 	}},
 	{name: "bad-policy", policy: func(p *Policy) { *p = Policy{TTL: 1500000, Suffix: "k8s..local", Subset: -1} }, steps: []step{
-		{"everything at once", demo(group(role.Masters, 1))},
+		{what: "everything at once", fleet: demo(group(role.Masters, 1))},
 	}},
 }
 
 func declaring(g Group, members ...string) Group { g.EtcdMembers = members; return g }
+
+func named(name string, g Group) Group { g.Name = name; return g }
+
+func owned(by string, groups ...Group) Fleet {
+	return Fleet{Cluster: "demo", Groups: groups, Owner: by}
+}
+
+// lost is the demo fleet whose group more has the mistyped role "minion", with these machines or its first, and a bastion
+// without any.
+func lost(members ...Member) Fleet {
+	if members == nil {
+		members = []Member{in("i-3", "10.0.1.3")}
+	}
+	return demo(group(role.Masters, 1, in("i-1", "10.0.0.1")), group(role.Minions, 1, in("i-2", "10.0.1.2")),
+		Group{Name: "more", Cluster: "demo", Role: "minion", Desired: 1, Members: members},
+		Group{Name: "bastion", Cluster: "demo", Desired: 1, Members: []Member{in("i-9", "10.0.9.9")}})
+}
 
 func unhealthy(m Member) Member { m.Healthy = false; return m }
 func stopped(m Member) Member   { m.Running = false; return m }
@@ -171,6 +238,8 @@ func TestGolden(t *testing.T) {
 			var b strings.Builder
 			have := tt.have
 			for i, s := range tt.steps {
+				s.fleet.At = noon.Add(time.Duration(i) * time.Minute)
+				p.TakeOver = s.takeOver
 				fmt.Fprintf(&b, "# %s\n", s.what)
 				desired, problems := Desired(s.fleet, p, tt.limits)
 				want, more := Guard(desired, have, s.fleet, p)
@@ -345,8 +414,10 @@ func TestManyGroups(t *testing.T) {
 	if err := append(problems, more...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	want, _ = Guard(desired, have, demo(renewed...), p)
-	if values := want[0].Values; len(values) > 100-1 || !slices.Contains(values, "vanished=minions/") {
+	late := demo(renewed...)
+	late.At = noon
+	want, _ = Guard(desired, have, late, p)
+	if values := want[0].Values; len(values) > 100-1 || !slices.Contains(values, fmt.Sprintf("vanished=minions/@%d", noon.Unix())) {
 		t.Errorf("60 groups that become 60 others give a control record of %d values: %q", len(values), values)
 	}
 	if sets, problems := Desired(demo(append(old, renewed...)...), p, bind); sets != nil || problems.Err() == nil || problems[0].Rule != "too-many-groups" {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
@@ -14,9 +15,10 @@ import (
 // published:
 //
 //   - a name that would lose its last address while its groups want machines keeps its addresses;
-//   - if a group is no longer found, the names of its role do not change for one sweep, since a reading may have missed
-//     it; the next sweep that does not find it either lets them change. In between the control record remembers the
-//     group (vanished=);
+//   - records of another owner, of another program, or without a control record are not changed (checkOwner);
+//   - if a group is no longer found, the names of its role do not change for VanishAfter, since a reading may have missed
+//     it, or somebody is replacing its tags. In between the control record remembers the group (vanished=); a group that is
+//     there and has lost its role is not forgotten at all;
 //   - an SRV record never loses a member while etcd's groups want machines;
 //   - if a fleet with groups has no desired sets (Desired found errors), or a needed name has a foreign record, nothing
 //     changes;
@@ -25,7 +27,12 @@ import (
 // Kept sets never include addresses of machines that are leaving (Lifecycle.Leaving), so that even the last machine can
 // be drained, nor addresses that another machine has now.
 func Guard(want, have []Set, f Fleet, p Policy) ([]Set, problem.List) {
+	f, without := f.withoutRole()
 	g := newGuard(want, have, f, p)
+	g.addLeaving(without)
+	if g.checkOwner(have); g.found.Err() != nil {
+		return managed(have, g.domain), g.found
+	}
 	switch {
 	case len(want) == 0 && len(f.Groups) > 0:
 		return managed(have, g.domain), g.found
@@ -39,7 +46,7 @@ func Guard(want, have []Set, f Fleet, p Policy) ([]Set, problem.List) {
 	if g.findConflicts(have) {
 		return managed(have, g.domain), g.found
 	}
-	g.findVanished()
+	g.findVanished(without)
 	g.decideSRV()
 	for _, label := range g.labels() {
 		g.decide(label)
@@ -56,10 +63,11 @@ type guard struct {
 	domain          string
 	fleet           Fleet
 	want, published map[string][]Set
-	wanted          map[role.Role]int  // the desired capacity of the role's groups
-	frozen          map[role.Role]bool // a group of the role has vanished in this sweep
-	missing         []string           // keys of the groups that have vanished
-	targets         map[string]bool    // labels that an SRV record points to
+	wanted          map[role.Role]int    // the desired capacity of the role's groups
+	frozen          map[role.Role]bool   // a group of the role has vanished in this sweep
+	missing         map[string]time.Time // the groups that have vanished, by their keys, and since when
+	unroled         []string             // keys of the groups that are there and have lost their role
+	targets         map[string]bool      // labels that an SRV record points to
 	owners          map[string]owner
 	out             []Set
 	found           problem.List
@@ -69,6 +77,7 @@ func newGuard(want, have []Set, f Fleet, p Policy) *guard {
 	g := &guard{policy: p.complete(), domain: p.Domain(f.Cluster), fleet: f}
 	g.want, g.published = byLabel(want, g.domain), byLabel(have, g.domain)
 	g.wanted, g.frozen, g.targets = map[role.Role]int{}, map[role.Role]bool{}, map[string]bool{}
+	g.missing = map[string]time.Time{}
 	for _, group := range f.Groups {
 		g.wanted[group.Role] += group.Desired
 	}
@@ -136,32 +145,58 @@ func (g *guard) findConflicts(have []Set) (any bool) {
 	return any
 }
 
-// findVanished finds the groups that the last sweep had and this one has not.
-func (g *guard) findVanished() {
+// findVanished finds the groups that an earlier sweep had and this one has not. Of these, some are there and have lost their
+// role.
+func (g *guard) findVanished(without []Group) {
 	last, now := firstOrNone(g.published[controlLabel]), firstOrNone(g.want[controlLabel])
-	groups, before := last.valuesWith(groupPrefix), last.valuesWith(vanishedPrefix)
+	groups, before := last.valuesWith(groupPrefix), last.vanished()
+	if g.policy.TakeOver && !slices.Contains(last.Values, g.claim()) { // the groups of the owner before are not ours to wait for
+		groups, before = nil, map[string]time.Time{}
+	}
 	here := now.valuesWith(groupPrefix)
+	at := g.fleet.At.UTC().Truncate(time.Second)
+	if g.fleet.At.IsZero() {
+		at = time.Unix(0, 0).UTC()
+	}
 	for _, key := range groups {
-		if !slices.Contains(here, key) {
-			g.missing = append(g.missing, key)
+		if _, known := before[key]; !known {
+			before[key] = at
 		}
 	}
 	// A role with addresses but without any known group: the control record was removed by hand.
-	remembered := slices.Concat(groups, before, here)
 	for _, r := range role.All() {
-		knows := slices.ContainsFunc(remembered, func(key string) bool { return keyRole(key) == r })
-		if !knows && g.roleHasAddresses(r) {
-			g.missing = append(g.missing, string(r)+"/")
+		ofRole := func(key string) bool { return keyRole(key) == r }
+		if !slices.ContainsFunc(here, ofRole) && !slices.ContainsFunc(slices.Collect(maps.Keys(before)), ofRole) && g.roleHasAddresses(r) {
+			before[string(r)+"/"] = at
 		}
 	}
-	for _, key := range g.missing {
-		g.frozen[keyRole(key)] = true
-		g.warn("group-vanished", "group "+key, "the group is not there any more; the records of its role stay as they are until the next sweep misses it too",
-			"nothing to do when it was deleted; else see whether its tags were edited")
+	for _, key := range slices.Sorted(maps.Keys(before)) {
+		lost := func(group Group) bool { return keyName(key) == keyName(g.policy.groupKey("", group.Name)) }
+		switch since := before[key]; {
+		case slices.Contains(here, key):
+		case slices.ContainsFunc(without, lost):
+			g.unroled = append(g.unroled, key)
+			g.frozen[keyRole(key)] = true
+		case at.Sub(since) < VanishAfter:
+			g.missing[key] = since
+			g.frozen[keyRole(key)] = true
+			g.warn("group-vanished", "group "+key, "the group is not there any more; the records of its role stay as they are until "+
+				since.Add(VanishAfter).Format(time.TimeOnly)+" UTC", "nothing to do when it was deleted; else see whether its tags were edited")
+		default:
+			g.warn("group-removed", "group "+key, fmt.Sprintf("the group has been missing for %s: it has left the records", VanishAfter), "")
+		}
 	}
-	for _, key := range before {
-		if !slices.Contains(here, key) {
-			g.warn("group-removed", "group "+key, "two sweeps have not found the group: it has left the records", "")
+}
+
+// addLeaving adds the machines that leave, of groups whose role is not known: their addresses are not kept. The others'
+// are, which the records of the group's former role may hold.
+func (g *guard) addLeaving(without []Group) {
+	for _, group := range without {
+		group.Members = slices.DeleteFunc(slices.Clone(group.Members), func(m Member) bool { return !m.Lifecycle.Leaving() })
+		for address, o := range ownersOf(Fleet{Groups: []Group{group}}) {
+			if _, known := g.owners[address]; !known {
+				g.owners[address] = o
+			}
 		}
 	}
 }
@@ -195,16 +230,22 @@ func (g *guard) hasAddress(sets []Set) bool {
 // addControl adds the control record: the groups that were found and those that have vanished.
 func (g *guard) addControl() {
 	s := firstOrNone(g.want[controlLabel])
-	s.Values = slices.Clone(s.Values)
-	if len(g.missing) > maxVanished { // their roles are enough to remember that they are missing
-		for i, key := range g.missing {
-			g.missing[i] = string(keyRole(key)) + "/"
+	s.Values = slices.DeleteFunc(slices.Clone(s.Values), func(v string) bool { return strings.HasPrefix(v, ownerPrefix) })
+	s.Values = append(s.Values, g.claim())
+	if len(g.missing) > maxVanished { // their roles, and the last of their times, are enough to remember that they are missing
+		roles := map[string]time.Time{}
+		for key, since := range g.missing {
+			if of := string(keyRole(key)) + "/"; since.After(roles[of]) || roles[of].IsZero() {
+				roles[of] = since
+			}
 		}
-		slices.Sort(g.missing)
-		g.missing = slices.Compact(g.missing)
+		g.missing = roles
 	}
-	for _, key := range g.missing {
-		s.Values = append(s.Values, vanishedPrefix+key)
+	for key, since := range g.missing {
+		s.Values = append(s.Values, fmt.Sprintf("%s%s@%d", vanishedPrefix, key, since.Unix()))
+	}
+	for _, key := range g.unroled {
+		s.Values = append(s.Values, groupPrefix+key)
 	}
 	slices.Sort(s.Values)
 	g.out = append(g.out, s)

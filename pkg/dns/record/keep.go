@@ -118,11 +118,11 @@ func (g *guard) decide(label string) {
 	default:
 		want = g.keepPublished(label, last)
 		if g.hasAddress(want) {
-			g.warn("kept", label+"."+g.domain,
+			g.warn(RuleKept, label+"."+g.domain,
 				fmt.Sprintf("no machine is left for this name, though the groups of %s want %d: the last addresses stay", r, g.wanted[r]),
 				"see why the machines are not in service and healthy; set the desired capacity to 0 if that is meant")
 		} else {
-			g.warn("empty", label+"."+g.domain,
+			g.warn(RuleEmpty, label+"."+g.domain,
 				fmt.Sprintf("no machine is left for this name, though the groups of %s want %d, and its last addresses are not theirs to keep", r, g.wanted[r]),
 				"nothing to do while machines are replaced")
 		}

@@ -95,6 +95,9 @@ func Managed(s Set, cluster string, p Policy) bool {
 	return k != kindForeign
 }
 
+// ManagedSets returns those of the sets that are Managed, sorted: what a reading has beside them is others'.
+func ManagedSets(have []Set, cluster string, p Policy) []Set { return managed(have, p.Domain(cluster)) }
+
 // Leaving reports whether a machine in this state is being terminated or was set aside on purpose, so that its address
 // must be removed even if it is the last one.
 func (l Lifecycle) Leaving() bool {

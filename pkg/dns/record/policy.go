@@ -24,6 +24,21 @@ const (
 // new zone of Route 53 has 900 s, and a machine that asks too early would wait for 15 minutes.
 const NegativeTTL = 5 * time.Second
 
+// VanishAfter is how long a group must be missing before its machines leave the records. A tag that is replaced, and a
+// reading that has missed a group, are over by then. The machines of a deleted group have left before: AutoScaling ends
+// them while the group is still there.
+const VanishAfter = time.Minute
+
+// The rules of findings that others look for.
+const (
+	// RuleNotOwned is of records that are not this fleet's to change.
+	RuleNotOwned = "not-owned"
+	// RuleKept is of a name that keeps its last addresses, though no machine of it is well.
+	RuleKept = "kept"
+	// RuleEmpty is of a name without any address, though its groups want machines.
+	RuleEmpty = "empty"
+)
+
 // Outputs says which records a zone gets. A public zone has a policy, and a sync, of its own, with
 // only APIPublic set.
 type Outputs struct {
@@ -47,6 +62,8 @@ type Policy struct {
 	// zone's negative TTL. With the zero Addr such a record does not exist.
 	Placeholder netip.Addr `json:"placeholder,omitzero"`
 	Outputs     Outputs    `json:"outputs"`
+	// TakeOver changes records that are not this fleet's, and makes them its own: a person has asked for it.
+	TakeOver bool `json:"-"`
 }
 
 // DefaultPolicy is the policy of a private zone. Its placeholder, 192.0.2.1, is documentation space

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
@@ -124,7 +125,9 @@ func history(t *testing.T, seed uint64, turns int) {
 	var have []Set
 	for turn := range turns {
 		f := w.turn()
+		f.At = noon.Add(time.Duration(turn) * time.Hour)
 		have = sweep(t, w, have, f, p, limits, fmt.Sprint("g", turn))
+		f.At = f.At.Add(VanishAfter)
 		// The same reading again: at most a group that stays away is let go, and then it is done.
 		have = sweep(t, w, have, f, p, limits, fmt.Sprint("h", turn))
 		have = sweep(t, w, have, f, p, limits, fmt.Sprint("i", turn))

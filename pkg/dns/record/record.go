@@ -71,4 +71,9 @@ type Group struct {
 type Fleet struct {
 	Cluster string  `json:"cluster"`
 	Groups  []Group `json:"groups"`
+	// Owner identifies where the groups are kept: an account and region, or a file on a host. Records of another owner are
+	// never changed. Empty is not known, as of a fleet without groups.
+	Owner string `json:"owner,omitempty"`
+	// At is when the reading ended. A group that has vanished is let go by it.
+	At time.Time `json:"at,omitzero"`
 }

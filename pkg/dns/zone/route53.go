@@ -114,7 +114,7 @@ func (z *Route53) set(name string, s types.ResourceRecordSet, cluster string) (r
 	switch {
 	case s.Type == types.RRTypeCname && mayBeManaged(name, cluster, z.policy):
 		return record.Set{}, false, foreignError(name, "a CNAME")
-	case !record.Managed(out, cluster, z.policy):
+	case !record.Relevant(out, cluster, z.policy):
 		return record.Set{}, false, nil
 	case s.AliasTarget != nil:
 		return record.Set{}, false, foreignError(name, "an alias of type "+out.Type)

@@ -32,8 +32,8 @@ func ForeignNames(ctx context.Context, api RecordsAPI, id, cluster string, p rec
 				continue
 			}
 			// What stands in the place of a record of the cluster is not the cluster's either.
-			_, ours, err := z.set(name, s, cluster)
-			if (err != nil || !ours) && !slices.Contains(out, name) {
+			set, ours, err := z.set(name, s, cluster)
+			if (err != nil || !ours || !record.Managed(set, cluster, p)) && !slices.Contains(out, name) {
 				out = append(out, name)
 			}
 		}

@@ -44,7 +44,16 @@ func TestOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	check()
-	var want []string
+	// A mark of external-dns on a name of the cluster is read, and is not the cluster's.
+	const mark = "a-masters.demo.k8s."
+	if err := z.CompareAndSwap(t.Context(), "demo", nil, []record.Set{{Name: mark, Type: record.TXT, TTL: time.Minute, Values: []string{"heritage=external-dns,external-dns/owner=x"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if have, err := z.Read(t.Context(), "demo"); err != nil || !slices.ContainsFunc(have, func(s record.Set) bool { return record.Marks(s, "demo", policy) }) ||
+		len(record.ManagedSets(have, "demo", policy)) != len(have)-1 {
+		t.Errorf("read %v, %v", have, err)
+	}
+	want := []string{mark}
 	for n := range 350 { // a page has at most 300
 		name := "h" + string(rune('a'+n/26)) + string(rune('a'+n%26)) + ".k8s."
 		_, err := api.ChangeResourceRecordSets(t.Context(), &route53.ChangeResourceRecordSetsInput{HostedZoneId: &id, ChangeBatch: &types.ChangeBatch{Changes: []types.Change{{
