@@ -24,6 +24,7 @@ const (
 	Unsigned      = "unsigned updates"
 	Prerequisites = "compare-and-swap"
 	Limit         = "record limit"
+	Serial        = "SOA serial"
 	Agreement     = "records"
 )
 
@@ -38,6 +39,11 @@ type Zone interface {
 type UpdateServer interface {
 	// AcceptsUnsigned reports whether the server carries out an update without a signature from this machine.
 	AcceptsUnsigned(ctx context.Context) (bool, error)
+}
+
+// SerialZone is a Zone with secondary servers, which see a change by the zone's serial.
+type SerialZone interface {
+	Serial(ctx context.Context) (uint32, error)
 }
 
 // Planner says what a reconcile would change.
@@ -61,7 +67,11 @@ func Run(ctx context.Context, o Options) doctor.List {
 	if s, ok := o.Zone.(UpdateServer); ok {
 		checks = append(checks, unsigned(ctx, s))
 	}
-	return append(checks, o.prerequisites(ctx), o.limit(ctx), o.agreement(ctx))
+	checks = append(checks, o.prerequisites(ctx), o.limit(ctx))
+	if s, ok := o.Zone.(SerialZone); ok && o.Write {
+		checks = append(checks, o.serial(ctx, s))
+	}
+	return append(checks, o.agreement(ctx))
 }
 
 func ok(name, format string, args ...any) doctor.Check {
@@ -154,6 +164,31 @@ func (o Options) limit(ctx context.Context) doctor.Check {
 		return failed(Limit, err, "remove the records of "+probe[0].Name)
 	}
 	return ok(Limit, "a set of %d records was taken, and removed again", limit)
+}
+
+// serial writes a record and removes it again: each must give the zone another serial, or else secondary servers do not get
+// what is written.
+func (o Options) serial(ctx context.Context, z SerialZone) doctor.Check {
+	probe := o.probe("probe=serial")
+	before, err := z.Serial(ctx)
+	if err != nil {
+		return failed(Serial, err, "see that the server runs and has the zone")
+	}
+	if err := o.Zone.CompareAndSwap(ctx, o.Cluster, nil, probe); err != nil {
+		return failed(Serial, err, "let this key or role change the zone")
+	}
+	after, err := z.Serial(ctx)
+	if undo := o.Zone.CompareAndSwap(ctx, o.Cluster, probe, nil); undo != nil {
+		return failed(Serial, errors.Join(err, undo), "remove the records of "+probe[0].Name)
+	}
+	switch {
+	case err != nil:
+		return failed(Serial, err, "see that the server runs and has the zone")
+	case int32(after-before) <= 0: // RFC 1982
+		return failed(Serial, fmt.Errorf("it was %d before a change, and is %d after it: secondary servers do not get the change", before, after),
+			"let the server raise the serial with every update (BIND and Knot do; PowerDNS: SOA-EDIT-DNSUPDATE)")
+	}
+	return ok(Serial, "a change raises it (%d, then %d)", before, after)
 }
 
 func (o Options) agreement(ctx context.Context) doctor.Check {

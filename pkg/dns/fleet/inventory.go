@@ -24,6 +24,9 @@ import (
 // The inventory of machines that no cloud keeps, in YAML or in JSON, which is YAML too:
 //
 //	cluster: demo
+//	checks:                    # left out: every machine counts as well; see the type check
+//	  masters: {ca: ca.crt}    # https://ADDRESS:443/readyz
+//	  etcd: {}                 # a connection to port 2379; with ca, cert and key https://ADDRESS:2379/health
 //	groups:
 //	  - name: rack-1
 //	    role: masters          # masters, minions, etcd, or several: masters+etcd
@@ -37,8 +40,10 @@ import (
 //	        etcd_member: a
 //	        out: true          # leave it out of the records, without forgetting it
 type inventory struct {
-	Cluster string        `yaml:"cluster"`
-	Groups  []listedGroup `yaml:"groups"`
+	Cluster string `yaml:"cluster"`
+	// Checks is what the machines of each role must answer to be published.
+	Checks map[string]check `yaml:"checks"`
+	Groups []listedGroup    `yaml:"groups"`
 }
 
 type listedGroup struct {
@@ -59,12 +64,18 @@ type listedMachine struct {
 }
 
 // File is an inventory in a file, which every Read reads again.
-type File struct{ Path string }
+type File struct {
+	Path string
+	// Health remembers how the machines were; nil remembers nothing.
+	Health *Health
+}
 
 // Command is an inventory that a program prints on stdout. The program runs without a shell, in our environment.
 type Command struct {
 	Name string
 	Args []string
+	// Health remembers how the machines were; nil remembers nothing.
+	Health *Health
 }
 
 var (
@@ -72,13 +83,26 @@ var (
 	_ reconcile.Fleet = Command{}
 )
 
+// Owned is a fleet whose records have this owner, whatever the fleet itself says.
+type Owned struct {
+	reconcile.Fleet
+	Owner string
+}
+
 // Read implements reconcile.Fleet.
-func (f File) Read(_ context.Context, cluster string) (record.Fleet, error) {
+func (f Owned) Read(ctx context.Context, cluster string) (record.Fleet, error) {
+	out, err := f.Fleet.Read(ctx, cluster)
+	out.Owner = f.Owner
+	return out, err
+}
+
+// Read implements reconcile.Fleet.
+func (f File) Read(ctx context.Context, cluster string) (record.Fleet, error) {
 	data, err := os.ReadFile(f.Path)
 	if err != nil {
 		return record.Fleet{}, fmt.Errorf("reading the fleet: %w", err)
 	}
-	return parse(f.Path, data, cluster)
+	return checked(ctx, f.Path, data, cluster, f.Health)
 }
 
 // Read implements reconcile.Fleet.
@@ -87,11 +111,23 @@ func (c Command) Read(ctx context.Context, cluster string) (record.Fleet, error)
 	if err != nil {
 		return record.Fleet{}, fmt.Errorf("asking for the fleet: %w", err)
 	}
-	return parse("output of "+c.Name, data, cluster)
+	return checked(ctx, "output of "+c.Name, data, cluster, c.Health)
+}
+
+// checked parses an inventory, and checks its machines as it says.
+func checked(ctx context.Context, file string, data []byte, cluster string, h *Health) (record.Fleet, error) {
+	f, checks, err := parse(file, data, cluster)
+	if err == nil && len(checks) > 0 {
+		err = h.apply(ctx, &f, checks)
+	}
+	if err != nil {
+		return record.Fleet{}, fmt.Errorf("reading the fleet: %w", err)
+	}
+	return f, nil
 }
 
 // parse parses an inventory strictly: it reports all findings with their lines, and any error rejects the whole inventory.
-func parse(file string, data []byte, cluster string) (record.Fleet, error) {
+func parse(file string, data []byte, cluster string) (record.Fleet, map[role.Role]check, error) {
 	found := problem.List{}
 	var in inventory
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -110,15 +146,15 @@ func parse(file string, data []byte, cluster string) (record.Fleet, error) {
 		}
 	}
 	if err := found.Err(); err != nil {
-		return record.Fleet{}, fmt.Errorf("reading the fleet: %w", err)
+		return record.Fleet{}, nil, err
 	}
 	r := reader{file: file, root: &root, found: &found, ids: map[string]string{}}
-	f := r.fleet(in, cluster)
+	f, checks := r.fleet(in, cluster), r.checks(in, cluster)
 	found.Sort()
 	if err := found.Err(); err != nil {
-		return record.Fleet{}, fmt.Errorf("reading the fleet: %w", err)
+		return record.Fleet{}, nil, err
 	}
-	return f, nil
+	return f, checks, nil
 }
 
 // reader validates an inventory, and knows the lines of its fields.
@@ -154,6 +190,23 @@ func (r *reader) fleet(in inventory, cluster string) record.Fleet {
 			if set.Has(one) {
 				out.Groups = append(out.Groups, r.group(g, one, cluster, members, path))
 			}
+		}
+	}
+	return out
+}
+
+// checks returns the completed checks by their roles.
+func (r *reader) checks(in inventory, cluster string) map[role.Role]check {
+	out := map[role.Role]check{}
+	for name, c := range in.Checks {
+		of, err := role.Parse(name)
+		if err != nil {
+			r.bad(role.Join(role.All(), ", "), "role %q is not known", []any{"checks", name}, name)
+			continue
+		}
+		out[of] = c.complete(of, cluster)
+		for field, text := range out[of].problems() {
+			r.bad("", "%s", []any{"checks", name, field}, text)
 		}
 	}
 	return out

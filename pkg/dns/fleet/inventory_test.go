@@ -71,9 +71,13 @@ func TestInventoryRefuses(t *testing.T) {
 		{"two documents", "cluster: demo\n---\ncluster: demo\n", "second YAML document"},
 		{"fewer than none", "cluster: demo\ngroups:\n  - {name: g, role: minions, desired: -1}\n", "f:3: groups[0].desired: -1 machines"},
 		{"no YAML", "{", "f"},
+		{"a check of no role", "cluster: demo\nchecks: {masterz: {}}\ngroups: []\n", `f:2: checks.masterz: role "masterz" is not known`},
+		{"a check by HTTPS without a CA", "cluster: demo\nchecks:\n  masters: {}\ngroups: []\n", "f:3: checks.masters.ca: a request by HTTPS needs"},
+		{"a certificate without its key", "cluster: demo\nchecks:\n  etcd: {ca: a, cert: b}\ngroups: []\n", "checks.etcd.cert: cert and key go together"},
+		{"a check of a field that is none", "cluster: demo\nchecks:\n  etcd: {url: x}\ngroups: []\n", `field "url" is not known`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := parse("f", []byte(tc.text), "demo")
+			got, _, err := parse("f", []byte(tc.text), "demo")
 			if err == nil || !strings.Contains(err.Error(), tc.want) || len(got.Groups) != 0 {
 				t.Errorf("%v, %v", got, err)
 			}

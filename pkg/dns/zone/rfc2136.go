@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/miekg/dns"
@@ -52,7 +53,19 @@ type RFC2136 struct {
 	policy       record.Policy
 	limits       record.Limits
 	timeout      time.Duration
+	last         *transferred
 }
+
+// transferred is the last transfer of a zone. As long as the zone's serial is the same, it is what a transfer would give.
+type transferred struct {
+	mu     sync.Mutex
+	rrs    []dns.RR // nil if there is none
+	serial uint32
+	at     time.Time
+}
+
+// transferFor is how long a transfer is used at most, for servers that change a zone without another serial.
+const transferFor = 5 * time.Minute
 
 var _ prepare.Zone = (*RFC2136)(nil)
 
@@ -68,6 +81,7 @@ func NewRFC2136(c RFC2136Config) (*RFC2136, error) {
 	z := &RFC2136{
 		server: server, zone: dns.CanonicalName(cmp.Or(c.Policy.Suffix, record.DefaultSuffix)),
 		key: c.Key, policy: c.Policy, timeout: cmp.Or(c.Timeout, dnsTimeout),
+		last:   &transferred{},
 		limits: record.Limits{SetValues: max(0, cmp.Or(c.SetValues, bindSetValues)), BatchValues: updateValues},
 	}
 	return z, nil
@@ -87,13 +101,41 @@ func (z *RFC2136) Signer() string {
 // Limits are the server's for a set, and what one message holds.
 func (z *RFC2136) Limits() record.Limits { return z.limits }
 
-// Read transfers the zone and returns the cluster's sets, sorted by name and type.
+// Read transfers the zone, unless its serial is that of the last transfer, and returns the cluster's sets, sorted by name
+// and type.
 func (z *RFC2136) Read(ctx context.Context, cluster string) ([]record.Set, error) {
-	rrs, err := z.transfer(ctx)
+	rrs, err := z.current(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading zone %s from %s: %w", z.zone, z.server, err)
 	}
 	return z.sets(rrs, cluster)
+}
+
+// current returns every record of the zone as it is now.
+func (z *RFC2136) current(ctx context.Context) ([]dns.RR, error) {
+	z.last.mu.Lock()
+	defer z.last.mu.Unlock()
+	if z.last.rrs != nil && time.Since(z.last.at) < transferFor {
+		if soa, err := z.soa(ctx); err == nil && soa.Serial == z.last.serial {
+			return z.last.rrs, nil
+		} // else the transfer says what is wrong
+	}
+	z.last.rrs = nil
+	rrs, err := z.transfer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if soa, ok := rrs[0].(*dns.SOA); ok { // a transfer begins with it (RFC 5936)
+		z.last.rrs, z.last.serial, z.last.at = rrs, soa.Serial, time.Now()
+	}
+	return rrs, nil
+}
+
+// forget drops the last transfer: an update follows, or somebody else's was before.
+func (z *RFC2136) forget() {
+	z.last.mu.Lock()
+	defer z.last.mu.Unlock()
+	z.last.rrs = nil
 }
 
 // sets collects a transfer's records by name and type.
@@ -123,7 +165,7 @@ func (z *RFC2136) sets(rrs []dns.RR, cluster string) ([]record.Set, error) {
 		}
 		out[i].Values = append(out[i].Values, value)
 	}
-	out = slices.DeleteFunc(out, func(s record.Set) bool { return !record.Managed(s, cluster, z.policy) })
+	out = slices.DeleteFunc(out, func(s record.Set) bool { return !record.Relevant(s, cluster, z.policy) })
 	for _, s := range out {
 		slices.Sort(s.Values)
 	}
@@ -143,6 +185,7 @@ func (z *RFC2136) CompareAndSwap(ctx context.Context, cluster string, remove, cr
 	if err := overLimit(create, z.limits, "the server's limit (BIND: max-records-per-type)"); err != nil {
 		return fmt.Errorf("changing the records of %s: %w", cluster, err)
 	}
+	defer z.forget()
 	m, err := z.update(remove, create)
 	if err != nil {
 		return fmt.Errorf("changing the records of %s: %w", cluster, err)

@@ -31,6 +31,7 @@ func (z *RFC2136) LowerMinimum(ctx context.Context) error {
 	m.SetUpdate(z.zone)
 	m.Used([]dns.RR{soa})
 	m.Insert([]dns.RR{&lower})
+	defer z.forget()
 	if err := z.commit(ctx, m, nil); err != nil {
 		return fmt.Errorf("lowering the SOA minimum of zone %s on %s: %w (or set it to %d in the zone's file)", z.zone, z.server, err, lower.Minttl)
 	}
@@ -59,7 +60,22 @@ func (z *RFC2136) soa(ctx context.Context) (*dns.SOA, error) {
 			return soa, nil
 		}
 	}
+	for _, rr := range reply.Ns { // the zone that the name is in
+		if soa, ok := rr.(*dns.SOA); ok && reply.Authoritative && below(z.zone, dns.CanonicalName(soa.Hdr.Name)) {
+			return nil, fmt.Errorf("asking %s for the SOA of zone %s: the server has no zone of this name, and its zone %s has the name in it: give --suffix %s, the zone's own name",
+				z.server, z.zone, soa.Hdr.Name, soa.Hdr.Name)
+		}
+	}
 	return nil, fmt.Errorf("asking %s for the SOA of zone %s: %w", z.server, z.zone, z.refusal(&dns.Msg{MsgHdr: dns.MsgHdr{Rcode: dns.RcodeNotAuth}}))
+}
+
+// Serial returns the zone's serial, which secondary servers compare.
+func (z *RFC2136) Serial(ctx context.Context) (uint32, error) {
+	soa, err := z.soa(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return soa.Serial, nil
 }
 
 // AcceptsUnsigned reports whether the server carries out an update from this machine without a signature. It sends an

@@ -71,6 +71,9 @@ func (z *RFC2136) transfer(ctx context.Context) ([]dns.RR, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if err == nil && len(rrs) == 0 {
+		err = errors.New("the transfer is empty")
+	}
 	if err != nil {
 		return nil, z.transferError(ctx, err)
 	}
@@ -97,6 +100,10 @@ func (z *RFC2136) transferError(ctx context.Context, err error) error {
 		return fmt.Errorf("transferring: %w", err)
 	case reply.Rcode == dns.RcodeRefused:
 		return fmt.Errorf("the server refuses the transfer (REFUSED), and records are only read by transfer (AXFR): %s", z.allow("allow-transfer"))
+	case reply.Rcode == dns.RcodeNotAuth && reply.IsTsig() == nil || reply.Rcode == dns.RcodeNotAuth && reply.IsTsig().Error == 0:
+		if _, err := z.soa(ctx); err != nil {
+			return err
+		}
 	case reply.Rcode == dns.RcodeNotImplemented:
 		return errors.New("the server has no transfers (NOTIMP), and records are only read by transfer (AXFR): use a server that does, such as BIND")
 	}
@@ -108,7 +115,11 @@ func (z *RFC2136) allow(statement string) string {
 	if z.key.Name == "" {
 		return fmt.Sprintf("give a key that the zone's %s names", statement)
 	}
-	return fmt.Sprintf("the zone needs %s { key %q; };", statement, z.key.Name)
+	text := fmt.Sprintf("the zone needs %s { key %q; };", statement, z.key.Name)
+	if statement == "allow-update" {
+		text += fmt.Sprintf(" or, for one cluster alone, update-policy { grant %s subdomain CLUSTER.%s A AAAA SRV TXT; };", z.key.Name, z.zone)
+	}
+	return text
 }
 
 // commit sends an update and reads what became of it.
@@ -163,6 +174,9 @@ func (z *RFC2136) serverFailure(create []record.Set) error {
 		if len(s.Values) > len(most.Values) {
 			most = s
 		}
+	}
+	if len(create) == 0 {
+		return errors.New("the server could not carry out the update (SERVFAIL) and its log says why: the zone's directory may not be writable for the server")
 	}
 	return fmt.Errorf("the server could not carry out the update (SERVFAIL) and its log says why: "+
 		"the largest set is %s with %d records (BIND's max-records-per-type is %d by default), or the zone's directory is not writable for the server",

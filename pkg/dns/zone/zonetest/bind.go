@@ -1,8 +1,6 @@
 package zonetest
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -10,9 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
-
-	"github.com/miekg/dns"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
@@ -108,10 +103,10 @@ func StartBIND(t testing.TB, o BINDOptions) BIND {
 	update, transfer := o.rights()
 	// Another process may take a free port before named does: try again with another port.
 	for range 5 {
-		port := freePort(t)
+		port := FreePort(t)
 		b := BIND{Addr: fmt.Sprintf("127.0.0.1:%d", port), KeyFile: filepath.Join(dir, "hardtack.key"), OtherFile: filepath.Join(dir, "other.key")}
 		write(t, filepath.Join(dir, "named.conf"), fmt.Sprintf(bindText, dir, port, update, transfer))
-		if startNamed(t, named, filepath.Join(dir, "named.conf"), b) {
+		if startNamed(t, named, filepath.Join(dir, "named.conf"), b.Addr) {
 			return b
 		}
 	}
@@ -119,43 +114,21 @@ func StartBIND(t testing.TB, o BINDOptions) BIND {
 	return BIND{}
 }
 
-// startNamed reports whether the server answers for its zone.
-func startNamed(t testing.TB, named, conf string, b BIND) bool {
+// RunNamed starts named with a configuration, for as long as the test runs, and reports whether it answers for the zone
+// k8s at addr; false is that another process has the port.
+func RunNamed(t testing.TB, conf, addr string) bool {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	log := &run.Log{}
-	go func() {
-		// The end of the context ends exactly this process, by its id.
-		ended <- run.Run(ctx, run.Command{Name: named, Args: []string{"-g", "-n", "1", "-c", conf}, Stderr: log})
-	}()
-	stop := func() {
-		cancel()
-		t.Logf("named has ended: %v", <-ended)
+	named, err := exec.LookPath("named")
+	if err != nil {
+		t.Fatal(err)
 	}
-	q := new(dns.Msg).SetQuestion("k8s.", dns.TypeSOA)
-	for range 200 {
-		select {
-		case err := <-ended:
-			cancel()
-			if bytes.Contains([]byte(log.String()), []byte("address in use")) {
-				return false
-			}
-			t.Fatalf("named ended: %v\n%s", err, log)
-		case <-time.After(25 * time.Millisecond):
-		}
-		client := dns.Client{Net: "tcp", Timeout: time.Second}
-		if a, _, err := client.ExchangeContext(ctx, q, b.Addr); err == nil && a.Authoritative && len(a.Answer) == 1 {
-			t.Cleanup(stop)
-			return true
-		}
-	}
-	stop()
-	if bytes.Contains([]byte(log.String()), []byte("address in use")) {
-		return false
-	}
-	t.Fatalf("named does not answer\n%s", log)
-	return false
+	return startNamed(t, named, conf, addr)
+}
+
+// startNamed reports whether the server answers for its zone.
+func startNamed(t testing.TB, named, conf, addr string) bool {
+	t.Helper()
+	return answers(t, run.Command{Name: named, Args: []string{"-g", "-n", "1", "-c", conf}}, addr)
 }
 
 func write(t testing.TB, file, text string) {
@@ -165,8 +138,8 @@ func write(t testing.TB, file, text string) {
 	}
 }
 
-// freePort returns a port that neither UDP nor TCP uses on loopback.
-func freePort(t testing.TB) int {
+// FreePort returns a port that neither UDP nor TCP uses on loopback.
+func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 20 {
 		var c net.ListenConfig
