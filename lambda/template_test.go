@@ -20,9 +20,11 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hardtack/packer-plugin-hardtack/lambda"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/function"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/shipped"
 )
 
 // strs is a policy's list, which JSON has as a text where there is one.
@@ -132,7 +134,7 @@ func TestDeployedPolicy(t *testing.T) {
 	zone := "arn:aws:route53:::hostedzone/" + d.Zone
 	group := "arn:*:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/"
 	want := map[string]strs{ // every action that is allowed, and on what
-		"route53:GetHostedZone": {zone}, "route53:ListResourceRecordSets": {zone}, "route53:ChangeResourceRecordSets": {zone},
+		"route53:ListResourceRecordSets": {zone}, "route53:ChangeResourceRecordSets": {zone},
 		"autoscaling:DescribeAutoScalingGroups": {"*"}, "autoscaling:DescribeLifecycleHooks": {"*"},
 		"ec2:DescribeInstances": {"*"}, "ec2:DescribeVolumes": {"*"},
 		"autoscaling:CompleteLifecycleAction": {group + "demo-masters", group + "demo-minions"},
@@ -161,7 +163,7 @@ func TestDeployedPolicy(t *testing.T) {
 			if diff := cmp.Diff(conditions, s.Condition); diff != "" {
 				t.Errorf("conditions of the write (-want +got):\n%s", diff)
 			}
-		case "FinishHooks":
+		case "FinishHooks", "ReadTheFleet":
 			if diff := cmp.Diff(map[string]map[string]strs{"StringEquals": {"aws:RequestedRegion": {motoRegion}}}, s.Condition); diff != "" {
 				t.Errorf("conditions of completing hooks (-want +got):\n%s", diff)
 			}
@@ -298,6 +300,42 @@ func TestDeployedPolicyReachesNothingForeign(t *testing.T) {
 	}
 }
 
+// TestAPIZonePolicy: with a public zone, the function may write two names there, and nothing without one.
+func TestAPIZonePolicy(t *testing.T) {
+	template, err := shipped.Parse(lambda.Template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const change = "route53:ChangeResourceRecordSets"
+	decide := func(zone, name, kind string) string {
+		d, err := template.Deploy(shipped.Stack{Parameters: map[string]string{shipped.ParamCluster: "demo", shipped.ParamZone: "Z1",
+			shipped.ParamAPIZone: zone, shipped.ParamAPISuffix: "example.com", shipped.ParamGroups: "a"}, References: map[string]string{"AWS::Partition": "aws", "AWS::Region": testRegion,
+			"Queue.Arn": "arn:aws:sqs:us-west-2:123456789012:q", "Logs.Arn": "arn:aws:logs:us-west-2:123456789012:log-group:l:*"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := d.PolicyDocument()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := awsfake.ParsePolicy(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return awsfake.Decision([]awsfake.Policy{p}, change, "arn:aws:route53:::hostedzone/Z2", map[string][]string{
+			change + "NormalizedRecordNames": {name}, change + "RecordTypes": {kind}, change + "Actions": {"CREATE"}})
+	}
+	for _, tt := range []struct{ zone, name, kind, want string }{
+		{"Z2", "api.demo.example.com", "A", "allowed"}, {"Z2", "_hardtack.demo.example.com", "TXT", "allowed"},
+		{"Z2", "masters.demo.example.com", "A", "implicitDeny"}, {"Z2", "www.example.com", "A", "implicitDeny"},
+		{"Z2", "api.demo.example.com", "NS", "implicitDeny"}, {"", "api.demo.example.com", "A", "implicitDeny"},
+	} {
+		if got := decide(tt.zone, tt.name, tt.kind); got != tt.want {
+			t.Errorf("%+v: %s", tt, got)
+		}
+	}
+}
+
 func TestDeployedRulesMatchEverySample(t *testing.T) {
 	d := deployed(t)
 	matched := map[string]bool{}
@@ -335,12 +373,12 @@ func TestDeployedRulesMatchEverySample(t *testing.T) {
 		}
 		name := strings.TrimSuffix(filepath.Base(f), ".json")
 		types[e.DetailType] = true
-		if matched[name] != (name != "schedule") {
+		if matched[name] == (name == "schedule" || name == "machine-running") { // a launch is AutoScaling's event
 			t.Errorf("%s matches a rule: %t", name, matched[name])
 		}
 	}
-	// 17 of AutoScaling's own, CloudTrail's, and the schedule's.
-	if len(types) != 19 {
+	// 17 of AutoScaling's own, CloudTrail's, the schedule's, and three of EC2's.
+	if len(types) != 22 {
 		t.Errorf("the samples have %d detail-types: %v", len(types), types)
 	}
 }
@@ -388,18 +426,27 @@ func TestTranslatedTemplate(t *testing.T) {
 		switch r.Type {
 		case "AWS::CloudWatch::Alarm":
 			alarms[r.Properties["Namespace"].(string)+" "+r.Properties["MetricName"].(string)] = true
+			// Only the dead man's alarm is raised by silence, and each tells when it is over.
+			silence := r.Properties["TreatMissingData"] == "breaching"
+			if silence != (r.Properties["MetricName"] == "Reconciles") || r.Properties["OKActions"] == nil || r.Properties["AlarmActions"] == nil {
+				t.Errorf("alarm %s: %v", name, r.Properties)
+			}
 		case "AWS::Lambda::Function":
 			if diff := cmp.Diff([]any{map[string]any{"Ref": "Architecture"}}, r.Properties["Architectures"]); diff != "" {
 				t.Errorf("architectures (-want +got):\n%s", diff)
 			}
 		case "AWS::SQS::QueuePolicy":
+			if name == "DeadLettersPolicy" {
+				continue
+			}
 			text, err := json.Marshal(r.Properties)
-			if err != nil || !strings.Contains(string(text), `{"ArnEquals":{"aws:SourceArn":[{"Fn::GetAtt":["ScalingRule","Arn"]},{"Fn::GetAtt":["CallsRule","Arn"]},{"Fn::GetAtt":["SweepRule","Arn"]}]}}`) {
+			if err != nil || !strings.Contains(string(text), `{"ArnEquals":{"aws:SourceArn":[{"Fn::GetAtt":["ScalingRule","Arn"]},{"Fn::GetAtt":["CallsRule","Arn"]},{"Fn::GetAtt":["InstancesRule","Arn"]},{"Fn::GetAtt":["SweepRule","Arn"]}]}}`) {
 				t.Errorf("%s: %s, %v", name, text, err)
 			}
 		}
 	}
-	for _, want := range []string{"AWS/SQS ApproximateNumberOfMessagesVisible", "AWS/SQS ApproximateAgeOfOldestMessage", "AWS/Lambda Errors", "AWS/Lambda Throttles", function.Namespace + " Failures"} {
+	for _, want := range []string{"AWS/SQS ApproximateNumberOfMessagesVisible", "AWS/SQS ApproximateAgeOfOldestMessage", "AWS/Lambda Errors", "AWS/Lambda Throttles",
+		function.Namespace + " Failures", function.Namespace + " Kept", function.Namespace + " Reconciles"} {
 		if !alarms[want] {
 			t.Errorf("no alarm for %s", want)
 		}

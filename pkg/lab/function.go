@@ -101,6 +101,11 @@ func matches(pattern, value any) bool {
 	}
 	have, ok := value.(map[string]any)
 	for name, wanted := range fields {
+		if name == "$or" { // one of these patterns, for the event itself
+			alternatives, _ := wanted.([]any)
+			ok = ok && slices.ContainsFunc(alternatives, func(p any) bool { return matches(p, value) })
+			continue
+		}
 		ok = ok && matches(wanted, have[name])
 	}
 	return ok

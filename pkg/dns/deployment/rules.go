@@ -12,7 +12,7 @@ import (
 
 // rulesOf reads the stack's rules, or if there is no stack those that send to the queue.
 func (r *Reader) rulesOf(ctx context.Context, s doctor.Known[doctor.Stack], queue doctor.Known[doctor.Queue]) (list []doctor.Rule, err error) {
-	for _, id := range []string{shipped.IDScaling, shipped.IDCalls, shipped.IDSweep} {
+	for _, id := range []string{shipped.IDScaling, shipped.IDCalls, shipped.IDInstances, shipped.IDSweep} {
 		if res, ok := s.Value.Resources[id]; ok && res.ID != "" {
 			list = append(list, doctor.Rule{LogicalID: id, Name: res.ID})
 		}

@@ -15,6 +15,11 @@ func Expect(t *shipped.Template, f Facts) (*shipped.Deployment, error) {
 		Parameters: map[string]string{shipped.ParamGroups: strings.Join(settings.AllGroups(), ",")},
 		References: map[string]string{},
 	}
+	for _, name := range []string{shipped.ParamAPIInternal, shipped.ParamAPIZone, shipped.ParamAPISuffix} {
+		if value, ok := f.Stack.Value.Parameters[name]; ok {
+			s.Parameters[name] = value
+		}
+	}
 	for name, value := range map[string]string{
 		shipped.IDFunction: f.Function.Value.Name, "Queue.QueueName": f.Queue.Value.Name(), "DeadLetters.QueueName": f.Dead.Value.Name(),
 	} {
@@ -50,9 +55,11 @@ func meaning(id string) string {
 	return map[string]string{
 		"ErrorsAlarm":      "the function crashes or runs out of time",
 		"ThrottlesAlarm":   "Lambda refuses to run the function",
-		"AgeAlarm":         "nothing reads the queue",
+		"AgeAlarm":         "nothing reads the queue, or reconciles fail again and again",
 		"DeadLettersAlarm": "a cluster could not be reconciled five times over",
 		"FailuresAlarm":    "reconciles fail",
+		"SilenceAlarm":     "no reconcile succeeds",
+		"KeptAlarm":        "names list machines that were well last, since none is well now",
 	}[id]
 }
 

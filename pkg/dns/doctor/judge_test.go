@@ -50,7 +50,7 @@ func well(t *testing.T) Facts {
 		stack.Resources[id] = Resource{Type: kind, ID: map[string]string{shipped.IDQueue: settings.Queue, shipped.IDLogs: "logs"}[id], Status: "CREATE_COMPLETE", Drift: "NOT_CHECKED"}
 	}
 	var rules []Rule
-	for _, id := range []string{shipped.IDScaling, shipped.IDCalls, shipped.IDSweep} {
+	for _, id := range []string{shipped.IDScaling, shipped.IDCalls, shipped.IDInstances, shipped.IDSweep} {
 		rules = append(rules, Rule{LogicalID: id, Name: id, ARN: testRule + id, State: "ENABLED", Pattern: d.Rules[id].Pattern, Schedule: d.Rules[id].Schedule, Targets: []Target{{ARN: testQueue}}})
 	}
 	var decisions []Decision
@@ -136,7 +136,7 @@ func TestJudge(t *testing.T) {
 		"much concurrency":          {func(f *Facts) { n := 10; f.Function.Value.Reserved = &n }, []string{"warning function.concurrency: 10"}},
 		"a bad environment": {func(f *Facts) {
 			f.Settings.Err = errors.New("HARDTACK_CLUSTERS: bad\nHARDTACK_ZONE_ID: bad")
-		}, []string{"error function.environment: HARDTACK_CLUSTERS: bad", "error function.environment: HARDTACK_ZONE_ID: bad", "warning rules.calls.pattern: ", "warning rules.scaling.pattern: "}},
+		}, []string{"error function.environment: HARDTACK_CLUSTERS: bad", "error function.environment: HARDTACK_ZONE_ID: bad", "warning rules.calls.pattern: ", "warning rules.instances.pattern: ", "warning rules.scaling.pattern: "}},
 		"no queue for reminders": {func(f *Facts) {
 			f.Settings.Value.Queue = ""
 			f.Stack.Value.Resources[shipped.IDQueue] = Resource{Type: "AWS::SQS::Queue"}
@@ -181,7 +181,7 @@ func TestJudge(t *testing.T) {
 			f.Function, f.Settings.Err, f.Mappings.Err, f.Role.Err, f.Alarms.Err, f.Groups.Err = Known[Function]{Err: fmt.Errorf("dns: %w", ErrNotThere)}, ErrUnread, ErrUnread, ErrUnread, ErrUnread, ErrUnread
 			f.Logs = Logs{Known[LogGroup]{Err: ErrUnread}, Known[[]Run]{Err: ErrUnread}}
 		}, []string{"error function: dns: it does not exist", "warning alarms: not known: ", "warning function.environment: ", "warning groups: ", "warning log: ", "warning mapping: ", "warning reconcile: ", "warning role: ",
-			"warning rules.calls.pattern: ", "warning rules.scaling.pattern: "}},
+			"warning rules.calls.pattern: ", "warning rules.instances.pattern: ", "warning rules.scaling.pattern: "}},
 		"the network is down": {func(f *Facts) { f.Alarms.Err = errors.New("no route") }, []string{"error alarms: not known: no route"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestRulesWithoutAStack(t *testing.T) {
 	if l := Judge(f, wanted(t, f)); l.Err() != nil || l.Count(Warning) > 0 {
 		t.Errorf("%+v", l)
 	}
-	f.Rules.Value = f.Rules.Value[:2]
+	f.Rules.Value = f.Rules.Value[:3]
 	if l := Judge(f, wanted(t, f)); l.Count(Error) != 1 || !slices.ContainsFunc(l, func(c Check) bool { return c.Name == "rules.sweep" && c.State == Error }) {
 		t.Errorf("without a sweep: %+v", l)
 	}
@@ -310,7 +310,7 @@ func TestExpectAlarms(t *testing.T) {
 	for _, a := range d.Alarms {
 		got = append(got, a.Metric+" "+a.Value)
 	}
-	want := []string{"ApproximateNumberOfMessagesVisible dead", "Errors dns", "Throttles dns", "Failures a", "Failures b"}
+	want := []string{"ApproximateNumberOfMessagesVisible dead", "Errors dns", "Throttles dns", "Failures a", "Kept a", "Reconciles a", "Failures b", "Kept b", "Reconciles b"}
 	if diff := cmp.Diff(want, got); diff != "" || d.MaxAge != 5*time.Minute {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -67,8 +67,8 @@ func Trials(s Settings, p Place, queueARN, logGroup string, d *shipped.Deploymen
 		return statement.Action
 	}
 	list := zoneTrials(s, p, actions)
-	list = append(list, Trial{Path: "role.fleet", Actions: actions("ReadTheFleet"), Resource: "*", Allowed: true, What: "reading the groups and machines"})
 	here := map[string][]string{keyRegion: {p.Region}}
+	list = append(list, Trial{Path: "role.fleet", Actions: actions("ReadTheFleet"), Resource: "*", Context: here, Allowed: true, What: "reading the groups and machines"})
 	for _, g := range s.AllGroups() {
 		list = append(list, Trial{Path: "role.hooks", Actions: actions("FinishHooks"), Resource: p.group(g), Context: here,
 			Allowed: true, What: "completing the hooks of " + g})

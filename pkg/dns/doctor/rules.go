@@ -20,6 +20,7 @@ func ruleKinds() []ruleKind {
 	return []ruleKind{
 		{shipped.IDScaling, "rules.scaling", "changes of the groups are found by the sweep alone, a minute late", true},
 		{shipped.IDCalls, "rules.calls", "standby, attach and detach are found by the sweep, a minute late", false},
+		{shipped.IDInstances, "rules.instances", "machines that stop or end without their group are found by the sweep, a minute late", false},
 		{shipped.IDSweep, "rules.sweep", "what events miss stays wrong, and hooks wait for their own time limit", true},
 	}
 }
@@ -34,6 +35,8 @@ func (k ruleKind) matchesRule(r Rule) bool {
 		return k.id == shipped.IDSweep
 	case strings.Contains(r.Pattern, "CloudTrail"):
 		return k.id == shipped.IDCalls
+	case strings.Contains(r.Pattern, "aws.ec2"):
+		return k.id == shipped.IDInstances
 	}
 	return k.id == shipped.IDScaling
 }

@@ -25,25 +25,35 @@ import (
 // Connect returns a handler that uses AWS. It makes no request.
 func Connect(s Settings, out io.Writer, log *slog.Logger) (*Handler, error) {
 	c := s.aws()
-	policy := record.DefaultPolicy()
-	policy.Suffix = s.Suffix
-	dns, err := zone.NewRoute53(route53.NewFromConfig(c), s.Zone, policy)
+	scaling, mu := autoscaling.NewFromConfig(c), new(sync.Mutex)
+	connect := func(id string, policy record.Policy, hooks reconcile.Hooks, log *slog.Logger) (syncer, error) {
+		dns, err := zone.NewRoute53(route53.NewFromConfig(c), id, policy)
+		if err != nil {
+			return nil, err
+		}
+		return reconcile.New(reconcile.Config{
+			Zone:  dns,
+			Fleet: &fleet.AWS{Scaling: scaling, Machines: ec2.NewFromConfig(c), Allowed: s.Scope.Groups},
+			Hooks: hooks, Policy: policy, Log: log,
+			Metrics: metrics{out: out, now: time.Now, log: log, mu: mu},
+		})
+	}
+	private := record.DefaultPolicy()
+	private.Suffix, private.Outputs.APIInternal = s.Suffix, s.APIInternal
+	own, err := connect(s.Zone, private, &fleet.Hooks{API: scaling, Name: s.Hook}, log)
 	if err != nil {
 		return nil, err
 	}
-	scaling := autoscaling.NewFromConfig(c)
-	syncer, err := reconcile.New(reconcile.Config{
-		Zone:    dns,
-		Fleet:   &fleet.AWS{Scaling: scaling, Machines: ec2.NewFromConfig(c), Allowed: s.Scope.Groups},
-		Hooks:   &fleet.Hooks{API: scaling, Name: s.Hook},
-		Policy:  policy,
-		Metrics: metrics{out: out, now: time.Now, log: log, mu: new(sync.Mutex)},
-		Log:     log,
-	})
-	if err != nil {
-		return nil, err
+	h := &Handler{scope: s.Scope, syncer: own, now: clock.System{}.Now, log: log}
+	if s.APIZone != "" {
+		public := record.DefaultPolicy()
+		public.Suffix, public.Outputs = s.APISuffix, record.Outputs{APIPublic: true}
+		api, err := connect(s.APIZone, public, nil, log.With("zone", s.APISuffix))
+		if err != nil {
+			return nil, err
+		}
+		h.syncer = twoZones{own, api}
 	}
-	h := &Handler{scope: s.Scope, syncer: syncer, now: clock.System{}.Now, log: log}
 	if s.Queue != "" {
 		h.reminder = queue{client: sqs.NewFromConfig(c), url: s.Queue}
 	}

@@ -1,6 +1,7 @@
 package function
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 const (
 	sourceScaling  = "aws.autoscaling"
 	sourceSchedule = "aws.events"
+	sourceMachines = "aws.ec2"
 	sourceReminder = "hardtack.dns"
 	detailReminder = "Hook Due"
 )
@@ -56,8 +58,12 @@ func (s Scope) parse(body []byte) (clusters []string, triggers []reconcile.Event
 		return []string{cluster}, []reconcile.Event{{At: e.Time}}, nil
 	case e.Source == sourceSchedule:
 		return s.clusters, nil, nil
+	case e.Source == sourceMachines: // an instance, which may be anybody's
+		return s.clusters, []reconcile.Event{{At: e.Time}}, nil
 	case e.Source == sourceReminder && slices.Contains(s.clusters, e.Detail.Cluster):
 		return []string{e.Detail.Cluster}, nil, nil
+	case string(bytes.TrimSpace(body)) == "{}": // as a person sends it
+		return s.clusters, []reconcile.Event{{}}, nil
 	default:
 		return s.clusters, []reconcile.Event{{At: e.Time}}, fmt.Errorf("reading an event: its group or cluster is unknown (source %q, detail-type %q)", e.Source, e.DetailType)
 	}

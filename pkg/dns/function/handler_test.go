@@ -19,7 +19,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 )
 
 // calls stands in for the reconcile and records its calls.
@@ -111,7 +113,8 @@ func TestInvokeSyncsEachClusterOnce(t *testing.T) {
 		{"a reminder of no cluster of ours", []byte(`{"source":"hardtack.dns","detail":{"cluster":"else"}}`), map[string]int{"demo": 1, "prod": 1}, "its group or cluster is unknown"},
 		{"no JSON", []byte("poke"), map[string]int{"demo": 1, "prod": 1}, "reading an event"},
 		{"nothing", nil, map[string]int{"demo": 1, "prod": 1}, "reading an event"},
-		{"an empty object, as a person sends", []byte("{}"), map[string]int{"demo": 1, "prod": 1}, "its group or cluster is unknown"},
+		{"an empty object, as a person sends", []byte("{}"), map[string]int{"demo": 1, "prod": 1}, ""},
+		{"a machine that ends", []byte(`{"source":"aws.ec2","detail-type":"EC2 Instance State-change Notification","detail":{"instance-id":"i-1","state":"shutting-down"}}`), map[string]int{"demo": 1, "prod": 1}, ""},
 		{"a list", []byte("[1]"), map[string]int{"demo": 1, "prod": 1}, "reading an event"},
 		{"a detail of another type", []byte(`{"source":"aws.autoscaling","detail":"x"}`), map[string]int{"demo": 1, "prod": 1}, "reading an event"},
 		{"a time that is none", []byte(`{"source":"aws.autoscaling","time":"yesterday","detail":{"AutoScalingGroupName":"demo-masters"}}`), map[string]int{"demo": 1, "prod": 1}, "reading an event"},
@@ -153,6 +156,8 @@ func TestEverySampleNamesItsCluster(t *testing.T) {
 		want, happened := []string{"demo"}, 1
 		if filepath.Base(f) == "schedule.json" {
 			want, happened = []string{"demo", "prod"}, 0
+		} else if bytes.Contains(text, []byte(`"aws.ec2"`)) { // it names no group
+			want = []string{"demo", "prod"}
 		}
 		if err != nil || !slices.Equal(clusters, want) || len(triggers) != happened {
 			t.Errorf("%s is %d events of %v (%v), want %d of %v", f, len(triggers), clusters, err, happened, want)
@@ -270,7 +275,8 @@ func TestReadSettings(t *testing.T) {
 func TestMetricsAreWhole(t *testing.T) {
 	var out bytes.Buffer
 	m := metrics{out: &out, now: func() time.Time { return noon }, log: slog.New(slog.DiscardHandler), mu: new(sync.Mutex)}
-	m.Observe(t.Context(), reconcile.Report{Cluster: "demo", Changed: true, Conflicts: 2, Calls: reconcile.Calls{ZoneReads: 3, ZoneWrites: 1}}, errors.New("x"))
+	problems := problem.List{{Rule: record.RuleKept}, {Rule: record.RuleEmpty}, {Rule: record.RuleNotOwned}, {Rule: "untagged"}}
+	m.Observe(t.Context(), reconcile.Report{Cluster: "demo", Changed: true, Problems: problems, Conflicts: 2, Calls: reconcile.Calls{ZoneReads: 3, ZoneWrites: 1}}, errors.New("x"))
 	var line map[string]any
 	var header struct {
 		AWS emfHeader `json:"_aws"`
@@ -278,7 +284,8 @@ func TestMetricsAreWhole(t *testing.T) {
 	if err := errors.Join(json.Unmarshal(out.Bytes(), &line), json.Unmarshal(out.Bytes(), &header)); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]float64{"Changes": 1, "Conflicts": 2, "Throttled": 0, "ZoneRequests": 4, "Unannounced": 0, "Failures": 1}
+	want := map[string]float64{"Changes": 1, "Conflicts": 2, "Throttled": 0, "ZoneRequests": 4, "Unannounced": 0, "Failures": 1,
+		"Reconciles": 0, "Kept": 2, "Problems": 4, "NotOwned": 1}
 	named := header.AWS.CloudWatchMetrics[0].Metrics
 	if len(named) != len(want) || line["Cluster"] != "demo" || header.AWS.Timestamp != noon.UnixMilli() {
 		t.Errorf("line %s", out.String())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 )
 
 // Namespace is the namespace of the metrics in CloudWatch.
@@ -49,6 +50,13 @@ type emfLine struct {
 	ZoneRequests int       `json:"ZoneRequests"`
 	Unannounced  int       `json:"Unannounced"`
 	Failures     int       `json:"Failures"`
+	// Reconciles counts those that succeeded: the alarm is that there are none.
+	Reconciles int `json:"Reconciles"`
+	// Kept is how many names list the machines that were well last, since none is well now.
+	Kept int `json:"Kept"`
+	// Problems is how many findings the log has, and NotOwned how many of them are of records that are another's.
+	Problems int `json:"Problems"`
+	NotOwned int `json:"NotOwned"`
 }
 
 // Observe writes the metrics of one call of Sync.
@@ -57,6 +65,7 @@ func (m metrics) Observe(ctx context.Context, r reconcile.Report, err error) {
 		AWS: emfHeader{m.now().UnixMilli(), []emfDirective{{Namespace, [][]string{{"Cluster"}}, []emfMetric{
 			{"Changes", "Count"}, {"Conflicts", "Count"}, {"Throttled", "Count"},
 			{"ZoneRequests", "Count"}, {"Unannounced", "Count"}, {"Failures", "Count"},
+			{"Reconciles", "Count"}, {"Kept", "Count"}, {"Problems", "Count"}, {"NotOwned", "Count"},
 		}}}},
 		Cluster: r.Cluster, Conflicts: r.Conflicts, Throttled: r.Throttled,
 		ZoneRequests: r.Calls.ZoneReads + r.Calls.ZoneWrites, Unannounced: r.Unannounced,
@@ -64,8 +73,17 @@ func (m metrics) Observe(ctx context.Context, r reconcile.Report, err error) {
 	if r.Changed {
 		line.Changes = 1
 	}
+	line.Reconciles, line.Problems = 1, len(r.Problems)
 	if err != nil {
-		line.Failures = 1
+		line.Reconciles, line.Failures = 0, 1
+	}
+	for _, p := range r.Problems {
+		switch p.Rule {
+		case record.RuleKept, record.RuleEmpty:
+			line.Kept++
+		case record.RuleNotOwned:
+			line.NotOwned++
+		}
 	}
 	text, err := json.Marshal(line)
 	if err == nil {

@@ -27,6 +27,11 @@ const (
 	// EnvQueue is the URL of the queue for reminders; if it is empty none are sent, and only scheduled runs complete the
 	// hooks.
 	EnvQueue = "HARDTACK_QUEUE_URL"
+	// EnvAPIInternal is "true" if api.internal.<cluster> lists the masters' private addresses.
+	EnvAPIInternal = "HARDTACK_API_INTERNAL"
+	// EnvAPIZone is the id of a public hosted zone for api.<cluster>, and EnvAPISuffix its name; empty means none.
+	EnvAPIZone   = "HARDTACK_API_ZONE_ID"
+	EnvAPISuffix = "HARDTACK_API_ZONE_NAME"
 	// Set by Lambda.
 	EnvRegion   = "AWS_REGION"
 	EnvKey      = "AWS_ACCESS_KEY_ID"
@@ -37,14 +42,17 @@ const (
 
 // Settings are the parsed environment.
 type Settings struct {
-	Scope    Scope
-	Zone     string
-	Suffix   string
-	Hook     string
-	Queue    string
-	Region   string
-	Endpoint string
-	Key      Credentials
+	Scope  Scope
+	Zone   string
+	Suffix string
+	Hook   string
+	Queue  string
+	// APIInternal adds api.internal.<cluster> to the zone. APIZone and APISuffix are the public zone with api.<cluster>.
+	APIInternal        bool
+	APIZone, APISuffix string
+	Region             string
+	Endpoint           string
+	Key                Credentials
 	// Client sends the requests to AWS; nil means the SDK's default.
 	Client aws.HTTPClient
 }
@@ -69,6 +77,7 @@ var (
 func Read(getenv func(string) string) (Settings, error) {
 	s := Settings{
 		Zone: getenv(EnvZone), Suffix: getenv(EnvSuffix), Hook: cmp.Or(getenv(EnvHook), role.DrainHook), Queue: getenv(EnvQueue),
+		APIZone: getenv(EnvAPIZone), APISuffix: getenv(EnvAPISuffix),
 		Region: getenv(EnvRegion), Endpoint: getenv(EnvEndpoint),
 		Key: Credentials{getenv(EnvKey), getenv(EnvSecret), getenv(EnvSession)},
 	}
@@ -79,6 +88,19 @@ func Read(getenv func(string) string) (Settings, error) {
 	}
 	if !zoneForm.MatchString(s.Zone) {
 		errs = append(errs, fmt.Errorf("%s: %q is not the id of a hosted zone; it looks like Z0123456789ABC", EnvZone, s.Zone))
+	}
+	switch text := getenv(EnvAPIInternal); text {
+	case "", "false":
+	case "true":
+		s.APIInternal = true
+	default:
+		errs = append(errs, fmt.Errorf("%s: %q is neither true nor false", EnvAPIInternal, text))
+	}
+	if s.APIZone != "" && !zoneForm.MatchString(s.APIZone) {
+		errs = append(errs, fmt.Errorf("%s: %q is not the id of a hosted zone; it looks like Z0123456789ABC", EnvAPIZone, s.APIZone))
+	}
+	if (s.APIZone == "") != (s.APISuffix == "") {
+		errs = append(errs, fmt.Errorf("%s and %s go together: the public zone's id and its name, or neither", EnvAPIZone, EnvAPISuffix))
 	}
 	if s.Region == "" {
 		errs = append(errs, fmt.Errorf("%s is empty; Lambda sets it, set it yourself elsewhere", EnvRegion))

@@ -15,6 +15,20 @@ import (
 type Template struct {
 	Parameters map[string]Parameter
 	resources  map[string]yaml.Node
+	conditions map[string]condition
+}
+
+// condition is a condition of the template: that a parameter is not empty, !Not [!Equals [!Ref P, ""]].
+type condition struct{ parameter string }
+
+func (c *condition) UnmarshalYAML(n *yaml.Node) error {
+	if n.Tag == "!Not" && len(n.Content) == 1 && n.Content[0].Tag == "!Equals" {
+		if args := n.Content[0].Content; len(args) == 2 && args[0].Tag == "!Ref" && args[1].Value == "" {
+			c.parameter = args[0].Value
+			return nil
+		}
+	}
+	return fmt.Errorf("line %d: only !Not [!Equals [!Ref P, \"\"]] is understood here", n.Line)
 }
 
 // Parameter is a parameter of the template.
@@ -29,11 +43,12 @@ func Parse(text []byte) (*Template, error) {
 	var doc struct {
 		Parameters map[string]Parameter `yaml:"Parameters"`
 		Resources  map[string]yaml.Node `yaml:"Resources"`
+		Conditions map[string]condition `yaml:"Conditions"`
 	}
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, fmt.Errorf("reading the function's template: %w", err)
 	}
-	return &Template{doc.Parameters, doc.Resources}, nil
+	return &Template{doc.Parameters, doc.Resources, doc.Conditions}, nil
 }
 
 // Deploy resolves the template for a stack, and reads the resulting resources.
@@ -54,7 +69,9 @@ func (t *Template) Deploy(s Stack) (*Deployment, error) {
 		if err := json.Unmarshal(text, &res); err != nil {
 			return nil, fmt.Errorf("reading %s of the function's template: %w", id, err)
 		}
-		resources[id] = res
+		if res.Condition == "" || r.holds(res.Condition) {
+			resources[id] = res
+		}
 	}
 	return read(resources)
 }
@@ -112,12 +129,23 @@ func (r resolver) list(n *yaml.Node) ([]any, error) {
 func (r resolver) call(name string, n *yaml.Node) (any, error) {
 	if n.Kind == yaml.ScalarNode {
 		switch name {
-		case "Ref", "GetAtt":
+		case "Ref":
+			if n.Value == "AWS::NoValue" {
+				return noValue{}, nil
+			}
+			return r.ref(n.Value), nil
+		case "GetAtt":
 			return r.ref(n.Value), nil
 		case "Sub":
 			return r.sub(n.Value, nil), nil
 		}
 		return nil, fmt.Errorf("line %d: !%s of a text is not understood here", n.Line, name)
+	}
+	if name == "If" && len(n.Content) == 3 {
+		if r.holds(n.Content[0].Value) {
+			return r.value(n.Content[1])
+		}
+		return r.value(n.Content[2])
 	}
 	args, err := r.list(n)
 	if err != nil {
@@ -135,12 +163,12 @@ func (r resolver) call(name string, n *yaml.Node) (any, error) {
 		text, _ := args[0].(string)
 		own, _ := args[1].(map[string]any)
 		return r.sub(text, own), nil
-	case name == "If":
-		// The template's only condition is whom its alarms tell, which is the deployer's and not read here.
-		return noValue{}, nil
 	}
 	return nil, fmt.Errorf("line %d: !%s of %d values is not understood here", n.Line, name, len(args))
 }
+
+// holds reports whether a condition holds.
+func (r resolver) holds(name string) bool { return r.ref(r.template.conditions[name].parameter) != "" }
 
 // ref returns a parameter, or a reference of the stack; an unknown one stays "${Name}".
 func (r resolver) ref(name string) any {

@@ -21,6 +21,9 @@ const (
 	ParamZone         = "ZoneId"
 	ParamSuffix       = "ZoneName"
 	ParamHook         = "HookName"
+	ParamAPIInternal  = "ApiInternal"
+	ParamAPIZone      = "ApiZoneId"
+	ParamAPISuffix    = "ApiZoneName"
 	ParamArchitecture = "Architecture"
 	ParamRetention    = "LogRetentionDays"
 )
@@ -33,6 +36,7 @@ const (
 	IDDeadLetters = "DeadLetters"
 	IDScaling     = "ScalingRule"
 	IDCalls       = "CallsRule"
+	IDInstances   = "InstancesRule"
 	IDSweep       = "SweepRule"
 	IDRole        = "Role"
 	IDLogs        = "Logs"
@@ -169,6 +173,7 @@ type properties struct {
 	Policies []struct {
 		PolicyDocument struct{ Statement []Statement }
 	}
+	PolicyDocument struct{ Statement []Statement }
 
 	Namespace, MetricName string
 	Dimensions            []struct{ Name, Value string }
@@ -178,7 +183,9 @@ type properties struct {
 
 // resource is a resource of the template, with its references resolved.
 type resource struct {
-	Type       string
+	Type string
+	// Condition names the condition of the resource; a resource whose condition does not hold is not in the deployment.
+	Condition  string
 	Properties properties
 }
 
@@ -210,6 +217,8 @@ func read(all map[string]resource) (*Deployment, error) {
 			for _, policy := range p.Policies {
 				d.Statements = append(d.Statements, policy.PolicyDocument.Statement...)
 			}
+		case "AWS::IAM::Policy":
+			d.Statements = append(d.Statements, p.PolicyDocument.Statement...)
 		case "AWS::Logs::LogGroup":
 			d.LogRetention = p.RetentionInDays
 		case "AWS::CloudWatch::Alarm":

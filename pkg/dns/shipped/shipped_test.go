@@ -44,12 +44,12 @@ func TestEveryFigureIsThere(t *testing.T) {
 	assert.Equal(t, d.MaxAge, 5*d.Rules[shipped.IDSweep].Every, "five sweeps")
 	assert.Equal(t, d.LogRetention, "14")
 	assert.Equal(t, d.Rules[shipped.IDSweep].Every, time.Minute)
-	assert.Equal(t, len(d.Rules), 3)
-	assert.Equal(t, len(d.Alarms), 5)
+	assert.Equal(t, len(d.Rules), 4)
+	assert.Equal(t, len(d.Alarms), 7)
 	for _, a := range d.Alarms {
 		assert.Assert(t, a.Namespace != "" && a.Metric != "" && a.Dimension != "" && a.Value != "", "%+v", a)
 	}
-	for _, id := range []string{shipped.IDFunction, shipped.IDMapping, shipped.IDQueue, shipped.IDDeadLetters, shipped.IDScaling, shipped.IDCalls, shipped.IDSweep, shipped.IDRole, shipped.IDLogs} {
+	for _, id := range []string{shipped.IDFunction, shipped.IDMapping, shipped.IDQueue, shipped.IDDeadLetters, shipped.IDScaling, shipped.IDCalls, shipped.IDInstances, shipped.IDSweep, shipped.IDRole, shipped.IDLogs} {
 		assert.Assert(t, d.Types[id] != "", id)
 	}
 }
