@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/check"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/prepare"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
@@ -25,6 +28,7 @@ func dnsCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			dnsSyncCommand(),
 			dnsPlanCommand(),
+			dnsAdoptCommand(),
 			dnsLookupCommand(),
 			dnsDoctorCommand(),
 			dnsZoneCommand(),
@@ -36,6 +40,7 @@ func dnsCommand() *cli.Command {
 func dnsFlags(more ...cli.Flag) []cli.Flag {
 	return append(zoneFlags(
 		&cli.StringFlag{Name: "fleet", Usage: "the source of the cluster's members: a `FILE` (YAML or JSON), aws, or 'exec:PROGRAM ARGUMENTS' that prints such a file"},
+		&cli.StringFlag{Name: "owner", Usage: "the `NAME` of the fleet whose records these are; those of another owner are not changed (default: the account and region, or host and file)"},
 		&cli.StringSliceFlag{Name: "groups", Usage: "with --fleet aws: read these AutoScaling `GROUPS` and no others that have the cluster's tag"},
 	), more...)
 }
@@ -44,6 +49,8 @@ func dnsFlags(more ...cli.Flag) []cli.Flag {
 func zoneFlags(more ...cli.Flag) []cli.Flag {
 	return append(append(awsFlags(),
 		clusterFlag(), dnsClusterFlag(), suffixFlag(),
+		&cli.BoolFlag{Name: "api-internal", Usage: "also keep api.internal.<cluster>: the private addresses of the healthy masters"},
+		&cli.BoolFlag{Name: "api-public", Usage: "keep api.<cluster>, the public addresses of the healthy masters, and no other name: for a public zone"},
 		&cli.StringFlag{Name: "zone-server", Usage: "keep the records on the zone's primary server, `HOST[:PORT]`, by RFC 2136 updates"},
 		&cli.StringFlag{Name: "tsig-key", Usage: "the `FILE` with the TSIG key that may update and transfer the zone, as written by tsig-keygen"},
 		&cli.IntFlag{Name: "max-records", Usage: "the server's limit of `N` records in a set (BIND: max-records-per-type)", Value: 100},
@@ -90,8 +97,17 @@ func newZoneTarget(c *cli.Context) (*dnsTarget, error) {
 	}
 	t := &dnsTarget{policy: record.DefaultPolicy()}
 	t.policy.Suffix = c.String("suffix")
+	if t.policy.Outputs.APIInternal = c.Bool("api-internal"); c.Bool("api-public") {
+		if c.Bool("api-internal") {
+			return nil, usagef("--api-internal is for the private zone, and --api-public for a public one: run the command once for each")
+		}
+		t.policy.Outputs = record.Outputs{APIPublic: true}
+	}
 	var err error
 	if t.cluster, err = chosenCluster(c); err != nil {
+		return nil, err
+	}
+	if err := (prepare.Options{Cluster: t.cluster, Policy: t.policy}).Check(); err != nil {
 		return nil, err
 	}
 	switch {
@@ -113,6 +129,9 @@ func (t *dnsTarget) useServer(c *cli.Context) error {
 			return err
 		}
 		conf.Key = key
+		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o004 != 0 {
+			logger(c).Warn("everybody on this machine can read the key, and so change the zone", "file", file, "next", "chmod 640 "+file)
+		}
 	}
 	z, err := zone.NewRFC2136(conf)
 	if err != nil {
@@ -132,7 +151,7 @@ func (t *dnsTarget) useRoute53(c *cli.Context) error {
 	}
 	api, id := route53.NewFromConfig(conf), c.String("zone-id")
 	if id == "" {
-		if id, err = zone.FindZone(c.Context, api, zone.Query{Name: t.policy.Suffix, VPC: c.String("vpc")}); err != nil {
+		if id, err = zone.FindZone(c.Context, api, zone.Query{Name: t.policy.Suffix, VPC: c.String("vpc"), Public: c.Bool("api-public")}); err != nil {
 			return zoneHint(err)
 		}
 	}
@@ -173,11 +192,36 @@ func (t *dnsTarget) useFleet(c *cli.Context) error {
 		if len(words) == 0 {
 			return usagef("--fleet exec: names no program")
 		}
-		t.fleet = fleet.Command{Name: words[0], Args: words[1:]}
+		t.fleet = fleet.Command{Name: words[0], Args: words[1:], Health: &fleet.Health{Log: logger(c)}}
 	default:
-		t.fleet = fleet.File{Path: what}
+		t.fleet = fleet.File{Path: what, Health: &fleet.Health{Log: logger(c)}}
 	}
-	return nil
+	owner, err := fleetOwner(c.String("owner"), what)
+	if owner != "" {
+		t.fleet = fleet.Owned{Fleet: t.fleet, Owner: owner}
+	}
+	return err
+}
+
+// fleetOwner returns the owner of a fleet's records: a name that was given, or else where the fleet is kept. A fleet of AWS
+// says it itself: the owner is empty then.
+func fleetOwner(name, what string) (string, error) {
+	program, isProgram := strings.CutPrefix(what, "exec:")
+	if name != "" || what == "aws" {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("naming the owner of the records after this host: %w (name one with --owner)", err)
+	}
+	if isProgram {
+		return host + ":" + strings.Join(strings.Fields(program), "+"), nil
+	}
+	path, err := filepath.Abs(what)
+	if err != nil {
+		return "", fmt.Errorf("naming the owner of the records after %s: %w (name one with --owner)", what, err)
+	}
+	return host + ":" + path, nil
 }
 
 // syncer returns the reconciler of the target.

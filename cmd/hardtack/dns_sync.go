@@ -108,23 +108,51 @@ func dnsPlanCommand() *cli.Command {
 			timeoutFlag(time.Minute),
 		),
 		Action: onTarget(func(c *cli.Context, t *dnsTarget, s *reconcile.Syncer) error {
-			ctx, cancel := timeoutContext(c)
-			defer cancel()
-			plan, err := s.Plan(ctx, t.cluster)
+			return t.plan(c, s)
+		}),
+	}
+}
+
+func dnsAdoptCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "adopt",
+		Usage: "take over records that are not this fleet's: made by hand, by another fleet, or left without their control record",
+		Flags: dnsFlags(dryRunFlag(), timeoutFlag(time.Minute)),
+		Action: func(c *cli.Context) error {
+			t, err := newDNSTarget(c)
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				err = printJSON(c.App.Writer, plan)
-			} else {
-				_, err = io.WriteString(c.App.Writer, diffText(plan))
+			t.policy.TakeOver = true
+			s, err := t.syncer(c)
+			if err != nil {
+				return err
 			}
-			if err == nil && c.Bool("exit-code") && !plan.Change.Empty() {
-				return cli.Exit("the records would change", changesExit)
+			if !c.Bool("dry-run") {
+				return t.sync(c, s, false)
 			}
-			return err
-		}),
+			return t.plan(c, s)
+		},
 	}
+}
+
+// plan prints what a reconcile would change.
+func (t *dnsTarget) plan(c *cli.Context, s *reconcile.Syncer) error {
+	ctx, cancel := timeoutContext(c)
+	defer cancel()
+	plan, err := s.Plan(ctx, t.cluster)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		err = printJSON(c.App.Writer, plan)
+	} else {
+		_, err = io.WriteString(c.App.Writer, diffText(plan))
+	}
+	if err == nil && c.Bool("exit-code") && !plan.Change.Empty() {
+		return cli.Exit("the records would change", changesExit)
+	}
+	return err
 }
 
 // diffText formats a plan as a diff: a line for each value that would be removed or added. The control record is left

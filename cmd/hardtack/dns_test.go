@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone/zonetest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
@@ -54,6 +56,14 @@ func TestDNSScripts(t *testing.T) {
 				if got := json.Valid([]byte(ts.ReadFile(args[0]))); got == neg {
 					ts.Fatalf("%s is JSON: %v", args[0], got)
 				}
+			},
+			// put NAME TYPE VALUE writes a record as another program would.
+			"put": func(ts *testscript.TestScript, _ bool, args []string) {
+				key, err := zone.ReadKey(b.KeyFile)
+				ts.Check(err)
+				z, err := zone.NewRFC2136(zone.RFC2136Config{Server: b.Addr, Key: key, Policy: record.DefaultPolicy()})
+				ts.Check(err)
+				ts.Check(z.CompareAndSwap(t.Context(), "", nil, []record.Set{{Name: args[0], Type: args[1], TTL: time.Minute, Values: args[2:]}}))
 			},
 		},
 	})

@@ -33,6 +33,7 @@ var examples = map[string]string{
 	"pki kubeconfig":                "hardtack pki kubeconfig -f cluster.yaml -o admin.yaml\nhardtack pki kubeconfig --kubeconfig admin.yaml --user jane@example.org --group platform -o jane.yaml",
 	"pki issuer publish":            "hardtack pki issuer publish -f cluster.yaml",
 	"pki issuer check":              "hardtack pki issuer check -f cluster.yaml",
+	"dns adopt":                     "hardtack dns adopt -f cluster.yaml --zone-server ns1.example --tsig-key hardtack.key --fleet fleet.yaml --dry-run",
 	"dns sync":                      "hardtack dns sync -f cluster.yaml --zone-server ns1.example --tsig-key hardtack.key --fleet fleet.yaml --watch",
 	"dns plan":                      "hardtack dns plan -f cluster.yaml --route53 --fleet aws",
 	"dns lookup":                    "hardtack dns lookup -f cluster.yaml masters",

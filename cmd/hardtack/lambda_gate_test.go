@@ -130,7 +130,7 @@ func (d *deployedFunction) stackResources(w http.ResponseWriter) {
 	for id, physical := range d.ids {
 		kind := map[bool]string{true: "AWS::CloudWatch::Alarm", false: "AWS::Events::Rule"}[strings.HasSuffix(id, "Alarm")]
 		if fixed, ok := map[string]string{"Function": "AWS::Lambda::Function", "FunctionPokes": "AWS::Lambda::EventSourceMapping", "Queue": "AWS::SQS::Queue", "DeadLetters": "AWS::SQS::Queue",
-			"QueuePolicy": "AWS::SQS::QueuePolicy", "Role": "AWS::IAM::Role", "Logs": "AWS::Logs::LogGroup"}[id]; ok {
+			"QueuePolicy": "AWS::SQS::QueuePolicy", "DeadLettersPolicy": "AWS::SQS::QueuePolicy", "Role": "AWS::IAM::Role", "Logs": "AWS::Logs::LogGroup"}[id]; ok {
 			kind = fixed
 		}
 		list = append(list, member{id, physical, kind, "CREATE_COMPLETE", "2026-03-01T12:00:00Z"})

@@ -127,7 +127,7 @@ func newCloudWatch(t *testing.T, resources map[string]map[string]any, resolve fu
 		}
 		c.alarms = append(c.alarms, a)
 	}
-	if len(c.alarms) != 5 {
+	if len(c.alarms) != 7 {
 		t.Fatalf("alarms of the template: %v", c.alarms)
 	}
 	return c

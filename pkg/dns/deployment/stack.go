@@ -16,7 +16,7 @@ import (
 // tagStack is the tag that CloudFormation sets on its resources.
 const tagStack = "aws:cloudformation:stack-name"
 
-// stack reads a stack; DescribeStackResources returns up to 100 resources, and the template has 15.
+// stack reads a stack; DescribeStackResources returns up to 100 resources, and the template has fewer than 30.
 func (r *Reader) stack(ctx context.Context, name string) (doctor.Stack, error) {
 	s := doctor.Stack{Name: name, Parameters: map[string]string{}, Resources: map[string]doctor.Resource{}}
 	out, err := r.stacks.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
