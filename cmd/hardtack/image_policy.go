@@ -18,6 +18,7 @@ func imagePolicyCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "channel", Usage: "a `CHANNEL` that may be pointed at an image; may be repeated (default: none)"},
 			&cli.BoolFlag{Name: "share", Usage: "also allow sharing the images with other accounts (publish --share)"},
 			&cli.BoolFlag{Name: "parents", Usage: "also allow building on older snapshots, so that only changed blocks are sent; only for an account that has nothing but images"},
+			&cli.BoolFlag{Name: "copies", Usage: "also allow copying the images to other regions (publish --copy); only for an account that has nothing but images"},
 			&cli.StringSliceFlag{Name: "key", Usage: "the ARN of a KMS `KEY` that encrypts images; may be repeated, one for each region"},
 		},
 		Action: func(c *cli.Context) error {
@@ -26,7 +27,7 @@ func imagePolicyCommand() *cli.Command {
 			}
 			r := cloud.PolicyRequest{
 				Partition: c.String("partition"), Image: c.String("name"), Keys: c.StringSlice("key"),
-				Channels: c.StringSlice("channel"), Share: c.Bool("share"), Parents: c.Bool("parents"),
+				Channels: c.StringSlice("channel"), Share: c.Bool("share"), Parents: c.Bool("parents"), Copies: c.Bool("copies"),
 			}
 			policy, err := cloud.Policy(r)
 			if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -24,8 +23,7 @@ type need struct {
 	refusal *Error
 }
 
-// resourced is a service that knows the permissions of its calls. Calls of other services require the permission on
-// "*".
+// resourced is a service that knows the permissions of its calls, which all are.
 type resourced interface {
 	// needs runs with the account locked. A call without needs is open to every known caller.
 	needs(c *call) []need
@@ -41,11 +39,7 @@ func (a *Account) authorize(ctx context.Context, s service, c *call) error {
 		return err
 	}
 	c.Caller = who
-	needs := []need{{action: c.Service + ":" + c.Action, arn: "*"}}
-	if r, ok := s.(resourced); ok {
-		needs = r.needs(c)
-	}
-	for _, n := range needs {
+	for _, n := range s.(resourced).needs(c) {
 		if err := permit(c, n); err != nil {
 			return err
 		}
@@ -56,12 +50,13 @@ func (a *Account) authorize(ctx context.Context, s service, c *call) error {
 // permit refuses a call whose caller lacks one permission.
 func permit(c *call, n need) error {
 	who := c.Caller
-	all := map[string][]string{"aws:requestedregion": {c.Region}}
-	maps.Copy(all, who.context)
-	for key, values := range n.context {
-		all[strings.ToLower(key)] = values
+	q, err := n.question()
+	if err != nil {
+		return err
 	}
-	switch v := judge(who.policies, n.action, n.arn, all); {
+	maps.Copy(q.values, map[string][]string{"aws:requestedregion": {c.Region}, "aws:securetransport": {"true"}})
+	maps.Copy(q.values, who.context)
+	switch v := judge(who.policies, n.action, n.arn, q); {
 	case v == allowed:
 		return nil
 	case n.refusal != nil:

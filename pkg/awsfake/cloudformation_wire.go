@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -23,16 +24,28 @@ func (c *CloudFormation) serve(call *call) (any, error) { return c.actions().ser
 // needs of CloudFormation: the stack that a call names.
 func (c *CloudFormation) needs(call *call) []need {
 	action, name := "cloudformation:"+call.Action, call.Form.Get("StackName")
+	p := params(call.Form)
 	switch {
+	case name == "" && call.Action == "DescribeStacks":
+		// "If the stack doesn't exist ... requires ListStacks": to see all takes that permission too.
+		return []need{{action: action, arn: "*"}, {action: "cloudformation:ListStacks", arn: "*"}}
 	case name == "":
 		return []need{{action: action, arn: "*"}}
-	case strings.HasPrefix(name, "arn:"):
-		return []need{{action: action, arn: name}}
 	}
-	n := need{action: action, arn: "arn:aws:cloudformation:" + HomeRegion + ":" + owner + ":stack/" + name + "/*"}
+	n := need{action: action, arn: name, context: map[string][]string{}}
+	if !strings.HasPrefix(name, "arn:") {
+		n.arn = "arn:aws:cloudformation:" + HomeRegion + ":" + owner + ":stack/" + name + "/*"
+	}
 	if s, err := c.find(name); err == nil {
 		n.arn, n.context = s.id, tagContext("cloudformation", s.tags)
 	}
+	if set := p.get("ChangeSetName"); set != "" {
+		n.context["cloudformation:ChangeSetName"] = []string{set}
+	}
+	if url := p.get("TemplateURL"); url != "" {
+		n.context["cloudformation:TemplateUrl"] = []string{url}
+	}
+	maps.Copy(n.context, requestContext(p.structs("Tags.member")))
 	return []need{n}
 }
 

@@ -32,18 +32,12 @@
 // other under the account's one lock and one agenda: stacks make groups, groups launch machines from templates, images
 // and parameters. A package for each service would need interfaces that repeat these methods.
 //
-// # Where the documentation leaves room
+// # Where two documents of AWS differ, or leave room
 //
-// The harder reading is taken, each with a test:
+// The harder reading is taken. disagreements.txt lists every such place with both sources and the test that holds it.
 //
-//   - A group's LaunchTemplate or subnets change. CloudFormation's pages of the type say "Some interruptions", and its registry's
-//     schema has them in conditionalCreateOnlyProperties; the older resource specification says Mutable. Here change sets say
-//     Conditionally, and the change is made in place.
-//   - A volume is modified again. The API reference of ModifyVolume allows four modifications in 24 hours; earlier pages, and
-//     CloudFormation's of AWS::EC2::Volume, have a pause of six hours. Here there is the pause.
-//   - A refresh beyond a group's maximum. The pages of MaxHealthyPercentage do not say whether it may. Here it may not, and such a
-//     refresh makes no progress.
-//   - A launch that is abandoned. The pages of lifecycle hooks do not say whether hooks of the termination run. Here they do.
-//   - A volume that is asked for twice with one token. "Ensuring idempotency in Amazon EC2 API requests" says that the first answer
-//     comes again, not with which state. Here it is the first one.
+// # Condition keys
+//
+// authorization.txt has the condition keys that AWS hands its policies for every action that is modelled. No others are handed here; of
+// those that awsfake has no value for, a statement that asks for one allows nothing.
 package awsfake

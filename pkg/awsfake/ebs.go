@@ -57,12 +57,15 @@ func invalid(reason, format string, args ...any) error {
 // than its parent, and pages are short. Not modelled: Outposts, local snapshots, and the snapshots of others.
 type directAPI struct{ *Images }
 
-func (d directAPI) serve(c *call) (any, error) {
-	actions := map[string]func(*call) (any, error){
+func (d directAPI) actions() map[string]func(*call) (any, error) {
+	return map[string]func(*call) (any, error){
 		"StartSnapshot": d.start, "PutSnapshotBlock": d.putBlock, "CompleteSnapshot": d.complete,
 		"GetSnapshotBlock": d.getBlock, "ListSnapshotBlocks": d.listBlocks,
 	}
-	return actions[c.Action](c) // the protocol knows no others
+}
+
+func (d directAPI) serve(c *call) (any, error) {
+	return d.actions()[c.Action](c) // the protocol knows no others
 }
 
 type startInput struct {

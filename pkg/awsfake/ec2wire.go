@@ -18,7 +18,8 @@ func (e *EC2) actions() actions {
 		"DescribeInstanceTypes": strict(e.describeTypes, "InstanceType", "MaxResults", "NextToken"),
 		"DescribeSubnets":       strict(e.describeSubnets, "SubnetId", "MaxResults", "NextToken"),
 
-		"CreateLaunchTemplate": e.createTemplateCall, "CreateLaunchTemplateVersion": e.createVersionCall,
+		"DeleteLaunchTemplateVersions": strict(e.deleteVersionsCall, "LaunchTemplateId", "LaunchTemplateName", "LaunchTemplateVersion"),
+		"CreateLaunchTemplate":         e.createTemplateCall, "CreateLaunchTemplateVersion": e.createVersionCall,
 		"DescribeLaunchTemplates": e.describeTemplates, "DescribeLaunchTemplateVersions": e.describeVersions,
 	}
 	maps.Copy(all, e.volumeCalls())

@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 	"strings"
@@ -19,10 +20,14 @@ func (e computing) needs(c *call) []need {
 		return e.EC2.needs(c)
 	}
 	action := "ec2:" + c.Action
-	if strings.HasPrefix(c.Action, "Describe") && !strings.HasSuffix(c.Action, "Attribute") {
-		return []need{{action: action, arn: "*"}}
+	needs := []need{{action: action, arn: "*"}}
+	if !strings.HasPrefix(c.Action, "Describe") || strings.HasSuffix(c.Action, "Attribute") {
+		needs = known.needs(images, c, action)
 	}
-	return known.needs(images, c, action)
+	for i := range needs {
+		needs[i] = inRegion(needs[i], c.Region)
+	}
+	return needs
 }
 
 // need returns the permission for an action on an image, snapshot or volume, whether or not it exists. requested are the
@@ -34,17 +39,34 @@ func (m *Images) need(action, id string, requested []params) need {
 		maps.Copy(context, requestContext(requested))
 		return need{action: action, arn: volumeARN(id), context: context}
 	}
-	arn, key, tags := m.imageARN(id), "ec2:ImageID", map[string]string{}
-	if strings.HasPrefix(id, "snap-") {
-		s, _ := m.snapshot(id)
-		arn, key, tags = m.snapshotARN(id), "ec2:SnapshotID", s.Tags
-	} else if i, ok := m.image(id); ok {
-		tags = i.Tags
+	var n need
+	switch kind, _, _ := strings.Cut(id, "-"); kind {
+	case "snap":
+		n = m.snapshotNeed(id)
+	case "i":
+		n = m.account.regional.ec2.machineNeed(action, id)
+	case "lt":
+		n = m.account.regional.ec2.templateNeed(action, params{"LaunchTemplateId": {id}})
+	default:
+		i, _ := m.image(id)
+		n = need{arn: m.imageARN(cmp.Or(id, "*")), context: tagContext("ec2", i.Tags)}
+		maps.Copy(n.context, map[string][]string{
+			"ec2:ImageID": {id}, "ec2:Owner": {owner}, "ec2:ImageType": {"machine"}, "ec2:Public": {"false"}, "ec2:RootDeviceType": {"ebs"}})
 	}
-	context := tagContext("ec2", tags)
-	context[key], context["ec2:Owner"] = []string{id}, []string{owner}
-	maps.Copy(context, requestContext(requested))
-	return need{action: action, arn: arn, context: context}
+	if n.context == nil {
+		n.context = map[string][]string{}
+	}
+	n.action = action
+	maps.Copy(n.context, requestContext(requested))
+	return n
+}
+
+func (m *Images) snapshotNeed(id string) need {
+	s, _ := m.snapshot(id)
+	n := need{arn: m.snapshotARN(id), context: tagContext("ec2", s.Tags)}
+	maps.Copy(n.context, map[string][]string{
+		"ec2:SnapshotID": {id}, "ec2:Owner": {owner}, "ec2:VolumeSize": {strconv.Itoa(s.Size)}, "ec2:SnapshotTime": {stamp(s.Started)}, "ec2:Encrypted": {strconv.FormatBool(s.Key != "")}})
+	return n
 }
 
 // requestContext are the tags of a request as condition keys.
@@ -74,7 +96,9 @@ func (known imageCall) needs(m *Images, c *call, action string) []need {
 		requested[spec.get("ResourceType")] = append(requested[spec.get("ResourceType")], spec.structs("Tag")...)
 	}
 	fresh := func(arn, kind string) {
-		needs = append(needs, need{action: action, arn: arn, context: requestContext(requested[kind])})
+		context := requestContext(requested[kind])
+		context["ec2:Owner"] = []string{owner}
+		needs = append(needs, need{action: action, arn: arn, context: context})
 	}
 	switch c.Action {
 	case "RegisterImage":
@@ -152,7 +176,8 @@ func (d directAPI) startNeeds(c *call, action string) []need {
 }
 
 func (d directAPI) keyNeed(action, arn string) need {
-	return need{action: action, arn: arn, refusal: &Error{
+	context := map[string][]string{"kms:CallerAccount": {owner}, "kms:EncryptionAlgorithm": {"SYMMETRIC_DEFAULT"}}
+	return need{action: action, arn: arn, context: context, refusal: &Error{
 		Status: 403, Code: "AccessDeniedException", Reason: "DEPENDENCY_ACCESS_DENIED", Message: "You are not allowed to use the KMS key of the snapshot.",
 	}}
 }

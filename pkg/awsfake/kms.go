@@ -75,6 +75,17 @@ func (v *vault) aliasesOf(k *kmsKey) (names []string) {
 	return names
 }
 
+// need is the permission of a call that Parameter Store makes with a key in its caller's name.
+func (v *vault) need(k *kmsKey, action, context string) need {
+	return need{action: "kms:" + action, arn: k.arn, context: map[string][]string{
+		"kms:CallerAccount": {owner}, "kms:EncryptionAlgorithm": {"SYMMETRIC_DEFAULT"},
+		"kms:ViaService":                      {"ssm." + v.region + ".amazonaws.com"},
+		"kms:EncryptionContext:PARAMETER_ARN": {context},
+		"kms:EncryptionContextKeys":           {"PARAMETER_ARN"},
+		"kms:ResourceAliases":                 v.aliasesOf(k),
+	}}
+}
+
 // use is a call of KMS by Parameter Store in its caller's name ("AWS KMS encryption for AWS Systems Manager Parameter
 // Store SecureString parameters"): the condition keys are the service's name, the encryption context, and the key's
 // aliases. The errors are those of Parameter Store.
@@ -84,12 +95,7 @@ func (v *vault) use(c *call, action, id, context string) (*kmsKey, error) {
 		return nil, refuse("InvalidKeyId", "Key '%s' does not exist (Service: AWSKMS; Error Code: NotFoundException)", id)
 	}
 	if !k.shared && c != nil && c.Caller != nil {
-		err := permit(c, need{action: "kms:" + action, arn: k.arn, context: map[string][]string{
-			"kms:ViaService":                      {"ssm." + v.region + ".amazonaws.com"},
-			"kms:EncryptionContext:PARAMETER_ARN": {context},
-			"kms:EncryptionContextKeys":           {"PARAMETER_ARN"},
-			"kms:ResourceAliases":                 v.aliasesOf(k),
-		}})
+		err := permit(c, v.need(k, action, context))
 		if err != nil {
 			return nil, err
 		}

@@ -190,6 +190,24 @@ func (e *EC2) templateNeed(action string, p params) need {
 	return n
 }
 
+// templateNeeds are the permissions of a call about a launch template: with tags, a new one needs ec2:CreateTags too.
+func (e *EC2) templateNeeds(action string, p params) []need {
+	if action != "ec2:CreateLaunchTemplate" {
+		return []need{e.templateNeed(action, p)}
+	}
+	var requested []params
+	for _, spec := range p.structs("TagSpecification") {
+		requested = append(requested, spec.structs("Tag")...)
+	}
+	needs := []need{{action: action, arn: templateARN("*"), context: requestContext(requested)}}
+	if len(requested) > 0 {
+		context := requestContext(requested)
+		context["ec2:CreateAction"] = []string{"CreateLaunchTemplate"}
+		needs = append(needs, need{action: "ec2:CreateTags", arn: templateARN("*"), context: context})
+	}
+	return needs
+}
+
 func templateARN(id string) string {
 	return "arn:aws:ec2:" + HomeRegion + ":" + owner + ":launch-template/" + id
 }

@@ -1,8 +1,11 @@
 package awsfake
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -23,6 +26,16 @@ func tagContext(service string, tags map[string]string) map[string][]string {
 	return context
 }
 
+// taggedContext are the tags of a request as condition keys.
+func taggedContext(tags map[string]string) map[string][]string {
+	context := map[string][]string{}
+	for _, key := range sortedKeys(tags) {
+		context["aws:RequestTag/"+key] = []string{tags[key]}
+		context["aws:TagKeys"] = append(context["aws:TagKeys"], key)
+	}
+	return context
+}
+
 // needs of AutoScaling: describe calls take no resource, the others are about a group.
 func (s *AutoScaling) needs(c *call) []need {
 	action := "autoscaling:" + c.Action
@@ -30,6 +43,9 @@ func (s *AutoScaling) needs(c *call) []need {
 		return []need{{action: action, arn: "*"}}
 	}
 	p := params(c.Form)
+	if c.Action == "CreateAutoScalingGroup" || c.Action == "UpdateAutoScalingGroup" {
+		return []need{s.shapeNeed(action, p)}
+	}
 	names := []string{p.get("AutoScalingGroupName")}
 	for _, tag := range p.structs("Tags.member") {
 		if id := tag.get("ResourceId"); id != "" && !slices.Contains(names, id) && c.Action != "CreateAutoScalingGroup" {
@@ -47,17 +63,64 @@ func (s *AutoScaling) needs(c *call) []need {
 	}
 	var needs []need
 	for _, name := range names {
-		n := need{action: action, arn: "arn:aws:autoscaling:" + HomeRegion + ":" + owner + ":autoScalingGroup:*:autoScalingGroupName/" + name}
-		if g, ok := s.groups[name]; ok {
-			n.arn, n.context = g.arn, tagContext("autoscaling", g.Tags)
-		}
-		needs = append(needs, n)
+		needs = append(needs, s.groupNeed(action, name))
 	}
 	return needs
 }
 
-// needs of EC2: describe calls take no resource, the others are about each machine that they name.
+func (s *AutoScaling) groupNeed(action, name string) need {
+	n := need{action: action, arn: "arn:aws:autoscaling:" + HomeRegion + ":" + owner + ":autoScalingGroup:*:autoScalingGroupName/" + name}
+	if g, ok := s.groups[name]; ok {
+		n.arn, n.context = g.arn, tagContext("autoscaling", g.Tags)
+	}
+	return n
+}
+
+// shapeNeed is the permission to make or change a group, with what the request says of it. A new group has no tags but the request's.
+func (s *AutoScaling) shapeNeed(action string, p params) need {
+	n := s.groupNeed(action, p.get("AutoScalingGroupName"))
+	if n.context == nil {
+		n.context = map[string][]string{}
+	}
+	for key, field := range map[string]string{"MaxSize": "MaxSize", "MinSize": "MinSize", "LaunchConfigurationName": "LaunchConfigurationName"} {
+		if p.has(field) {
+			n.context["autoscaling:"+key] = []string{p.get(field)}
+		}
+	}
+	if p.get("VPCZoneIdentifier") != "" {
+		n.context["autoscaling:VPCZoneIdentifiers"] = strings.Split(p.get("VPCZoneIdentifier"), ",")
+	}
+	if arns := p.list("TargetGroupARNs.member"); len(arns) > 0 {
+		n.context["autoscaling:TargetGroupARNs"] = arns
+	}
+	if p.has("LaunchTemplate.LaunchTemplateId") || p.has("LaunchTemplate.LaunchTemplateName") {
+		n.context["autoscaling:LaunchTemplateVersionSpecified"] = []string{strconv.FormatBool(p.has("LaunchTemplate.Version"))}
+	}
+	maps.Copy(n.context, requestContext(p.structs("Tags.member")))
+	return n
+}
+
+// needs of EC2, which hands the region to each.
 func (e *EC2) needs(c *call) []need {
+	needs := e.plainNeeds(c)
+	for i := range needs {
+		needs[i] = inRegion(needs[i], HomeRegion)
+	}
+	return needs
+}
+
+// inRegion adds the condition key of EC2's region.
+func inRegion(n need, region string) need {
+	n.context = maps.Clone(n.context)
+	if n.context == nil {
+		n.context = map[string][]string{}
+	}
+	n.context["ec2:Region"] = []string{region}
+	return n
+}
+
+// plainNeeds: describe calls take no resource, the others are about each machine that they name.
+func (e *EC2) plainNeeds(c *call) []need {
 	action := "ec2:" + c.Action
 	p := params(c.Form)
 	ids := p.list("InstanceId")
@@ -68,9 +131,9 @@ func (e *EC2) needs(c *call) []need {
 	case strings.HasPrefix(c.Action, "Describe"):
 		return []need{{action: action, arn: "*"}}
 	case c.Action == "RunInstances":
-		return []need{{action: action, arn: machineARN("*")}}
+		return e.runNeeds(action, p)
 	case strings.Contains(c.Action, "LaunchTemplate"):
-		return []need{e.templateNeed(action, p)}
+		return e.templateNeeds(action, p)
 	case len(ids) == 0:
 		return []need{{action: action, arn: "*"}}
 	}
@@ -81,9 +144,64 @@ func (e *EC2) needs(c *call) []need {
 	return needs
 }
 
+// runNeeds are the permissions to run machines: the image, and all that a machine comes with. What the request does not name is "*".
+func (e *EC2) runNeeds(action string, p params) []need {
+	named := func(kind, id string) string {
+		return "arn:aws:ec2:" + HomeRegion + ":" + owner + ":" + kind + "/" + cmp.Or(id, "*")
+	}
+	subnet, _ := e.network.subnet(p.get("SubnetId"))
+	zone := cmp.Or(subnet.Zone, p.get("Placement.AvailabilityZone"), HomeRegion+"a")
+	requested := []params{}
+	for _, spec := range p.structs("TagSpecification") {
+		if spec.get("ResourceType") == "instance" {
+			requested = append(requested, spec.structs("Tag")...)
+		}
+	}
+	machine := machineContext(Machine{Type: p.get("InstanceType"), Zone: zone})
+	maps.Copy(machine, requestContext(requested))
+	vpc := map[string][]string{"ec2:AvailabilityZone": {zone}, "ec2:Subnet": {named("subnet", subnet.ID)}, "ec2:SubnetID": {subnet.ID}, "ec2:Vpc": {named("vpc", subnet.VPC)}}
+	image := e.account.Images().need(action, p.get("ImageId"), nil)
+	needs := []need{
+		image, {action: action, arn: machineARN("*"), context: machine}, {action: action, arn: named("network-interface", ""), context: vpc},
+		{action: action, arn: named("security-group", p.get("SecurityGroupId.1"))}, {action: action, arn: named("subnet", subnet.ID), context: vpc}, {action: action, arn: volumeARN("*")},
+	}
+	if len(requested) > 0 {
+		context := requestContext(requested)
+		context["ec2:CreateAction"] = []string{"RunInstances"}
+		needs = append(needs, need{action: "ec2:CreateTags", arn: machineARN("*"), context: context})
+	}
+	return needs
+}
+
+// machineContext are a machine's condition keys beside its tags, with EC2's defaults where its launch says nothing (API reference,
+// InstanceMetadataOptionsRequest).
+func machineContext(m Machine) map[string][]string {
+	context := tagContext("ec2", m.Tags)
+	options := MetadataOptions{}
+	if m.Launch != nil && m.Launch.Metadata != nil {
+		options = *m.Launch.Metadata
+	}
+	hops := 1
+	if options.HopLimit != nil {
+		hops = *options.HopLimit
+	}
+	maps.Copy(context, map[string][]string{
+		"ec2:AvailabilityZone": {m.Zone}, "ec2:InstanceID": {m.ID}, "ec2:InstanceType": {m.Type}, "ec2:RootDeviceType": {"ebs"}, "ec2:Tenancy": {"default"},
+		"ec2:MetadataHttpEndpoint": {cmp.Or(options.Endpoint, "enabled")}, "ec2:MetadataHttpTokens": {cmp.Or(options.Tokens, "optional")},
+		"ec2:MetadataHttpPutResponseHopLimit": {strconv.Itoa(hops)}, "ec2:InstanceMetadataTags": {cmp.Or(options.Tags, "disabled")},
+	})
+	if m.Role != "" {
+		context["ec2:InstanceProfile"] = []string{"arn:aws:iam::" + owner + ":instance-profile/" + m.Role}
+	}
+	return context
+}
+
 // needs of SQS: every call is about a queue but ListQueues.
 func (s *SQS) needs(c *call) []need {
-	var in struct{ QueueUrl, QueueName string }
+	var in struct {
+		QueueUrl, QueueName string
+		Tags                map[string]string `json:"tags"`
+	}
 	_ = json.Unmarshal(c.Body, &in) // serve refuses what cannot be read
 	name := in.QueueName
 	if in.QueueUrl != "" {
@@ -92,6 +210,9 @@ func (s *SQS) needs(c *call) []need {
 	n := need{action: "sqs:" + c.Action, arn: "*"}
 	if name != "" {
 		n.arn = "arn:aws:sqs:" + HomeRegion + ":" + owner + ":" + name
+	}
+	if c.Action == "CreateQueue" {
+		n.context = taggedContext(in.Tags)
 	}
 	return []need{n}
 }

@@ -37,7 +37,7 @@ const (
 )
 
 // judge evaluates all policies of one principal.
-func judge(policies []Policy, action, arn string, context map[string][]string) verdict {
+func judge(policies []Policy, action, arn string, context question) verdict {
 	v := notAllowed
 	for _, p := range policies {
 		for _, s := range p {
@@ -53,9 +53,16 @@ func judge(policies []Policy, action, arn string, context map[string][]string) v
 	return v
 }
 
-func (s Statement) applies(action, arn string, context map[string][]string) bool {
+// applies reports whether a statement decides. Of a key without a value here the hardest answer is taken: no allowance holds, and every
+// denial does.
+func (s Statement) applies(action, arn string, context question) bool {
 	return likeAny(lower(s.Actions), strings.ToLower(action)) && likeAny(s.Resources, arn) &&
-		!slices.ContainsFunc(s.Conditions, func(c Condition) bool { return !c.holds(context) })
+		!slices.ContainsFunc(s.Conditions, func(c Condition) bool {
+			if context.unknown.has(strings.ToLower(c.Key)) {
+				return !s.Deny
+			}
+			return !c.holds(context.values)
+		})
 }
 
 func lower(list []string) []string {

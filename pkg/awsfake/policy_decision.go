@@ -10,7 +10,7 @@ func Decision(policies []Policy, action, arn string, context map[string][]string
 	for k, v := range context {
 		keys[strings.ToLower(k)] = v
 	}
-	switch judge(policies, action, arn, keys) {
+	switch judge(policies, action, arn, question{values: keys}) {
 	case allowed:
 		return "allowed"
 	case denied:

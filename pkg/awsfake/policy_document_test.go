@@ -85,7 +85,7 @@ func TestPolicyEvaluation(t *testing.T) {
 					want = allowed
 				}
 			}
-			if got := judge(policies, "s3:GetObject", "arn:aws:s3:::b/k", context); got != want {
+			if got := judge(policies, "s3:GetObject", "arn:aws:s3:::b/k", question{values: context}); got != want {
 				t.Errorf("%s, %s: %v, want %v", effect, tt.name, got, want)
 			}
 		}

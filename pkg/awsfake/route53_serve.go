@@ -28,12 +28,26 @@ func (r *Route53) serve(c *call) (any, error) {
 func (r *Route53) needs(c *call) []need {
 	n := need{action: "route53:" + c.Action, arn: "*"}
 	switch c.Action {
+	case "CreateHostedZone":
+		return r.createNeeds(c, n)
 	case "GetHostedZone", "ListResourceRecordSets":
 		n.arn = "arn:aws:route53:::hostedzone/" + c.pathID()
 	case "ChangeResourceRecordSets":
 		n.arn, n.context = "arn:aws:route53:::hostedzone/"+c.pathID(), changeAttributes(c)
 	}
 	return []need{n}
+}
+
+// createNeeds are those of CreateHostedZone: with a VPC, it is a condition key, and the caller must be allowed to look for it.
+func (r *Route53) createNeeds(c *call, n need) []need {
+	var in struct {
+		VPC *wireVPC
+	}
+	if err := xml.Unmarshal(c.Body, &in); err != nil || in.VPC == nil {
+		return []need{n} // serve refuses what cannot be read
+	}
+	n.context = map[string][]string{"route53:VPCs": {"VPCId=" + in.VPC.VPCID + ",VPCRegion=" + in.VPC.VPCRegion}}
+	return []need{n, inRegion(need{action: "ec2:DescribeVpcs", arn: "*"}, in.VPC.VPCRegion)}
 }
 
 // changeAttributes are the condition keys of a batch. A normalized name has no final dot.

@@ -146,7 +146,7 @@ func (s *S3) Public(bucket, key string) ([]byte, error) {
 	}
 	context := map[string][]string{"aws:securetransport": {"true"}}
 	arn := "arn:aws:s3:::" + bucket + "/" + key
-	if b.Private || judge([]Policy{b.policy, b.public}, "s3:GetObject", arn, context) != allowed {
+	if b.Private || judge([]Policy{b.policy, b.public}, "s3:GetObject", arn, question{values: context}) != allowed {
 		return nil, &Error{Status: http.StatusForbidden, Code: "AccessDenied", Message: "Access Denied"}
 	}
 	o, ok := b.objects[key]
@@ -169,7 +169,7 @@ func (s *S3) find(c *call) (*s3Bucket, string, error) {
 // needs of S3: the object, or the bucket for a list. The bucket's policy is judged with the caller's: a denial wins.
 func (s *S3) needs(c *call) []need {
 	name, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "/"), "/")
-	n := need{action: "s3:" + c.Action, arn: "arn:aws:s3:::" + strings.TrimPrefix(c.Path, "/"), context: map[string][]string{"aws:SecureTransport": {"true"}}}
+	n := need{action: "s3:" + c.Action, arn: "arn:aws:s3:::" + strings.TrimPrefix(c.Path, "/"), context: s3Context(c)}
 	switch c.Action {
 	case "ListObjectsV2":
 		n.action, n.arn = "s3:ListBucket", "arn:aws:s3:::"+name
@@ -184,14 +184,26 @@ func (s *S3) needs(c *call) []need {
 	return []need{n}
 }
 
+// s3Context are the keys that every call of S3 has. A presigned URL is authenticated by its query.
+func s3Context(c *call) map[string][]string {
+	kind := "REST-HEADER"
+	if c.Query.Has("X-Amz-Signature") {
+		kind = "REST-QUERY-STRING"
+	}
+	return map[string][]string{
+		"s3:ResourceAccount": {owner}, "s3:authType": {kind}, "s3:signatureversion": {"AWS4-HMAC-SHA256"}, "s3:x-amz-content-sha256": {c.header("X-Amz-Content-Sha256")},
+	}
+}
+
 // denied reports whether the bucket's policy denies a call.
 func (s *S3) denied(b *s3Bucket, c *call) bool {
 	n := s.needs(c)[0]
-	context := map[string][]string{}
-	for key, values := range n.context {
-		context[strings.ToLower(key)] = values
+	q, err := n.question()
+	if err != nil {
+		return true
 	}
-	return judge([]Policy{b.policy}, n.action, n.arn, context) == denied
+	q.values["aws:securetransport"] = []string{"true"}
+	return judge([]Policy{b.policy}, n.action, n.arn, q) == denied
 }
 
 // serve carries out one call.
@@ -223,7 +235,8 @@ func (s *S3) serve(c *call) (any, error) {
 // missing is the refusal of a key that is not there: a caller who may not list is not told ("GetObject": "If you don't have the
 // s3:ListBucket permission, Amazon S3 returns an HTTP status code 403").
 func (s *S3) missing(c *call, b *s3Bucket) error {
-	list := need{action: "s3:ListBucket", arn: "arn:aws:s3:::" + b.Name, context: map[string][]string{"s3:prefix": {strings.TrimPrefix(c.Path, "/"+b.Name+"/")}}}
+	list := need{action: "s3:ListBucket", arn: "arn:aws:s3:::" + b.Name, context: s3Context(c)}
+	list.context["s3:prefix"] = []string{strings.TrimPrefix(c.Path, "/"+b.Name+"/")}
 	if c.Caller != nil && permit(c, list) != nil {
 		return &Error{Status: http.StatusForbidden, Code: "AccessDenied", Message: "Access Denied"}
 	}

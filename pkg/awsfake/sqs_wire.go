@@ -22,11 +22,7 @@ func (s *SQS) serve(c *call) (any, error) {
 	if c.Action == "GetQueueUrl" {
 		return s.getQueueURL(c.Body)
 	}
-	actions := map[string]func(*queue, []byte) (any, error){
-		"SendMessage": s.sendMessage, "ReceiveMessage": s.receiveMessage, "DeleteMessage": s.deleteMessage,
-		"GetQueueAttributes": s.getAttributes, "SetQueueAttributes": s.setAttributes,
-	}
-	do, ok := actions[c.Action]
+	do, ok := s.actions()[c.Action]
 	if !ok {
 		return nil, refuse("UnsupportedOperation", "awsfake does not model sqs:%s", c.Action)
 	}
@@ -39,6 +35,14 @@ func (s *SQS) serve(c *call) (any, error) {
 		return nil, noQueue()
 	}
 	return do(q, c.Body)
+}
+
+// actions are the calls about a queue.
+func (s *SQS) actions() map[string]func(*queue, []byte) (any, error) {
+	return map[string]func(*queue, []byte) (any, error){
+		"SendMessage": s.sendMessage, "ReceiveMessage": s.receiveMessage, "DeleteMessage": s.deleteMessage,
+		"GetQueueAttributes": s.getAttributes, "SetQueueAttributes": s.setAttributes,
+	}
 }
 
 func noQueue() error { return refuse("QueueDoesNotExist", "The specified queue does not exist.") }

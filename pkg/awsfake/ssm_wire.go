@@ -7,14 +7,17 @@ import (
 	"strings"
 )
 
-// serve carries out one call of Systems Manager's JSON 1.1 protocol.
-func (s *SSM) serve(c *call) (any, error) {
-	actions := map[string]func(*call) (any, error){
+// actions are the calls of Systems Manager's JSON 1.1 protocol that are understood.
+func (s *SSM) actions() map[string]func(*call) (any, error) {
+	return map[string]func(*call) (any, error){
 		"GetParameter": s.getParameter, "GetParameters": s.getParameters, "GetParametersByPath": s.getByPath,
 		"DescribeParameters": s.describe, "GetParameterHistory": s.history,
 		"PutParameter": s.putParameter, "DeleteParameter": s.deleteParameter, "DeleteParameters": s.deleteParameters,
 	}
-	do, ok := actions[c.Action]
+}
+
+func (s *SSM) serve(c *call) (any, error) {
+	do, ok := s.actions()[c.Action]
 	if !ok {
 		return nil, refuse("UnknownOperationException", "awsfake does not model ssm:%s", c.Action)
 	}

@@ -41,7 +41,7 @@ func (e *EC2) volumeNeeds(c *call, action string, p params) (needs []need, ok bo
 func (e *EC2) machineNeed(action, id string) need {
 	n := need{action: action, arn: machineARN(id)}
 	if m, ok := e.machine(id); ok {
-		n.context = tagContext("ec2", m.Tags)
+		n.context = machineContext(m)
 	}
 	return n
 }
@@ -69,6 +69,9 @@ func (e *EC2) createNeeds(action string, p params) []need {
 	made := Volume{Zone: v.Zone, VolumeSettings: v.VolumeSettings, Key: v.Key}
 	context := volumeContext(made)
 	delete(context, "ec2:VolumeID")
+	if v.Key != "" {
+		context["ec2:KmsKeyId"] = []string{v.Key}
+	}
 	maps.Copy(context, requestContext(requested))
 	needs := []need{{action: action, arn: volumeARN("*"), context: context}}
 	if len(requested) > 0 {
@@ -96,5 +99,5 @@ func (e *EC2) grantNeeds(key string) []need {
 
 // viaEC2 are the condition keys of a call that EC2 makes to KMS for its caller.
 func viaEC2() map[string][]string {
-	return map[string][]string{"kms:ViaService": {"ec2." + HomeRegion + ".amazonaws.com"}, "kms:CallerAccount": {owner}}
+	return map[string][]string{"kms:ViaService": {"ec2." + HomeRegion + ".amazonaws.com"}, "kms:CallerAccount": {owner}, "kms:EncryptionAlgorithm": {"SYMMETRIC_DEFAULT"}}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 )
@@ -23,6 +24,9 @@ type PolicyRequest struct {
 	// Parents allows making a snapshot on an older one, so that only changed blocks are sent. No key of AWS tells whose the
 	// older one is: with it, the disk of any snapshot of the account can be read.
 	Parents bool
+	// Copies allows copying images to other regions. CopyImage has no key of AWS that tells whose the source is (it is handed ec2:ImageID
+	// and ec2:Owner, and no tags): with it, any image that the account can copy becomes one of the family, and its disk can be read.
+	Copies bool
 }
 
 // statement is one of an IAM policy.
@@ -68,15 +72,17 @@ func (r PolicyRequest) statements() []statement {
 	family := []string{r.Image}
 	of := conditions{"StringEquals": {source: family}}
 	tagged := conditions{"StringEquals": {made: family}}
+	making := []string{"RegisterImage"}
+	if r.Copies {
+		making = append(making, "CopyImage")
+	}
 	statements := []statement{
 		{"Begin", "Allow", []string{"ebs:StartSnapshot", "ec2:CreateTags"}, anySnapshot, tagged},
 		{"Write", "Allow", []string{"ebs:PutSnapshotBlock", "ebs:CompleteSnapshot", "ebs:ListSnapshotBlocks", "ebs:GetSnapshotBlock", "ec2:DeleteSnapshot"}, anySnapshot, of},
 		// A new resource does not exist yet, and so has no tag; the resource it is made of does.
-		{"Image", "Allow", []string{"ec2:RegisterImage", "ec2:CopyImage"}, anyImage, nil},
+		{"Image", "Allow", []string{"ec2:RegisterImage"}, anyImage, nil},
 		{"ImageOf", "Allow", []string{"ec2:RegisterImage"}, anySnapshot, of},
-		{"CopyTo", "Allow", []string{"ec2:CopyImage"}, anySnapshot, nil},
-		{"CopyOnlyOurs", "Deny", []string{"ec2:CopyImage"}, []string{ec2 + "image/ami-*"}, conditions{"StringNotEquals": {source: family}}},
-		{"Tag", "Allow", []string{"ec2:CreateTags"}, anyImage, conditions{"StringEquals": {made: family, "ec2:CreateAction": {"RegisterImage", "CopyImage"}}}},
+		{"Tag", "Allow", []string{"ec2:CreateTags"}, anyImage, conditions{"StringEquals": {made: family, "ec2:CreateAction": making}}},
 		{"TagOnlyWhatIsNew", "Deny", []string{"ec2:CreateTags", "ec2:DeleteTags"}, []string{ec2 + "snapshot/snap-*", ec2 + "image/ami-*"}, nil},
 		{"Remove", "Allow", []string{"ec2:DeregisterImage", "ec2:DescribeImageAttribute"}, anyImage, of},
 		{"NothingPublic", "Deny", []string{"ec2:ModifySnapshotAttribute", "ec2:DisableImageBlockPublicAccess", "ec2:DisableSnapshotBlockPublicAccess"}, []string{"*"}, nil},
@@ -88,6 +94,9 @@ func (r PolicyRequest) statements() []statement {
 	}
 	if !r.Parents {
 		statements = append(statements, statement{"NoParent", "Deny", []string{"ebs:StartSnapshot"}, anySnapshot, conditions{"Null": {"ebs:ParentSnapshot": {"false"}}}})
+	}
+	if r.Copies {
+		statements = append(statements, statement{"Copy", "Allow", []string{"ec2:CopyImage"}, append(slices.Clone(anyImage), anySnapshot...), nil})
 	}
 	if r.Share {
 		statements = append(statements,
@@ -118,6 +127,9 @@ func (r PolicyRequest) Notes() []string {
 	var notes []string
 	if r.Parents {
 		notes = append(notes, "AWS has no condition on whose snapshot a new one is made on: with --parents these credentials can read the disk of every snapshot in the account. Use it in an account that has only images.")
+	}
+	if r.Copies {
+		notes = append(notes, "AWS hands CopyImage no tags of its source: with --copies these credentials can copy every image of the account, and read the copy's disk. Use it in an account that has only images.")
 	}
 	if r.Share {
 		notes = append(notes, "AWS documents ec2:Add/group for snapshots and not for images: what keeps the images from being public is that the account blocks it, which these credentials cannot change. Check it in each region: aws ec2 get-image-block-public-access-state must say block-new-sharing.")

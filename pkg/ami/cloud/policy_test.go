@@ -161,6 +161,7 @@ func TestPolicyReachesNothingForeign(t *testing.T) {
 		"default":      {cloud.PolicyRequest{Channels: []string{"stable"}}, nil},
 		"with sharing": {cloud.PolicyRequest{Channels: []string{"stable"}, Share: true}, nil},
 		"with parents": {cloud.PolicyRequest{Channels: []string{"stable"}, Parents: true}, []string{"start a snapshot on it"}},
+		"with copies":  {cloud.PolicyRequest{Channels: []string{"stable"}, Copies: true}, []string{"copy it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,6 +178,9 @@ func TestPolicyReachesNothingForeign(t *testing.T) {
 					everywhere(j)
 					if !tt.policy.Share {
 						j.Permissions = ami.LaunchPermissions{}
+					}
+					if !tt.policy.Copies {
+						j.Copies = nil
 					}
 				})
 				if err != nil {
@@ -218,8 +222,8 @@ func (w *world) untouched(t *testing.T, f foreign) {
 				}
 			}
 		}
-		if readable != 2 {
-			t.Errorf("%d snapshots can be read in %s, not the two of the family", readable, region)
+		if want := map[bool]int{true: 2, false: 0}[region == home]; readable != want {
+			t.Errorf("%d snapshots can be read in %s, not the %d of the family", readable, region, want)
 		}
 	}
 }

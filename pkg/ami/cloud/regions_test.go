@@ -60,7 +60,7 @@ func TestLeastPrivilege(t *testing.T) {
 		keys[region] = w.account.SSMIn(region).AddKey("alias/images")
 	}
 	foreign := w.publish(t, makeDisk(t, 4*mib, "x", 0), func(r *ami.Request) { r.Image = "foreign" })
-	w.becomeBuilder(t, cloud.PolicyRequest{Keys: slices.Sorted(maps.Values(keys)), Channels: []string{"stable"}, Share: true, Parents: true})
+	w.becomeBuilder(t, cloud.PolicyRequest{Keys: slices.Sorted(maps.Values(keys)), Channels: []string{"stable"}, Share: true, Parents: true, Copies: true})
 	file := makeDisk(t, 16*mib, "one", 0, 3, 9)
 	with := func(j *ami.Pipeline) {
 		everywhere(j)
