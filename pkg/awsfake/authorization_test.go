@@ -111,7 +111,7 @@ func samples() []asked {
 	for _, action := range []string{"DeleteParameter", "GetParameter", "GetParameterHistory", "PutParameter"} {
 		list = append(list, asked{service: "ssm", action: action, body: `{"Name": "/a"}`})
 	}
-	return append(list, asked{service: "ssm", action: "DescribeParameters", body: "{}"}, asked{service: "ssm", action: "DeleteParameters", body: `{"Names": ["/a"]}`}, asked{service: "ssm", action: "GetParametersByPath", body: `{"Path": "/a"}`})
+	return append(list, asked{service: "ssm", action: "DescribeParameters", body: "{}"}, asked{service: "ssm", action: "DeleteParameters", body: `{"Names": ["/a"]}`}, asked{service: "ssm", action: "GetParameters", body: `{"Names": ["/a"]}`}, asked{service: "ssm", action: "GetParametersByPath", body: `{"Path": "/a"}`})
 }
 
 // plain takes the name off a key that is a prefix.
