@@ -40,6 +40,11 @@ func (s stranger) Get(ctx context.Context, object string) (data []byte, err erro
 	return data, err
 }
 
+func (s stranger) GetAll(ctx context.Context, objects ...string) (found map[string][]byte, err error) {
+	err = as(nobody, func() (err error) { found, err = s.Store.GetAll(ctx, objects...); return err })
+	return found, err
+}
+
 func (s stranger) Create(ctx context.Context, object string, content []byte) error {
 	return as(nobody, func() error { return s.Store.Create(ctx, object, content) })
 }
