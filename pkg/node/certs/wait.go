@@ -20,7 +20,7 @@ const (
 )
 
 // The wait after the store has refused a read because too many machines ask: Parameter Store gives an account 40 reads a
-// second by default, whoever reads. It is drawn from zero to twice an interval that doubles with each refusal, so that the
+// second by default, whoever reads. It is drawn from zero to twice an interval that grows by half with each refusal, so that the
 // machines spread over about as long as they have waited already, and the last one is served within about twice the time that
 // the quota takes for all. Masters and members of etcd keep asking often: all others need what they make, and few are they.
 //
@@ -96,7 +96,7 @@ func newPauses(yields bool, last *error) *pauses {
 	}
 	return &pauses{last: last,
 		usual: &backoff.ExponentialBackOff{InitialInterval: waitMin, Multiplier: 1.5, MaxInterval: waitMax, RandomizationFactor: 0.5},
-		busy:  &backoff.ExponentialBackOff{InitialInterval: busyMin, Multiplier: 2, MaxInterval: longest, RandomizationFactor: 1}}
+		busy:  &backoff.ExponentialBackOff{InitialInterval: busyMin, Multiplier: 1.5, MaxInterval: longest, RandomizationFactor: 1}}
 }
 
 // Reset begins anew.
