@@ -8,7 +8,7 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard" //nolint:staticcheck // the second form of dashboards is for Grafana 12 and newer alone
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/monitoring"
 )

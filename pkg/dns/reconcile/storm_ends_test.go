@@ -41,7 +41,7 @@ func stormOfEnds(ends int, machineEvents bool) (calls, route53 int) {
 		for at := 10 * time.Second; at < stormHorizon; at += time.Minute {
 			s.after(at, o.event)
 		}
-		s.world.run(epoch.Add(stormHorizon))
+		s.run(epoch.Add(stormHorizon))
 		if got := len(minionsIn(o.zone)); got != all-ends {
 			panic("the records are not right in the end")
 		}

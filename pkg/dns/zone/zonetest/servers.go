@@ -95,8 +95,8 @@ func StartPowerDNS(t testing.TB) Server {
 		modules, schema := pdnsFiles(t)
 		write(t, filepath.Join(dir, "pdns.conf"), fmt.Sprintf(pdnsText, dir, port, keySecret, otherSecret, modules))
 		const make = "import sqlite3,sys; sqlite3.connect(sys.argv[1]).executescript(open(sys.argv[2]).read())"
-		if out, err := exec.Command("python3", "-c", make, filepath.Join(dir, "pdns.sqlite"), schema).CombinedOutput(); err != nil {
-			t.Fatalf("making PowerDNS's database: %v\n%s", err, out)
+		if err := run.Run(t.Context(), run.Command{Name: "python3", Args: []string{"-c", make, filepath.Join(dir, "pdns.sqlite"), schema}}); err != nil {
+			t.Fatalf("making PowerDNS's database: %v", err)
 		}
 		zone := filepath.Join(dir, "k8s.zone")
 		write(t, zone, fmt.Sprintf("$ORIGIN k8s.\n"+zoneText, 5))
@@ -106,9 +106,8 @@ func StartPowerDNS(t testing.TB) Server {
 			{"set-meta", "k8s", "TSIG-ALLOW-DNSUPDATE", "hardtack"}, {"set-meta", "k8s", "TSIG-ALLOW-AXFR", "hardtack"},
 			{"set-meta", "k8s", "ALLOW-DNSUPDATE-FROM", "127.0.0.0/8"}, {"set-meta", "k8s", "SOA-EDIT-DNSUPDATE", "INCREASE"},
 		} {
-			cmd := exec.Command(judge("pdnsutil"), append([]string{"--config-dir=" + dir}, args...)...)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("pdnsutil %s: %v\n%s", strings.Join(args, " "), err, out)
+			if err := run.Run(t.Context(), run.Command{Name: judge("pdnsutil"), Args: append([]string{"--config-dir=" + dir}, args...)}); err != nil {
+				t.Fatalf("preparing PowerDNS's zone: %v", err)
 			}
 		}
 		return run.Command{Name: judge("pdns_server"), Args: []string{"--config-dir=" + dir}}
