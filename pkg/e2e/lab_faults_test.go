@@ -71,7 +71,7 @@ func TestLabFaults(t *testing.T) {
 	// These two fail only after minutes without change, during which the other cases run.
 	late := []faulty{
 		{"metadata service that refuses", "refused", lab.Fault{Metadata: []ec2.Fault{{Status: http.StatusServiceUnavailable}}}, []reason.Reason{reason.UserData, reason.Metadata}, false},
-		{"metadata service that is slow, and user data of nearly 16 KiB", "slow", lab.Fault{Metadata: []ec2.Fault{{Delay: 3 * time.Second}}}, []reason.Reason{reason.Token}, true},
+		{"metadata service that is slow, and user data of nearly 16 KiB", "slow", lab.Fault{Metadata: []ec2.Fault{{Delay: 3 * time.Second}}}, []reason.Reason{reason.DNS}, true},
 	}
 	var places []int
 	for _, c := range late {
