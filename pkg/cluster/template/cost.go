@@ -17,7 +17,7 @@ const (
 	functionGB    = "0.25"
 	// metrics is the number of metrics in Hardtack/DNS, alarms that of alarms in lambda/template.yaml.
 	metrics = 6
-	alarms  = 5
+	alarms  = 7
 )
 
 // Sheet is the monthly cost of a cluster's control parts: everything except its machines.
