@@ -16,7 +16,7 @@ const (
 	pollsPerSweep = 5 * 3
 	functionGB    = "0.25"
 	// metrics is the number of metrics in Hardtack/DNS, alarms that of alarms in lambda/template.yaml.
-	metrics = 6
+	metrics = 10
 	alarms  = 7
 )
 

@@ -72,6 +72,6 @@ func TestCostCountsWhatTheFunctionHas(t *testing.T) {
 	code, err := os.ReadFile("../../dns/function/metrics.go")
 	assert.NilError(t, err)
 	assert.Equal(t, len(regexp.MustCompile(`Type: AWS::CloudWatch::Alarm`).FindAll(template, -1)), 7)
-	assert.Equal(t, len(regexp.MustCompile(`\{"[A-Za-z]+", "Count"\}`).FindAll(code, -1)), 6)
+	assert.Equal(t, len(regexp.MustCompile(`\{"[A-Za-z]+", "Count"\}`).FindAll(code, -1)), 10)
 	assert.Assert(t, regexp.MustCompile(`MemorySize: 256\n`).Match(template) && regexp.MustCompile(`rate\(1 minute\)`).Match(template))
 }
