@@ -83,6 +83,7 @@ func awsRegion(t *testing.T) string {
 	}
 	a.SetPolicy("AKIDNOBODY", awsfake.Policy{})
 	a.SetPolicy("AKIDHALF", awsfake.Policy{{Actions: []string{"route53:List*", "route53:Get*", "route53:CreateHostedZone", "ec2:DescribeVpcs"}, Resources: []string{"*"}}})
+	a.SetPolicy("AKIDNOVPC", awsfake.Policy{{Actions: []string{"route53:*"}, Resources: []string{"*"}}})
 	err := a.AutoScaling().Create(awsfake.Group{Name: "masters", Max: 3, Desired: 3, Zones: []string{"eu-central-1a"},
 		Tags: map[string]string{role.TagCluster: "aws", role.TagRole: "masters"}})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/route53/types"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 )
 
@@ -125,6 +126,9 @@ func CreateZone(ctx context.Context, api ZonesAPI, q Query, reference string) (s
 		in.VPC = &types.VPC{VPCId: &q.VPC, VPCRegion: types.VPCRegion(q.Region)}
 	}
 	out, err := api.CreateHostedZone(ctx, in, noRetries)
+	if awserr.KindOf(err) == awserr.Denied { // Route 53 looks for the VPC in its caller's name
+		return "", fmt.Errorf("creating the %s: %w", q, awserr.Explain(err, "route53:CreateHostedZone, and for a VPC ec2:DescribeVpcs, in IAM"))
+	}
 	if err != nil {
 		return "", fmt.Errorf("creating the %s: %w", q, (&Route53{}).explain(err))
 	}
