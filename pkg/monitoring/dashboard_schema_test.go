@@ -8,7 +8,7 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard" //nolint:staticcheck // the second form of dashboards is for Grafana 12 and newer alone
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/monitoring"
 )
@@ -17,7 +17,7 @@ import (
 // Prometheus' queries; what they do not know is an error.
 func judged(data []byte) error {
 	plugins.RegisterDefaultPlugins()
-	var d dashboard.Dashboard
+	var d dashboard.Dashboard //nolint:staticcheck // the second form of dashboards is for Grafana 12 and newer alone
 	if err := found(d.UnmarshalJSONStrict(data)); err != nil {
 		return err
 	}
