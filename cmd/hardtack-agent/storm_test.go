@@ -13,7 +13,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"math/big"
@@ -349,14 +348,7 @@ func newStormed(t *testing.T, o stormOptions) *stormed {
 		served: make([]time.Duration, o.minions), minted: make([]time.Duration, o.masters)}
 	s.wire = &wire{handler: account.Handler()}
 	s.wire.take()
-	var err error
-	if s.root, err = os.MkdirTemp("/dev/shm", "hardtack-storm-"); errors.Is(err, fs.ErrNotExist) {
-		s.root, err = os.MkdirTemp("", "hardtack-storm-")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(s.root) })
+	s.root = t.TempDir()
 	operator := account.AddUser("operator", awsfake.Administrator())
 	location := store.Location{Kind: store.KindSSM, Root: "/hardtack/demo"}
 	direct := store.NewSSM(location.Root, s.load(operator, 20))
@@ -556,6 +548,7 @@ func (a *apiServers) join(name, id string, at netip.Addr) {
 
 // run makes the storm, and measures it until everybody is served or the launch hooks have ended.
 func (s *stormed) run(t *testing.T, o stormOptions) stormFigures {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all, minions sync.WaitGroup
 	launch := func(wg *sync.WaitGroup, live func() error) {
