@@ -33,8 +33,6 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
-	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 // autoscalerVariable names the program cluster-autoscaler, as its image has it: crane export IMAGE - | tar x cluster-autoscaler.
@@ -90,28 +88,10 @@ func newScaled(t *testing.T) *scaled {
 	return s
 }
 
-// document completes scaledDocument.
-func (s *scaled) document() *spec.Complete {
-	s.Helper()
-	image, err := spec.ReadImage(units.FS, images.FS)
-	if err != nil {
-		s.Fatal(err)
-	}
-	c, problems := spec.Parse("cluster.yaml", []byte(scaledDocument))
-	if err := problems.Err(); err != nil {
-		s.Fatal(err)
-	}
-	done, problems := c.Complete(image)
-	if err := problems.Err(); err != nil {
-		s.Fatal(err)
-	}
-	return done
-}
-
 // stack has CloudFormation make what the document says, with machines.
 func (s *scaled) stack(conf aws.Config) {
 	s.Helper()
-	rendered, err := template.Render(s.document(), nil)
+	rendered, err := template.Render(completed(s.T, scaledDocument), nil)
 	if err != nil {
 		s.Fatal(err)
 	}

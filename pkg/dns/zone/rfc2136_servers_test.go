@@ -98,28 +98,11 @@ func TestRFC2136TransfersOnlyWhatHasChanged(t *testing.T) {
 // counting is a proxy that counts the questions for a transfer.
 func counting(t *testing.T, server string) (string, *atomic.Int32) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
 	var n atomic.Int32
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			up, err := net.Dial("tcp", server)
-			if err != nil {
-				_ = c.Close()
-				return
-			}
-			go func() { _, _ = io.Copy(c, up); _ = c.Close() }()
-			go func() { pass(c, up, &n); _ = up.Close() }()
-		}
-	}()
-	return l.Addr().String(), &n
+	return between(t, server, func(client, up net.Conn) {
+		go func() { _, _ = io.Copy(client, up); _ = client.Close() }()
+		go func() { pass(client, up, &n); _ = up.Close() }()
+	}), &n
 }
 
 // pass passes messages on.

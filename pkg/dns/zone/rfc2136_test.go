@@ -51,6 +51,17 @@ func TestRFC2136OnBIND(t *testing.T) {
 // passing it back.
 func deaf(t *testing.T, server string) string {
 	t.Helper()
+	return between(t, server, func(client, up net.Conn) {
+		go func() { _, _ = io.Copy(up, client) }()
+		_, _ = io.ReadFull(up, make([]byte, 2)) // the server has answered
+		_ = up.Close()
+		_ = client.Close()
+	})
+}
+
+// between is a proxy before a server, which has each connection served with one to the server.
+func between(t *testing.T, server string, serve func(client, up net.Conn)) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -67,10 +78,7 @@ func deaf(t *testing.T, server string) string {
 				_ = c.Close()
 				return
 			}
-			go func() { _, _ = io.Copy(up, c) }()
-			_, _ = io.ReadFull(up, make([]byte, 2)) // the server has answered
-			_ = up.Close()
-			_ = c.Close()
+			serve(c, up)
 		}
 	}()
 	return l.Addr().String()
