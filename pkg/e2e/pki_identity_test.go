@@ -116,7 +116,7 @@ func (m *master) ownToken(t *testing.T) {
 		return j
 	}
 	cluster := m.file(t, "cluster.yaml", "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\nstore: "+m.store.String()+"\n")
-	text, err := m.run(t, "hardtack", "userdata", "-f", cluster, "--group", "minions", "--machine", node, "--kubeconfig", filepath.Join(m.dir, "admin.kubeconfig"))
+	text, err := m.run(t, "hardtack", "userdata", "-f", cluster, "--group", "minions", "--machine", node, "--ca", m.file(t, "ca.crt", m.text(t, machine.CAPath)), "--kubeconfig", filepath.Join(m.dir, "admin.kubeconfig"))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

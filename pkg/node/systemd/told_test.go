@@ -52,7 +52,8 @@ waits() { until systemctl show --property=StatusText $1 | grep --quiet "$2"; do 
 waits hardtack-ready.service '\[config\]'
 for unit in hardtack-node hardtack-bootstrap; do until systemctl show --property=NRestarts $unit.service | grep --quiet '=[2-9]'; do sleep 0.2; done; done
 echo STORE=dir:/srv/store >>/etc/sysconfig/kubernetes-minions
-waits hardtack-bootstrap.service '\[token\]'
+echo 127.0.0.1 masters.demo.k8s >>/etc/hosts
+waits hardtack-bootstrap.service '\[unreachable\]'
 until [ -e /run/hardtack/node.env ]; do sleep 0.2; done
 ls /run/hardtack/said
 cat /run/hardtack/ca.crt
