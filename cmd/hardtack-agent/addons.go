@@ -9,20 +9,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/boot"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // containerdConfig names the pause image.
 const containerdConfig = "/etc/containerd/config.toml"
 
-// adminKubeconfig is minted at boot and readable by root only.
+// adminKubeconfig is of the user pki.UserAddons, minted at boot and readable by root only.
 var adminKubeconfig = kubeconfigOf(pki.DirAdmin)
 
 // kubeconfigOf is the kubeconfig of a bundle.
@@ -57,6 +60,10 @@ func addonsCommand(ctx context.Context, args []string, s command.Streams) error 
 		return fmt.Errorf("reading the addons of %s: %w", *dir, err)
 	}
 	log, cluster := s.Logger(*verbose), kube.NewFile(*kubeconfig)
+	superuser := func(ctx context.Context) (addons.Cluster, error) { return superuserOf(ctx, *root) }
+	if err := addons.Grant(ctx, cluster, superuser, objects, log); err != nil {
+		return fmt.Errorf("giving the add-ons their rights: %w", err)
+	}
 	if err := addons.Apply(ctx, cluster, objects, log); err != nil {
 		return err
 	}
@@ -65,6 +72,23 @@ func addonsCommand(ctx context.Context, args []string, s command.Streams) error 
 	}
 	_, err = fmt.Fprintf(s.Out, "%d objects are as the image has them\n", len(objects))
 	return err
+}
+
+// superuserOf returns a client of the machine's own API server as a superuser.
+func superuserOf(ctx context.Context, root string) (*kube.Client, error) {
+	effective, err := command.ReadConfig(root)
+	if err != nil {
+		return nil, err
+	}
+	store, err := openStore(ctx, root, effective, 0)
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := certs.Superuser(ctx, store, effective.APIServer(role.NewSet(role.Masters)), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return kube.NewOf(kubeconfig)
 }
 
 // addonValues reads which optional manifests are to be applied, and the values that manifests may refer to.

@@ -75,7 +75,7 @@ func (f *certsFlags) etcdHealthy(ctx context.Context, member string) error {
 // aloneAmongMasters calls do while no other master does, and returns when this master's API server is ready. If it is not
 // ready before, there is nothing to be careful with.
 func (f *certsFlags) aloneAmongMasters(ctx context.Context, do func(context.Context) error) error {
-	client, err := kube.NewFile(filepath.Join(f.root, pki.Dir, pki.DirAdmin, "kubeconfig")).Client()
+	client, err := kube.NewFile(filepath.Join(f.root, pki.Dir, pki.DirController, "kubeconfig")).Client()
 	if err != nil {
 		return err
 	}

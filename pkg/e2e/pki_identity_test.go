@@ -24,6 +24,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest"
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/imds/imdstest"
@@ -333,6 +334,56 @@ func (m *master) identities(t *testing.T) {
 	}); len(pending) > 0 {
 		t.Errorf("controller manager and scheduler: %v", pending)
 	}
+}
+
+// addonsRights: who applies the add-ons has no rights in a new cluster, or where somebody has taken them, and then by one binding. A
+// master that starts its API server again takes one lease as the controller, which may do no more with leases.
+func (m *master) addonsRights(t *testing.T) {
+	kubeconfig := func(dir string) string { return "--kubeconfig=" + filepath.Join(pki.Dir, dir, "kubeconfig") }
+	if who, err := m.run(t, "kubectl", kubeconfig(pki.DirAdmin), "auth", "whoami", "-o", "jsonpath={.status.userInfo.username} {.status.userInfo.groups}"); err != nil ||
+		who != pki.UserAddons+` ["system:authenticated"]` {
+		t.Errorf("the add-ons' user: %q, %v", who, err)
+	}
+	may := func(want, dir string, what ...string) {
+		t.Helper()
+		var out string
+		if pending := eventually(20*time.Second, func() []string {
+			out, _ = m.run(t, "kubectl", append([]string{kubeconfig(dir), "auth", "can-i"}, what...)...)
+			if strings.HasSuffix("\n"+strings.TrimSpace(out), "\n"+want) {
+				return nil
+			}
+			return []string{out}
+		}); len(pending) > 0 {
+			t.Errorf("%s, %v: %q, want %s", dir, what, out, want)
+		}
+	}
+	manifests := t.TempDir()
+	for _, file := range []string{addons.First, "11-controller.yaml"} {
+		text, err := os.ReadFile(filepath.Join(root, "images/rootfs"+addons.Dir, file))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(manifests, file), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	containerd, err := os.ReadFile(filepath.Join(root, "images/rootfs/etc/containerd/config.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	machineRoot := imagestest.Root(t, map[string]string{role.Masters.File(): m.text(t, role.Masters.File()), "/etc/containerd/config.toml": string(containerd)})
+	for _, when := range []string{"in a new cluster", "without the binding"} {
+		may("no", pki.DirAdmin, "*", "*")
+		if out, err := m.run(t, "hardtack-agent", "addons", "-v", "--root="+machineRoot, "--dir="+manifests, "--extra="+t.TempDir()); err != nil ||
+			!strings.Contains(out, "applied as a superuser") {
+			t.Fatalf("%s: %v\n%s", when, err, out)
+		}
+		may("yes", pki.DirAdmin, "*", "*")
+		m.mustKubectl(t, "delete", "clusterrolebinding", pki.UserAddons)
+	}
+	may("yes", pki.DirController, "delete", "leases/hardtack-restart", "-n", "kube-system")
+	may("no", pki.DirController, "delete", "leases/hardtack-evict", "-n", "kube-system")
+	may("no", pki.DirController, "delete", "leases/kube-scheduler", "-n", "kube-system")
 }
 
 // kubeletServing has the real controller manager sign a node's request for the API server's name, approved by hand, which

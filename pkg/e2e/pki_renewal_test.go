@@ -79,10 +79,11 @@ func (m *master) renewal(t *testing.T) {
 			t.Errorf("%s has ended: %v\n%s", name, err, tail(m.logs[name].String(), 10))
 		}
 	}
-	// The master's own kubeconfig is valid again, and the API server reaches etcd with its new certificate too.
-	if out, err := m.run(t, "kubectl", "--kubeconfig=/run/hardtack/pki/admin/kubeconfig", "get", "secret", "probe"); err != nil {
-		t.Errorf("the masters' kubeconfig: %v\n%s", err, out)
+	// The add-ons' kubeconfig is valid again, and the API server reaches etcd with its new certificate too.
+	if out, err := m.run(t, "kubectl", "--kubeconfig=/run/hardtack/pki/admin/kubeconfig", "auth", "whoami"); err != nil {
+		t.Errorf("the add-ons' kubeconfig: %v\n%s", err, out)
 	}
+	m.mustKubectl(t, "get", "secret", "probe")
 	if code, err := m.anonymously(t, "/readyz"); err != nil || code != http.StatusOK {
 		t.Errorf("/readyz: %d, %v", code, err)
 	}

@@ -243,7 +243,7 @@ func (r *keysCluster) lease(t *testing.T) {
 	at, n := 0, 0
 	for _, holder := range []string{"a", "b", "c"} {
 		holders.Go(func() {
-			client, err := kube.NewFile("/run/hardtack/pki/admin/kubeconfig").Client()
+			client, err := kube.NewFile(filepath.Join(r.dir, "admin.kubeconfig")).Client()
 			if err != nil {
 				t.Error(err)
 				return

@@ -47,6 +47,7 @@ func TestCertificates(t *testing.T) {
 	t.Run("etcd takes its own clients only", m.strangersAtEtcd)
 	t.Run("secrets are encrypted in etcd", m.encrypted)
 	t.Run("each identity may do what it needs", m.identities)
+	t.Run("the add-ons give themselves their rights", m.addonsRights)
 	t.Run("people get certificates without the authority's key", m.people)
 	t.Run("kubelets' certificates are good for nothing else", m.kubeletServing)
 	t.Run("a NetworkPolicy is answered with a warning", m.networkPolicy)

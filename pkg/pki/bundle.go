@@ -143,9 +143,11 @@ const (
 	// GroupKubeletClients is the API server's group as a client of kubelets. It has no rights of its own: a binding to
 	// the role system:kubelet-api-admin is enough.
 	GroupKubeletClients = "hardtack:kubelet-clients"
-	// GroupAdmins has all rights without a binding, which installing the first bindings needs.
+	// GroupAdmins has all rights without a binding, and nothing can take them back. No certificate on a machine is of it.
 	GroupAdmins = "system:masters"
 	userAdmin   = "hardtack:admin"
+	// UserAddons has its rights by a binding, which the first master of a cluster makes.
+	UserAddons = "hardtack:addons"
 	// userController has the rights that the addons give it, which are those that maintaining nodes needs.
 	userController = "hardtack:controller"
 	// GroupMetrics may read the metrics of every component, and find out where they are. The addons give it that.
@@ -182,7 +184,7 @@ func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) 
 		client(DirScheduler, "system:kube-scheduler", nil, LeafLife, a, api),
 		tunnelServer(a, m, api),
 		controller(a, m, api),
-		client(DirAdmin, userAdmin, []string{GroupAdmins}, AdminLife, a, api),
+		client(DirAdmin, UserAddons, nil, AdminLife, a, api),
 	}, nil
 }
 

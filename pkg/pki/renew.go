@@ -15,6 +15,8 @@ const (
 	LeafLife = 7 * 24 * time.Hour
 	// AdminLife is the lifetime of an administrator's certificate: one day.
 	AdminLife = 24 * time.Hour
+	// FirstLife is the lifetime of the certificate by which a master gives UserAddons its rights in a new cluster.
+	FirstLife = 5 * time.Minute
 	// jitter is the fraction of its life by which a certificate may be renewed before 2/3, so that machines that started
 	// together do not call the store together.
 	jitter = 0.1

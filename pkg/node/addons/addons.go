@@ -200,6 +200,44 @@ const (
 	lastPause  = 10 * time.Second
 )
 
+// First is the manifest that gives the user of the add-ons its rights.
+const First = "00-addons.yaml"
+
+// Rights says whether the user of the add-ons may do everything.
+type Rights interface {
+	MayAll(ctx context.Context) (bool, error)
+}
+
+// Grant applies the objects of First as a superuser, unless the user of the add-ons has its rights: in a new cluster nobody but a
+// superuser can. Failures are retried until they succeed or ctx ends, as in Apply. superuser is called for each try.
+func Grant(ctx context.Context, own Rights, superuser func(context.Context) (Cluster, error), objects []Object, log *slog.Logger) error {
+	return until(ctx, func() error {
+		if may, err := own.MayAll(ctx); err != nil || may {
+			return err
+		}
+		cluster, err := superuser(ctx)
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			if o.From != First {
+				continue
+			}
+			if err := cluster.Apply(ctx, o.Value); err != nil {
+				return err
+			}
+			log.Info("applied as a superuser", "object", o.String())
+		}
+		may, err := own.MayAll(ctx) // the API server learns of a binding a moment later
+		if err == nil && !may {
+			err = errors.New("they are not there yet")
+		}
+		return err
+	}, func(err error) {
+		log.Warn("giving the add-ons their rights, which is tried again", "error", err)
+	})
+}
+
 // Apply applies the objects in order. Failures are retried until they succeed or ctx ends: the API server may start later
 // than this machine, and another may take its place.
 func Apply(ctx context.Context, cluster Cluster, objects []Object, log *slog.Logger) error {
@@ -214,21 +252,31 @@ func Remove(ctx context.Context, cluster Cluster, objects []Object, log *slog.Lo
 // each calls do for the objects one by one, for each until it succeeds.
 func each(ctx context.Context, doing, done string, do func(context.Context, map[string]any) error, objects []Object, log *slog.Logger) error {
 	for _, o := range objects {
-		for pause := firstPause; ; pause = min(2*pause, lastPause) {
-			err := do(ctx, o.Value)
-			if err == nil {
-				log.Info(done, "object", o.String())
-				break
-			}
+		err := until(ctx, func() error { return do(ctx, o.Value) }, func(err error) {
 			log.Warn(doing+" an object, which is tried again", "object", o.String(), "from", o.From, "error", err)
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%s %s of %s: %w", doing, o, o.From, errors.Join(err, ctx.Err()))
-			case <-time.After(pause):
-			}
+		})
+		if err != nil {
+			return fmt.Errorf("%s %s of %s: %w", doing, o, o.From, err)
 		}
+		log.Info(done, "object", o.String())
 	}
 	return nil
+}
+
+// until calls do until it succeeds or ctx ends, and failed after each failure.
+func until(ctx context.Context, do func() error, failed func(error)) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		failed(err)
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
 }
 
 // PauseImage returns the sandbox image of containerd's configuration.

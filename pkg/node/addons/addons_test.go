@@ -85,6 +85,68 @@ func minted(t *testing.T) fstest.MapFS {
 	return out
 }
 
+// rights is an API server as the user of the add-ons sees it, and as a superuser does.
+type rights struct {
+	may     bool
+	fail    []error
+	asked   int
+	granted []string
+}
+
+func (r *rights) MayAll(context.Context) (bool, error) {
+	r.asked++
+	if len(r.fail) > 0 {
+		err := r.fail[0]
+		r.fail = r.fail[1:]
+		return false, err
+	}
+	return r.may, nil
+}
+
+func (r *rights) Apply(_ context.Context, object map[string]any) error {
+	r.granted = append(r.granted, addons.Object{Value: object}.String())
+	r.may = true
+	return nil
+}
+
+func (*rights) Delete(context.Context, map[string]any) error {
+	return errors.New("a superuser deletes nothing")
+}
+
+// TestGrant: a superuser is asked for where the add-ons' user has no rights, and for one object; the API server that has just
+// started, and a store that is late, are asked again.
+func TestGrant(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rights
+		late int // failures of the store
+		want []string
+	}{
+		"a new cluster":        {want: []string{"ClusterRoleBinding/hardtack:addons"}},
+		"the API server late":  {rights: rights{fail: []error{errors.New("starting"), errors.New("starting")}}, want: []string{"ClusterRoleBinding/hardtack:addons"}},
+		"the store late":       {late: 2, want: []string{"ClusterRoleBinding/hardtack:addons"}},
+		"the second master":    {rights: rights{may: true}},
+		"... its API late too": {rights: rights{may: true, fail: []error{errors.New("starting")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, asked := tt.rights, 0
+				err := addons.Grant(t.Context(), &r, func(context.Context) (addons.Cluster, error) {
+					if asked++; asked <= tt.late {
+						return nil, errors.New("the store does not answer")
+					}
+					return &r, nil
+				}, baked(t), slog.New(slog.DiscardHandler))
+				if err != nil || !slices.Equal(r.granted, tt.want) {
+					t.Errorf("granted %q, %v, want %q", r.granted, err, tt.want)
+				}
+				if want := tt.late + len(tt.want); asked != want {
+					t.Errorf("a superuser was asked for %d times, want %d", asked, want)
+				}
+			})
+		})
+	}
+}
+
 // TestMetricsServer: the API server knows the add-on by its certificate, for the name by which it asks.
 func TestMetricsServer(t *testing.T) {
 	objects := baked(t)

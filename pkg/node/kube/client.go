@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Manager is our field manager in server-side apply.
@@ -39,6 +40,15 @@ type Client struct {
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionKind]metav1.APIResource
+}
+
+// NewOf returns a client for a kubeconfig that is in no file.
+func NewOf(kubeconfig []byte) (*Client, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
+	}
+	return New(config)
 }
 
 // New returns a client for the configuration.
