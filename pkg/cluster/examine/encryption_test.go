@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,10 +22,7 @@ import (
 // obstacle. That kube-apiserver says what is read here is shown in pkg/e2e.
 func TestUsesEncryption(t *testing.T) {
 	config := []byte("kind: EncryptionConfiguration\n")
-	gauge := func(content string) string {
-		return fmt.Sprintf("# TYPE apiserver_encryption_config_controller_last_config_info gauge\n"+
-			"apiserver_encryption_config_controller_last_config_info{apiserver_id_hash=\"sha256:aa\",hash=\"sha256:%x\"} 1\n", sha256.Sum256([]byte(content)))
-	}
+	gauge := func(content string) string { return encryptionGauge("sha256:aa", content) }
 	for name, test := range map[string]struct{ metrics, problem, story string }{
 		"the same":        {metrics: gauge(string(config))},
 		"another":         {metrics: gauge("old"), problem: "uses other keys: its file was sha256:", story: "waiting for 2m0s"},
@@ -33,10 +32,14 @@ func TestUsesEncryption(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if test.metrics == "" || r.URL.Path != "/metrics" {
+				switch {
+				case r.URL.Path != "/metrics":
+					fmt.Fprint(w, `{"items":[{"endpoints":[{"addresses":["10.1.0.10"]}]}]}`)
+				case test.metrics == "":
 					w.WriteHeader(http.StatusForbidden)
+				default:
+					fmt.Fprint(w, test.metrics)
 				}
-				fmt.Fprint(w, test.metrics)
 			}))
 			defer h.Close()
 			c, err := kube.New(&rest.Config{Host: h.URL})
@@ -55,6 +58,55 @@ func TestUsesEncryption(t *testing.T) {
 			}
 			if (story.Len() == 0) != (test.story == "") || !strings.Contains(story.String(), test.story) {
 				t.Errorf("it told %q, want %q", story.String(), test.story)
+			}
+		})
+	}
+}
+
+// encryptionGauge is the metric of an API server whose file has this content.
+func encryptionGauge(id, content string) string {
+	return fmt.Sprintf("# TYPE apiserver_encryption_config_controller_last_config_info gauge\n"+
+		"apiserver_encryption_config_controller_last_config_info{apiserver_id_hash=%q,hash=\"sha256:%x\"} 1\n", id, sha256.Sum256([]byte(content)))
+}
+
+// TestUsesEncryptionBehindALoadBalancer: one address is of all API servers, and each connection goes to the next. None counts
+// twice, and one that still uses old keys is found.
+func TestUsesEncryptionBehindALoadBalancer(t *testing.T) {
+	const config = "kind: EncryptionConfiguration\n"
+	for name, test := range map[string]struct {
+		uses    []string
+		masters int
+		problem string
+	}{
+		"all the same":    {uses: []string{config, config, config}, masters: 3},
+		"the third late":  {uses: []string{config, config, "old"}, masters: 3, problem: "uses other keys"},
+		"one is not met":  {uses: []string{config, config}, masters: 3, problem: "2 of 3 API servers have said which keys they use"},
+		"more than there": {uses: []string{config, config}, masters: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var turns atomic.Int64
+			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/metrics" {
+					list := strings.TrimSuffix(strings.Repeat(`"10.1.0.10",`, test.masters), ",")
+					fmt.Fprint(w, `{"items":[{"endpoints":[{"addresses":[`+list+`]}]}]}`)
+					return
+				}
+				n := int(turns.Add(1)-1) % len(test.uses)
+				fmt.Fprint(w, encryptionGauge(fmt.Sprintf("sha256:%d", n), test.uses[n]))
+			}))
+			defer h.Close()
+			c, err := kube.New(&rest.Config{Host: h.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.problem != "" {
+				time.AfterFunc(time.Second, cancel)
+			}
+			err = examine.UsesEncryption(ctx, c, []byte(config), io.Discard)
+			if (err == nil) != (test.problem == "") || err != nil && !strings.Contains(err.Error(), test.problem) {
+				t.Errorf("got %v, want %q", err, test.problem)
 			}
 		})
 	}
