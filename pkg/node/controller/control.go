@@ -202,6 +202,8 @@ type Controller struct {
 	proofs map[string]*proof
 	// launches has what is known of the launches that wait for a master, by the nodes' UIDs.
 	launches map[string]*launch
+	// there is when the machine of a node that is not Ready was last seen to be there, by the nodes' UIDs.
+	there map[string]time.Time
 }
 
 const (
@@ -211,6 +213,9 @@ const (
 	pause = time.Second
 	// tokenInterval is the time between two checks of the token, which changes twice a day.
 	tokenInterval = time.Minute
+	// lookAgain is the time after which a machine whose node is not Ready is looked up again, although it was there. A node is
+	// deleted that much later; who needs its name meanwhile looks for itself.
+	lookAgain = 30 * time.Second
 )
 
 // Run runs until ctx ends. ready is called after the first run without an error: then machines can join.
@@ -296,11 +301,12 @@ func (c *Controller) Reconcile(ctx context.Context) error {
 	first, serving := split(requests)
 	c.prove(ctx, first, self.Addresses, masters)
 	launches := c.due(nodes, self.Addresses, masters)
-	known, err := c.instances(ctx, nodes, masters, requests, launches)
+	lost := c.lost(nodes)
+	known, err := c.instances(ctx, nodes, lost, masters, requests, launches)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.launch(ctx, launches, known), c.label(ctx, nodes, self, known), c.approve(ctx, nodes, first, serving, masters, self, known), c.remove(ctx, nodes, known))
+	return errors.Join(c.launch(ctx, launches, known), c.label(ctx, nodes, self, known), c.approve(ctx, nodes, first, serving, masters, self, known), c.remove(ctx, lost, known))
 }
 
 // split returns the machines' requests for their first certificate, and those for serving certificates. A node that renews
@@ -344,8 +350,28 @@ func (c cloud) byID(id string) (Instance, bool) {
 	return c.instances[i], true
 }
 
+// lost returns the nodes that are not Ready, and whose machine, which they name, was not seen to be there in the last lookAgain: a thousand machines
+// that join are not Ready for a minute, which is no reason to look for all of them every five seconds.
+func (c *Controller) lost(nodes []Node) []Node {
+	now := c.Now()
+	var out []Node
+	there := map[string]time.Time{}
+	for _, n := range nodes {
+		if n.Ready || n.Instance == "" {
+			continue
+		}
+		if at, ok := c.there[n.UID]; ok && now.Before(at.Add(lookAgain)) {
+			there[n.UID] = at
+			continue
+		}
+		out = append(out, n)
+	}
+	c.there = there
+	return out
+}
+
 // instances looks up only nodes that need a decision: in an idle cluster the cloud is not called.
-func (c *Controller) instances(ctx context.Context, nodes []Node, masters []netip.Addr, requests []Request, launches []Node) (cloud, error) {
+func (c *Controller) instances(ctx context.Context, nodes, lost []Node, masters []netip.Addr, requests []Request, launches []Node) (cloud, error) {
 	if c.Instances == nil {
 		return cloud{none: true}, nil
 	}
@@ -353,13 +379,19 @@ func (c *Controller) instances(ctx context.Context, nodes []Node, masters []neti
 	for _, n := range launches {
 		names = append(names, n.Name)
 	}
-	for _, n := range nodes {
-		if !n.Ready || mayLack(n, masters) {
-			names = append(names, n.Name)
-			if n.Instance != "" {
-				names = append(names, n.Instance)
-			}
+	named := func(n Node) {
+		names = append(names, n.Name)
+		if n.Instance != "" {
+			names = append(names, n.Instance)
 		}
+	}
+	for _, n := range nodes {
+		if mayLack(n, masters) {
+			named(n)
+		}
+	}
+	for _, n := range lost {
+		named(n)
 	}
 	for _, r := range requests {
 		if name, ok := nodeOf(r); ok && r.Signer == SignerServing {
@@ -377,15 +409,16 @@ func (c *Controller) instances(ctx context.Context, nodes []Node, masters []neti
 	return cloud{instances: found}, err
 }
 
-// remove deletes nodes whose machine is gone. A node that is Ready has a machine, whatever the cloud says; a node
-// without an instance id is never deleted.
-func (c *Controller) remove(ctx context.Context, nodes []Node, known cloud) error {
+// remove deletes those of the lost nodes whose machine is gone. A node that is Ready has a machine, whatever the cloud says; a
+// node without an instance id is never deleted.
+func (c *Controller) remove(ctx context.Context, lost []Node, known cloud) error {
 	if known.none {
 		return nil
 	}
 	var errs []error
-	for _, n := range nodes {
-		if i, ok := known.find(n.Instance); n.Ready || n.Instance == "" || ok && !i.Gone {
+	for _, n := range lost {
+		if i, ok := known.find(n.Instance); ok && !i.Gone {
+			c.there[n.UID] = c.Now()
 			continue
 		}
 		c.Log.Info("removing a node whose machine is gone", "node", n.Name, "instance", n.Instance)

@@ -254,6 +254,53 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// TestLost: the machine of a node that is not Ready is looked up twice a minute and not at each turn, and its node goes within half
+// a minute of its end. One that is Ready again meanwhile is looked up at once when it is lost again.
+func TestLost(t *testing.T) {
+	w := newWorld(node("joins", "i-1", "10.1.0.11", false))
+	w.instances = []controller.Instance{instance("i-1", "joins", "10.1.0.11")}
+	now := time.Unix(1e9, 0)
+	c := w.controller(true)
+	c.Now = func() time.Time { return now }
+	turn := func() (asked int) {
+		t.Helper()
+		w.asked = nil
+		if err := c.Reconcile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(5 * time.Second)
+		return min(1, len(w.asked))
+	}
+	turn() // it gets its label
+	looks := 0
+	for range 12 {
+		looks += turn()
+	}
+	if looks != 2 || len(w.nodes) != 1 {
+		t.Errorf("looked %d times in a minute, want 2; the nodes are %v", looks, w.nodes)
+	}
+	set := func(ready bool) {
+		n := w.nodes["joins"]
+		n.Ready = ready
+		w.nodes["joins"] = n
+	}
+	set(true)
+	if looks := turn(); looks != 0 {
+		t.Error("looked for the machine of a node that is Ready")
+	}
+	set(false)
+	if looks := turn(); looks != 1 {
+		t.Error("did not look for the machine of a node that was lost a moment ago")
+	}
+	w.instances[0].Gone = true
+	for range 6 {
+		turn()
+	}
+	if len(w.nodes) != 0 {
+		t.Errorf("half a minute after the machine's end the nodes are %v", w.nodes)
+	}
+}
+
 // request is a kubelet's, changed by some.
 func request(t *testing.T, change func(*x509.CertificateRequest, *controller.Request)) controller.Request {
 	t.Helper()
