@@ -14,8 +14,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
 )
 
-// packerTool is Packer with this plugin installed; the test is skipped without Packer.
-func packerTool(t *testing.T) func(args ...string) (string, error) {
+// packerWith is Packer in an environment; the test is skipped without Packer.
+func packerWith(t *testing.T, env ...string) func(args ...string) (string, error) {
 	t.Helper()
 	packerBinary := os.Getenv("HARDTACK_PACKER")
 	if packerBinary == "" {
@@ -24,13 +24,19 @@ func packerTool(t *testing.T) func(args ...string) (string, error) {
 			t.Skip("no packer on PATH, and HARDTACK_PACKER names none (scripts/tool packer builds one)")
 		}
 	}
-	env := append(os.Environ(), "CHECKPOINT_DISABLE=1", "PACKER_PLUGIN_PATH="+t.TempDir(), "PACKER_CONFIG_DIR="+t.TempDir())
-	packer := func(args ...string) (string, error) {
+	env = append(env, "CHECKPOINT_DISABLE=1", "PACKER_CONFIG_DIR="+t.TempDir())
+	return func(args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), packerBinary, args...)
 		cmd.Env = env
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
+}
+
+// packerTool is Packer with this plugin installed.
+func packerTool(t *testing.T) func(args ...string) (string, error) {
+	t.Helper()
+	packer := packerWith(t, append(os.Environ(), "PACKER_PLUGIN_PATH="+t.TempDir())...)
 	if out, err := packer("plugins", "install", "--path", binary, "github.com/hardtack/hardtack"); err != nil {
 		t.Fatalf("installing the plugin: %v\n%s", err, out)
 	}

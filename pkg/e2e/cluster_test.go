@@ -26,7 +26,6 @@ const answerWithin = time.Minute
 
 // TestCluster boots one machine with every role, and tests the functions of a cluster.
 func TestCluster(t *testing.T) {
-	t.Parallel()
 	needMachines(t)
 	slots <- struct{}{}
 	defer func() { <-slots }()
