@@ -126,6 +126,12 @@ var stackHints = []func(verb string, err error) string{
 		return " (sam delete --stack-name " + cluster.FunctionStack(e.Cluster) + ")"
 	}),
 	hint(refusalHint),
+	hint(func(verb string, e *rollout.UnreadError) string {
+		return "\nsolve the problem and run this again; hardtack stack status shows the others" + flagged(", and these need none of it: hardtack stack "+verb+" ", "--group", e.Safe)
+	}),
+	hint(func(string, *cluster.UnreadableError) string {
+		return "\nsolve the problem and apply again; hardtack stack status shows the other groups"
+	}),
 	hint(func(_ string, e *rollout.RefreshError) string {
 		return ", or hardtack stack rollback --group " + e.Group.Key
 	}),

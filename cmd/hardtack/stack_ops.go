@@ -51,6 +51,7 @@ func stackDiff(c *cli.Context, k *cluster.Cluster) error {
 	if text == "" {
 		text = "no changes\n"
 	}
+	text += unreadText(d.Unread)
 	if err := stackAnswer(c, d, text); err != nil {
 		return err
 	}
@@ -94,9 +95,9 @@ func stackApply(c *cli.Context, k *cluster.Cluster) error {
 		return err
 	}
 	next := []string{}
-	text := "stack " + a.Stack + ": would be unchanged\n" + changesText(a.Changes, a.Refresh)
+	text := "stack " + a.Stack + ": would be unchanged\n" + changesText(a.Changes, a.Refresh) + unreadText(a.Unread)
 	if a.Changed {
-		text = "stack " + a.Stack + ": would be changed\n" + changesText(a.Changes, a.Refresh) + unmovedText(a.Unmoved)
+		text = "stack " + a.Stack + ": would be changed\n" + changesText(a.Changes, a.Refresh) + unreadText(a.Unread) + unmovedText(a.Unmoved)
 	}
 	if !a.DryRun {
 		text, next = appliedText(a), nextAfterApply(c, k, a)

@@ -240,6 +240,14 @@ func TestStackOperations(t *testing.T) {
 			"tagged": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(accountOf(ts).AutoScaling().Create(awsfake.Group{Name: args[0], Zones: []string{"us-west-2a"}, Tags: map[string]string{"KubernetesCluster": "demo", "Role": "minions"}}))
 			},
+			// tag GROUP KEY VALUE changes a tag of a group; without a value it removes it.
+			"tag": func(ts *testscript.TestScript, _ bool, args []string) {
+				var value *string
+				if len(args) > 2 {
+					value = &args[2]
+				}
+				ts.Check(accountOf(ts).AutoScaling().SetTag(args[0], args[1], value))
+			},
 			// outputs STACK FILE writes what the stack has made as terraform output -json prints it.
 			"outputs": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(accountOf(ts).outputs(args[0], ts.MkAbs(args[1])))

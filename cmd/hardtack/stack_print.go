@@ -122,7 +122,7 @@ func appliedText(a *cluster.Applied) string {
 		fmt.Fprintf(&b, "role of pods: %s, %s\n", name, a.PodRoles[name])
 	}
 	b.WriteString(changesText(nil, a.Refresh))
-	b.WriteString(unmovedText(a.Unmoved))
+	b.WriteString(unreadText(a.Unread) + unmovedText(a.Unmoved))
 	return b.String()
 }
 
@@ -148,6 +148,7 @@ func refreshedText(r *cluster.Refreshed) string {
 	for _, group := range r.TakenBack {
 		fmt.Fprintf(&b, "%s: the running refresh would be rolled back\n", group)
 	}
+	b.WriteString(unreadText(r.Unread))
 	fmt.Fprintf(&b, "first: %s %s: %s\n", r.First.Action, strings.TrimSpace(r.First.Group+" "+r.First.Machine), r.First.Reason)
 	return b.String()
 }
@@ -212,6 +213,16 @@ func statusText(s *cluster.Status) string {
 		}
 	}
 	_ = table.Flush() // writes to memory
+	b.WriteString(unreadText(s.Unread))
+	return b.String()
+}
+
+// unreadText names the groups that could not be read.
+func unreadText(groups []rollout.Unread) string {
+	var b strings.Builder
+	for _, u := range groups {
+		fmt.Fprintf(&b, "left out: %s\n", u.Why)
+	}
 	return b.String()
 }
 

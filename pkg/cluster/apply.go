@@ -57,6 +57,8 @@ type Applied struct {
 	PodRoles map[string]string `json:"pod_roles,omitempty"`
 	// Refresh are the groups whose machines Refresh would replace.
 	Refresh []Behind `json:"refresh"`
+	// Unread are groups that could not be read: whether their machines are out of date is not known.
+	Unread []rollout.Unread `json:"unread,omitempty"`
 }
 
 // Apply shows the changes, checks that they are allowed, executes them, prepares the hosted zone, and returns which
@@ -84,6 +86,9 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 		now, err = c.readOwn(ctx)
 	}
 	if err == nil {
+		err = c.keepsUnread(now)
+	}
+	if err == nil {
 		err = c.keepsVoters(ctx, now, d.Changes)
 	}
 	if err == nil {
@@ -99,7 +104,7 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 		return nil, errors.Join(err, c.stacks.Discard(ctx, plan))
 	}
 	out := &Applied{Stack: c.stack, DryRun: o.DryRun, Changed: !plan.Empty(), Changes: d.Changes, Groups: c.Groups(), Refresh: d.Refresh}
-	out.Unmoved = c.unmoved(now, d.Changes)
+	out.Unmoved, out.Unread = c.unmoved(now, d.Changes), now.Unread
 	out.Regrouped = slices.ContainsFunc(d.Changes, func(c cloudformation.Change) bool {
 		return c.Type == cloudformation.TypeGroup && c.Action != cloudformation.Modify
 	})
@@ -139,7 +144,7 @@ func (c *Cluster) execute(ctx context.Context, plan *cloudformation.Plan, protec
 		return &UnpreparedError{Err: err}
 	}
 	s, err := c.readOwn(ctx)
-	out.Refresh = behind(s, nil)
+	out.Refresh, out.Unread = behind(s, nil), s.Unread
 	return err
 }
 

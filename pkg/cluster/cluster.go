@@ -157,6 +157,8 @@ type Status struct {
 	// Image is the channel's image. The image of the stack is among its resolved parameters.
 	Image  string          `json:"image"`
 	Groups []rollout.Group `json:"groups"`
+	// Unread are the groups that could not be read.
+	Unread []rollout.Unread `json:"unread,omitempty"`
 }
 
 // Status reads what was made and every machine of its groups. The error is cloudformation.ErrNoStack if there is no stack.
@@ -174,6 +176,6 @@ func (c *Cluster) Status(ctx context.Context) (*Status, error) {
 		return nil, err
 	}
 	s, err := machines.Read(ctx)
-	out.Groups = append(out.Groups, s.Groups...)
+	out.Groups, out.Unread = append(out.Groups, s.Groups...), s.Unread
 	return out, err
 }

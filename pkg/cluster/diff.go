@@ -38,6 +38,8 @@ type Diff struct {
 	Changes []cloudformation.Change `json:"changes"`
 	// Refresh are the groups whose machines Refresh would replace after Apply.
 	Refresh []Behind `json:"refresh"`
+	// Unread are groups that could not be read: whether their machines are out of date is not known.
+	Unread []rollout.Unread `json:"unread,omitempty"`
 }
 
 // Empty reports whether there is nothing to apply and nothing to refresh.
@@ -77,7 +79,7 @@ func (c *Cluster) plan(ctx context.Context, deploy Deployment) (*Diff, *cloudfor
 	}
 	d := &Diff{Stack: plan.Stack, Creates: plan.Creates, Changes: plan.Changes, Refresh: []Behind{}}
 	if !plan.Creates {
-		d.Refresh, err = c.wouldRefresh(ctx, image, deploy.CA, plan.Changes)
+		err = c.wouldRefresh(ctx, image, deploy.CA, d)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, c.stacks.Discard(ctx, plan))
@@ -196,36 +198,36 @@ func (c *Cluster) agreeMembers(ctx context.Context) error {
 }
 
 // wouldRefresh compares each running machine with the document and the channel.
-func (c *Cluster) wouldRefresh(ctx context.Context, image string, ca []byte, changes []cloudformation.Change) ([]Behind, error) {
+func (c *Cluster) wouldRefresh(ctx context.Context, image string, ca []byte, d *Diff) error {
 	s, err := c.readOwn(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := []Behind{}
+	d.Unread = s.Unread
 	for _, g := range s.Groups {
 		group, err := c.config.Document.Group(g.Key)
 		if err != nil {
 			continue // the change set removes this group
 		}
 		if g.Wanted.Config, err = c.config.Document.Hash(g.Key, ca); err != nil {
-			return nil, err
+			return err
 		}
 		g.Wanted.Image, g.Wanted.Type, g.Types = image, group.AWS.InstanceType, nil
 		if group.AWS.Mixed() {
 			g.Types = group.AWS.AllTypes()
 		}
 		b := behindOf(g)
-		if remade(changes, g.Template) && len(b.Why) == 0 && len(g.Machines) > 0 {
+		if remade(d.Changes, g.Template) && len(b.Why) == 0 && len(g.Machines) > 0 {
 			b.Why = []string{"launch template"}
 			for _, m := range g.Machines {
 				b.Machines = append(b.Machines, m.ID)
 			}
 		}
 		if len(b.Machines) > 0 {
-			out = append(out, b)
+			d.Refresh = append(d.Refresh, b)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 func behindOf(g rollout.Group) Behind {

@@ -140,6 +140,21 @@ func (e *BucketError) Error() string {
 	return fmt.Sprintf("making the bucket of etcd's backups of %s: %s is there, of an earlier stack, and %s: name it in the document (etcd.backup.to: s3://%[2]s), or empty and delete it", e.Cluster, e.Bucket, e.Facts)
 }
 
+// UnreadableError refuses to end groups that could not be read, or to give their members of etcd to others. Nothing was changed.
+type UnreadableError struct {
+	Cluster string
+	Groups  []rollout.Unread
+}
+
+func (e *UnreadableError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "changing groups of %s: the document ends a group, or moves its member of etcd, and whether data would be lost is not known, since it could not be read:", e.Cluster)
+	for _, u := range e.Groups {
+		b.WriteString("\n  " + u.Why)
+	}
+	return b.String()
+}
+
 // VotersError refuses to end the groups of members of etcd that are still its voters. Nothing was changed.
 type VotersError struct {
 	Cluster string

@@ -36,6 +36,27 @@ func (c *Cluster) moves(now rollout.State) (all []move) {
 	return all
 }
 
+// keepsUnread refuses to end a group of the control plane that could not be read, or to give its member of etcd to another one: whether
+// its data stay cannot be judged. The error is an *UnreadableError. A group that is gone has nothing to lose.
+func (c *Cluster) keepsUnread(now rollout.State) error {
+	e, named := UnreadableError{Cluster: c.name}, c.config.Document.Info().Etcd.Members
+	for _, u := range now.Unread {
+		if !u.Control || u.Gone {
+			continue
+		}
+		g, err := c.config.Document.Group(u.Key)
+		grows := g.Member != "" && len(u.Members) == 0 && len(named) > 0
+		lone := g.Member == machine.LoneMember && u.Member == "" && len(named) == 0 // whose group may not say so
+		if err != nil || grows || u.Member != g.Member && !lone {
+			e.Groups = append(e.Groups, u)
+		}
+	}
+	if len(e.Groups) == 0 {
+		return nil
+	}
+	return &e
+}
+
 // keepsData refuses to give a member of etcd to another group unless the machine of that one can go on with its data: on the
 // member's volume, of a cluster that is well and has a recent backup. The error is a *VolumesError.
 func (c *Cluster) keepsData(ctx context.Context, now rollout.State) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // alone is a cluster whose only member of etcd has no name in the document, and runs. Its subnets are in three zones.
@@ -203,4 +204,33 @@ func TestGrowOnTheMachinesDisk(t *testing.T) {
 		assert.ErrorContains(t, typed[*cluster.VolumesError](t, err), "member a: it moves from group masters to masters-a, whose machine goes on with its volume, and its member")
 	}
 	assert.Equal(t, a.account.AutoScaling().Instances("demo-masters")[0].ID, a.machine)
+}
+
+// TestGrowFromUnreadGroup: a member of etcd does not move from a group that cannot be read, since nobody knows whether its data stay. The
+// same document without the move is applied.
+func TestGrowFromUnreadGroup(t *testing.T) {
+	a := newAlone(t, "")
+	a.runs(time.Minute)
+	a.put(etcd.OutcomeObject(1), etcd.Encode(etcd.Outcome{Formed: &etcd.Formed{ClusterID: 5, Members: map[string]etcd.ID{"a": 7}}}))
+	assert.NilError(t, a.account.AutoScaling().SetTag("demo-masters", role.TagRole, nil))
+	for _, groups := range []string{
+		"groups:\n- {name: masters, roles: [masters, etcd], members: [a, b, c]}\n- {name: minions, roles: [minions], size: 2}\n",
+		"groups:\n- {name: masters, roles: [masters]}\n- {name: etcd, roles: [etcd], members: [a, b, c]}\n- {name: minions, roles: [minions], size: 2}\n",
+	} {
+		_, err := a.apply(groups, []string{"GroupMasters"}, template.ParameterMembers, growSubnets)
+		e := typed[*cluster.UnreadableError](t, err)
+		assert.Equal(t, e.Groups[0].Group, "demo-masters")
+		assert.Equal(t, a.agreed(), machine.JoinMembers(nil))
+	}
+	out, err := a.apply("", nil)
+	assert.NilError(t, err)
+	assert.Equal(t, out.Unread[0].Key, "masters")
+	// A group that is gone has nothing to lose.
+	ended := a.drains("demo-masters")
+	assert.NilError(t, a.account.AutoScaling().Delete("demo-masters"))
+	ended()
+	c := cluster.New(cluster.Config{Document: complete(t), AWS: a.conf, Poll: time.Millisecond})
+	status, err := c.Status(t.Context())
+	assert.NilError(t, err)
+	assert.Assert(t, len(status.Unread) == 1 && status.Unread[0].Gone && len(status.Groups) == 1, "%+v", status)
 }

@@ -47,6 +47,8 @@ type Refreshed struct {
 	// TakenBack are the groups whose refresh by AutoScaling is rolled back first.
 	TakenBack []string     `json:"taken_back,omitempty"`
 	First     rollout.Step `json:"first"`
+	// Unread are groups that could not be read, and of which no machine is replaced.
+	Unread []rollout.Unread `json:"unread,omitempty"`
 	// Done is nil in a dry run.
 	Done *rollout.Done `json:"done,omitempty"`
 	// Ahead is set if the channel has another image than the group that was rolled back.
@@ -111,8 +113,11 @@ func (c *Cluster) prepareRollout(ctx context.Context, o RefreshOptions) (*autosc
 	}
 	machines.Preferences, machines.Ready = o.Preferences, o.Ready
 	s, err := machines.Read(ctx)
-	if err == nil && len(s.Groups) == 0 {
+	if err == nil && len(s.Groups)+len(s.Unread) == 0 {
 		err = fmt.Errorf("reading the groups of %s: %w", c.name, ErrNoGroups)
+	}
+	if err == nil {
+		err = rollout.RefuseUnread(s, o.Groups) // before any refresh is rolled back
 	}
 	return machines, s, err
 }
@@ -166,7 +171,7 @@ func (c *Cluster) run(ctx context.Context, machines *autoscaling.Cluster, o Refr
 	if err := rollout.Refuse(s, o.Groups, o.AllowDataLoss); err != nil {
 		return nil, err
 	}
-	out := &Refreshed{Cluster: c.name, DryRun: o.DryRun, Refresh: behind(s, o.Groups), TakenBack: takenBack, First: rollout.Next(withoutRefreshes(s, takenBack), o.Groups, o.AllowDataLoss)}
+	out := &Refreshed{Cluster: c.name, DryRun: o.DryRun, Unread: s.Unread, Refresh: behind(s, o.Groups), TakenBack: takenBack, First: rollout.Next(withoutRefreshes(s, takenBack), o.Groups, o.AllowDataLoss)}
 	if o.DryRun {
 		return out, nil
 	}

@@ -51,6 +51,25 @@ func Groups(ctx context.Context, api autoscaling.DescribeAutoScalingGroupsAPICli
 	return out, nil
 }
 
+// groupNames is how many names a call takes (API reference, AutoScalingGroupNames: "By default, you can only specify up to 50 names").
+const groupNames = 50
+
+// GroupsByName returns the AutoScaling groups with these names, whatever their tags are. A name that no group has is left out.
+func GroupsByName(ctx context.Context, api autoscaling.DescribeAutoScalingGroupsAPIClient, names []string) ([]astypes.AutoScalingGroup, error) {
+	var out []astypes.AutoScalingGroup
+	for part := range slices.Chunk(names, groupNames) {
+		pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(api, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: part})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("reading the groups %s: %w", strings.Join(part, ", "), err)
+			}
+			out = append(out, page.AutoScalingGroups...)
+		}
+	}
+	return out, nil
+}
+
 // HooksAPI is the part of AutoScaling's client that HookTime uses.
 type HooksAPI interface {
 	DescribeLifecycleHooks(ctx context.Context, in *autoscaling.DescribeLifecycleHooksInput, opts ...func(*autoscaling.Options)) (*autoscaling.DescribeLifecycleHooksOutput, error)

@@ -36,8 +36,8 @@ type Members interface {
 // Cluster reads and changes the groups of a cluster. It implements rollout.Reader and rollout.Executor.
 type Cluster struct {
 	Name string
-	// Names are the groups' names: those that the stack, or Terraform, has made. Other groups may have the cluster's tag. Nil is every
-	// group with the tag.
+	// Names are the groups' names: those that the stack, or Terraform, has made. They are read by their names alone, since other groups
+	// may have the cluster's tag, and one of these may have lost it. Nil is every group with the tag.
 	Names    []string
 	Groups   *autoscaling.Client
 	Machines *ec2.Client
@@ -111,7 +111,15 @@ var (
 	_ rollout.Executor = (*Cluster)(nil)
 )
 
-// Read reads the groups of the cluster, their machines, and the launch template versions of both.
+// wantedError is of a version that the caller wants and the template does not have: what is asked for is wrong, not the group.
+type wantedError struct{ err error }
+
+func (e *wantedError) Error() string { return e.err.Error() }
+
+func (e *wantedError) Unwrap() error { return e.err }
+
+// Read reads the groups of the cluster, their machines, and the launch template versions of both. A group that cannot be read is in
+// Unread, and the others are read.
 func (c *Cluster) Read(ctx context.Context) (rollout.State, error) {
 	s := rollout.State{Cluster: c.Name}
 	groups, err := c.groups(ctx)
@@ -125,11 +133,17 @@ func (c *Cluster) Read(ctx context.Context) (rollout.State, error) {
 	s.Etcd = observed.reports
 	for _, g := range groups {
 		group, err := c.group(ctx, g, observed)
-		if err != nil {
-			return s, err
+		var wanted *wantedError
+		switch {
+		case err == nil:
+			s.Groups = append(s.Groups, group)
+		case ctx.Err() != nil || errors.As(err, &wanted):
+			return s, fmt.Errorf("group %s: %w", aws.ToString(g.AutoScalingGroupName), err)
+		default:
+			s.Unread = append(s.Unread, c.unread(g, err))
 		}
-		s.Groups = append(s.Groups, group)
 	}
+	s.Unread = append(s.Unread, c.gone(groups)...)
 	if c.Ready != nil {
 		if err := c.Ready(ctx); err != nil {
 			s.API = err.Error()
@@ -139,11 +153,12 @@ func (c *Cluster) Read(ctx context.Context) (rollout.State, error) {
 }
 
 func (c *Cluster) groups(ctx context.Context) ([]types.AutoScalingGroup, error) {
-	out, err := account.Groups(ctx, c.Groups, c.Name)
+	var out []types.AutoScalingGroup
+	var err error
 	if c.Names != nil {
-		out = slices.DeleteFunc(out, func(g types.AutoScalingGroup) bool {
-			return !slices.Contains(c.Names, aws.ToString(g.AutoScalingGroupName))
-		})
+		out, err = account.GroupsByName(ctx, c.Groups, c.Names)
+	} else {
+		out, err = account.Groups(ctx, c.Groups, c.Name)
 	}
 	slices.SortFunc(out, func(a, b types.AutoScalingGroup) int {
 		return strings.Compare(aws.ToString(a.AutoScalingGroupName), aws.ToString(b.AutoScalingGroupName))
@@ -167,9 +182,9 @@ func (c *Cluster) Instances(ctx context.Context) ([]string, error) {
 // group converts a group for a rollout.
 func (c *Cluster) group(ctx context.Context, g types.AutoScalingGroup, observed *observation) (rollout.Group, error) {
 	name := aws.ToString(g.AutoScalingGroupName)
-	roles, err := role.ParseSet(account.GroupTag(g, role.TagRole))
+	roles, err := rolesOf(g)
 	if err != nil {
-		return rollout.Group{}, fmt.Errorf("group %s: tag %s: %w", name, role.TagRole, err)
+		return rollout.Group{}, fmt.Errorf("tag %s: %w: give it the tag that the stack has given it again", role.TagRole, err)
 	}
 	out := rollout.Group{
 		Name: name, Key: strings.TrimPrefix(name, c.Name+"-"), Roles: roles, Desired: int(aws.ToInt32(g.DesiredCapacity)),
@@ -179,7 +194,7 @@ func (c *Cluster) group(ctx context.Context, g types.AutoScalingGroup, observed 
 	out.Volume = observed.volume(out.Member)
 	launch := launchTemplate(g)
 	if launch == nil {
-		return out, fmt.Errorf("group %s: it has no launch template, so the version of its machines is unknown (was it made by the stack?)", name)
+		return out, errors.New("it has no launch template, so the version of its machines is unknown: give it the one that the stack has made for it again")
 	}
 	out.Template, out.Types = aws.ToString(launch.LaunchTemplateId), instanceTypes(g)
 	versions, err := c.versions(ctx, out.Template)
@@ -187,12 +202,12 @@ func (c *Cluster) group(ctx context.Context, g types.AutoScalingGroup, observed 
 		return out, err
 	}
 	if out.Launches, err = versions.find(aws.ToString(launch.Version)); err != nil {
-		return out, fmt.Errorf("group %s: %w", name, err)
+		return out, fmt.Errorf("what it launches: %w: point it at another one", err)
 	}
 	out.Wanted = versions.latest()
 	if n, ok := c.Wanted[name]; ok {
 		if out.Wanted, err = versions.find(strconv.Itoa(n)); err != nil {
-			return out, fmt.Errorf("group %s: %w", name, err)
+			return out, &wantedError{err}
 		}
 	}
 	for _, i := range g.Instances {

@@ -32,6 +32,27 @@ func (r *Refusal) Error() string {
 	return b.String()
 }
 
+// UnreadError names groups that could not be read, and whose machines are therefore not as wanted, or not known to be.
+type UnreadError struct {
+	Groups []Unread
+	// Blocked are groups of the control plane of which no machine ends meanwhile, Safe those that can be replaced without the
+	// unread ones, by their names in the document. Both are empty if only the unread groups themselves are concerned.
+	Blocked, Safe []string
+}
+
+func (e *UnreadError) Error() string {
+	var b strings.Builder
+	if len(e.Blocked) > 0 {
+		fmt.Fprintf(&b, "replacing machines of %s: how much of the control plane serves is not known without groups that could not be read", strings.Join(e.Blocked, ", "))
+	} else {
+		b.WriteString("replacing machines: these groups could not be read, and their machines stay as they are")
+	}
+	for _, u := range e.Groups {
+		b.WriteString("\n  " + u.Why)
+	}
+	return b.String()
+}
+
 // RefreshError means that a refresh by AutoScaling has failed. The consoles and journals of its machines say why.
 type RefreshError struct {
 	// Group is the group as it was read after the refresh had ended.

@@ -9,9 +9,12 @@ import (
 )
 
 // Refuse fails if a rollout would lose the data of etcd on a group that is not in lose: the error is a *Refusal. It also
-// fails if only or lose has a name that no group has.
+// fails if only or lose has a name that no group has, and with an *UnreadError if it needs a group that could not be read.
 func Refuse(s State, only, lose []string) error {
 	if err := s.checkNames(append(slices.Clone(only), lose...)); err != nil {
+		return err
+	}
+	if err := RefuseUnread(s, only); err != nil {
 		return err
 	}
 	var r Refusal
@@ -28,6 +31,42 @@ func Refuse(s State, only, lose []string) error {
 		return nil
 	}
 	return &r
+}
+
+// RefuseUnread fails if a rollout of the groups in only, empty for all, needs one that could not be read: because it is among the names
+// in only, because nothing else is left to roll out, or because it may be of the control plane, of which a machine would end. How many
+// masters and members of etcd serve is not known then. The error is an *UnreadError. Minions are replaced without it.
+func RefuseUnread(s State, only []string) error {
+	e := UnreadError{}
+	for _, u := range s.Unread {
+		if u.named(only) || len(s.Groups) == 0 {
+			e.Groups = append(e.Groups, u)
+		}
+	}
+	if len(e.Groups) > 0 {
+		return &e
+	}
+	for _, g := range s.ordered() {
+		switch {
+		case !g.Chosen(only) || !g.Behind():
+		case g.Control():
+			e.Blocked = append(e.Blocked, g.Key)
+		default:
+			e.Safe = append(e.Safe, g.Key)
+		}
+	}
+	if len(e.Blocked) == 0 {
+		return nil
+	}
+	for _, u := range s.Unread {
+		if u.Control {
+			e.Groups = append(e.Groups, u)
+		}
+	}
+	if len(e.Groups) == 0 {
+		return nil
+	}
+	return &e
 }
 
 // loss describes what follows if the data of the group's member end with its machine.
@@ -49,8 +88,12 @@ func (s State) checkNames(names []string) error {
 	for _, g := range s.ordered() {
 		keys = append(keys, g.Key)
 	}
+	for _, u := range s.Unread {
+		keys = append(keys, u.Key)
+	}
 	for _, name := range names {
-		if _, ok := s.group(name); !ok {
+		unread := slices.ContainsFunc(s.Unread, func(u Unread) bool { return u.named([]string{name}) })
+		if _, ok := s.group(name); !ok && !unread {
 			return fmt.Errorf("group %q is not one of %s: the groups are %s", name, s.Cluster, strings.Join(keys, ", "))
 		}
 	}

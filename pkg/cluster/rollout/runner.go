@@ -71,6 +71,8 @@ type Runner struct {
 	// ended are the machines that a reading may still show in service, watched the ids of refreshes by group.
 	ended   map[string]bool
 	watched map[string]string
+	// seen are the groups that were read before.
+	seen    map[string]bool
 	last    Step
 	changed time.Time
 	hold    hold
@@ -107,7 +109,7 @@ func (h *hold) look(g Group, now time.Time) {
 func (r *Runner) Run(ctx context.Context) (Done, error) {
 	began := r.Clock.Now()
 	r.done, r.last, r.changed = Done{Replaced: []string{}, Refreshed: []string{}}, Step{}, began
-	r.ended, r.watched, r.hold = map[string]bool{}, map[string]string{}, hold{since: map[string]time.Time{}, until: began}
+	r.ended, r.watched, r.seen, r.hold = map[string]bool{}, map[string]string{}, map[string]bool{}, hold{since: map[string]time.Time{}, until: began}
 	err := r.run(ctx)
 	r.done.Seconds = int64(r.Clock.Now().Sub(began) / time.Second)
 	return r.done, err
@@ -139,6 +141,9 @@ var errFinished = errors.New("finished")
 // step decides on one step and executes it.
 func (r *Runner) step(ctx context.Context, s State) error {
 	s = r.withoutEnded(s)
+	for _, g := range s.Groups {
+		r.seen[g.Name] = true
+	}
 	step, err := r.decide(s)
 	if err != nil {
 		return err
@@ -160,11 +165,14 @@ func (r *Runner) step(ctx context.Context, s State) error {
 }
 
 // decide returns the next step. What is refused before anything was done is waited for later: a member whose report is late
-// is asked again.
+// is asked again, and so is a group that could be read before. A group that never could is an error once all others are done.
 func (r *Runner) decide(s State) (Step, error) {
 	err := Refuse(s, r.Options.Only, r.Options.AllowDataLoss)
 	var refusal *Refusal
+	var unread *UnreadError
 	switch {
+	case errors.As(err, &unread):
+		return r.awaitUnread(unread)
 	case errors.As(err, &refusal) && r.last.Action != "":
 		g, _ := s.group(refusal.Losses[0].Group)
 		return Step{Action: Wait, Group: g.Name, Reason: refusal.Losses[0].Text}, nil
@@ -174,7 +182,21 @@ func (r *Runner) decide(s State) (Step, error) {
 	if err := r.refreshes(s); err != nil {
 		return Step{}, err
 	}
-	return Next(s, r.Options.Only, r.Options.AllowDataLoss), nil
+	step := Next(s, r.Options.Only, r.Options.AllowDataLoss)
+	if left := s.unread(r.Options.Only); step.Action == Finished && len(left) > 0 {
+		return r.awaitUnread(&UnreadError{Groups: left})
+	}
+	return step, nil
+}
+
+// awaitUnread waits for a group that could be read before; if there is none, the error stands.
+func (r *Runner) awaitUnread(e *UnreadError) (Step, error) {
+	for _, u := range e.Groups {
+		if r.seen[u.Group] {
+			return Step{Action: Wait, Group: u.Group, Reason: u.Why}, nil
+		}
+	}
+	return Step{}, e
 }
 
 // withoutEnded marks machines that this run has ended as terminating, in case the reading is outdated.

@@ -183,6 +183,36 @@ type State struct {
 	API string `json:"api,omitempty"`
 	// Etcd is what the members of etcd report.
 	Etcd Reports `json:"etcd,omitzero"`
+	// Unread are the groups of the cluster that could not be read. Nothing is done with their machines.
+	Unread []Unread `json:"unread,omitempty"`
+}
+
+// Unread is a group that could not be read: it is not as it was made, AWS refused a call, or the group is gone.
+type Unread struct {
+	// Group is its name in AutoScaling, Key its name in the document.
+	Group string `json:"group"`
+	Key   string `json:"key"`
+	// Control is whether its machines may be of the control plane: their roles say so, or are unknown as well.
+	Control bool `json:"control"`
+	// Gone is whether AutoScaling has no such group.
+	Gone bool `json:"gone,omitempty"`
+	// Member and Members are as in Group, as far as they could be read.
+	Member  string   `json:"member,omitempty"`
+	Members []string `json:"members,omitempty"`
+	// Why names the group, what could not be read of it, and what to do.
+	Why string `json:"why"`
+}
+
+// unread are the groups that could not be read among those in only; empty is all.
+func (s State) unread(only []string) []Unread {
+	return slices.DeleteFunc(slices.Clone(s.Unread), func(u Unread) bool { return !u.chosen(only) })
+}
+
+// chosen reports whether only has either name of the group, or is empty.
+func (u Unread) chosen(only []string) bool { return len(only) == 0 || u.named(only) }
+
+func (u Unread) named(names []string) bool {
+	return slices.Contains(names, u.Group) || slices.Contains(names, u.Key)
 }
 
 // group finds a group by either of its names.
