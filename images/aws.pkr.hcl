@@ -1,12 +1,12 @@
 # An Amazon machine image of Hardtack: the provisioner of local.pkr.hcl under amazon-ebs.
 #
 #   packer init images/aws.pkr.hcl
-#   packer validate -evaluate-datasources images/aws.pkr.hcl
+#   packer validate images/aws.pkr.hcl
 #   packer build -var region=eu-central-1 images/aws.pkr.hcl
 #
-# The image's name is made from what is in it, by the lock's fingerprint: a second build of the same
-# ends at once and says that the image exists. To take in newer Debian packages, raise the revision.
-# Nothing here ever deregisters an image, since a group of machines may be using it.
+# Each build makes an image of its own, with Debian's newest packages. An image_name that exists ends
+# a build before it begins. The tags are those by which `hardtack image list`, `gc` and `promote` know
+# an image; nothing here ever deregisters one, since a group of machines may be using it.
 
 packer {
   required_plugins {
@@ -63,10 +63,16 @@ variable "output" {
   default     = "build"
 }
 
-variable "revision" {
-  description = "Tells apart images of one fingerprint that were made from different Debian packages."
-  type        = number
-  default     = 1
+variable "family" {
+  description = "The line of images to which this one belongs, as image_name of publish.pkr.hcl."
+  type        = string
+  default     = "hardtack"
+}
+
+variable "image_name" {
+  description = "The image's name, which no image in the region has; null makes one of the lock, the architecture and the time."
+  type        = string
+  default     = null
 }
 
 variable "architecture" {
@@ -150,17 +156,21 @@ data "hardtack-lock" "image" {
 }
 
 locals {
-  image_name = "hardtack-${data.hardtack-lock.image.name}-${var.architecture}-${data.hardtack-lock.image.fingerprint}-r${var.revision}"
+  # Of nothing that the data source says: `packer validate` does not run it, and checks the name nevertheless.
+  lock_name  = substr(regex_replace(trimsuffix(basename(var.lock), ".lock.yaml"), "[^0-9A-Za-z._-]", "-"), 0, 60)
+  image_name = var.image_name == null ? "${var.family}-${local.lock_name}-${var.architecture}-${formatdate("YYYYMMDD'T'hhmmss'Z'", timestamp())}" : var.image_name
   types      = { amd64 = "c7i.large", arm64 = "c7g.large" }
 
   # For the image and its snapshot.
   tags = {
-    Name                = local.image_name
-    KubernetesVersion   = data.hardtack-lock.image.kubernetes
-    HardtackLock        = data.hardtack-lock.image.name
-    HardtackFingerprint = data.hardtack-lock.image.fingerprint
-    HardtackSource      = var.source
-    BaseImage           = "{{ .SourceAMIName }}"
+    Name                  = local.image_name
+    "hardtack:image"      = var.family
+    "hardtack:kubernetes" = data.hardtack-lock.image.kubernetes
+    "hardtack:bake"       = data.hardtack-lock.image.fingerprint
+    "hardtack:version"    = data.hardtack-lock.image.hardtack
+    HardtackLock          = data.hardtack-lock.image.name
+    HardtackSource        = var.source
+    BaseImage             = "{{ .SourceAMIName }}"
   }
 
   # For what only lives while the image is made: whoever sweeps an account can tell what is too old.

@@ -2,6 +2,7 @@
 # account and no root; and so that the same disk can be published again, elsewhere, or in a channel.
 #
 #   packer build -var region=eu-central-1 images/publish.pkr.hcl
+#   packer build -var disk=other.raw -var architecture=arm64 images/publish.pkr.hcl   # without an image.json
 
 packer {
   required_plugins {
@@ -13,9 +14,15 @@ packer {
 }
 
 variable "disk" {
-  description = "The disk image, qcow2 or raw, with its image.json beside it."
+  description = "The disk image, qcow2 or raw. Its image.json, if it is beside it, says what is in it."
   type        = string
   default     = "build/hardtack.qcow2"
+}
+
+variable "architecture" {
+  description = "The disk's architecture, amd64 or arm64; null takes that of image.json, which must be there then."
+  type        = string
+  default     = null
 }
 
 variable "image_name" {
@@ -72,6 +79,7 @@ build {
     post-processor "hardtack-ami" {
       disk           = var.disk
       image_name     = var.image_name
+      architecture   = var.architecture
       region         = var.region
       kms_key        = var.kms_key
       share_accounts = var.share_accounts

@@ -5,11 +5,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/hashicorp/packer-plugin-sdk/packer"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/builder"
 	"github.com/hardtack/packer-plugin-hardtack/cmd/packer-plugin-hardtack/datasource"
@@ -74,6 +79,61 @@ func TestDocsParse(t *testing.T) {
 	}
 	if found < 4 {
 		t.Errorf("found only %d examples", found)
+	}
+}
+
+// A name that depends on a data source is unknown to `packer validate`, which does not run data sources: amazon-ebs then refuses the
+// name of Packer's placeholder. So the name of aws.pkr.hcl depends on none, by whatever locals it is made of. Packer itself is asked in
+// awstest, with the amazon plugin.
+func TestImageNameNeedsNoDataSource(t *testing.T) {
+	file, problems := hclparse.NewParser().ParseHCLFile("../../images/aws.pkr.hcl")
+	if problems.HasErrors() {
+		t.Fatal(problems)
+	}
+	locals := map[string]hcl.Expression{}
+	var name hcl.Expression
+	for _, b := range file.Body.(*hclsyntax.Body).Blocks {
+		for key, a := range b.Body.Attributes {
+			switch {
+			case b.Type == "locals":
+				locals[key] = a.Expr
+			case b.Type == "source" && key == "ami_name":
+				name = a.Expr
+			}
+		}
+	}
+	if name == nil {
+		t.Fatal("the source has no ami_name")
+	}
+	seen := map[string]bool{}
+	var look func(hcl.Expression)
+	look = func(e hcl.Expression) {
+		for _, v := range e.Variables() {
+			text := string(hclwrite.TokensForTraversal(v).Bytes())
+			if v.RootName() == "data" {
+				t.Errorf("the image's name depends on %s", text)
+			}
+			if local, ok := strings.CutPrefix(text, "local."); ok && !seen[local] && locals[local] != nil {
+				seen[local] = true
+				look(locals[local])
+			}
+		}
+	}
+	look(name)
+	if !seen["image_name"] {
+		t.Errorf("the image's name is not local.image_name: %v", seen)
+	}
+	tags, ok := locals["tags"]
+	if !ok {
+		t.Fatal("there are no tags")
+	}
+	for _, key := range []string{"hardtack:image", "hardtack:kubernetes", "hardtack:bake", "hardtack:version"} {
+		if !slices.ContainsFunc(tags.(*hclsyntax.ObjectConsExpr).Items, func(i hclsyntax.ObjectConsItem) bool {
+			v, _ := i.KeyExpr.Value(nil)
+			return v.Type() == cty.String && v.IsKnown() && v.AsString() == key
+		}) {
+			t.Errorf("the image has no tag %s", key)
+		}
 	}
 }
 

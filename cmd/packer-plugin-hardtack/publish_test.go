@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,11 +95,25 @@ func TestPackerPublishes(t *testing.T) {
 			t.Errorf("in %s the channel names %q", region, p.Value)
 		}
 	}
+	// A disk of which nothing is known but its architecture.
+	bare := filepath.Join(t.TempDir(), "bare.raw")
+	if err := os.Link(disk, bare); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := packer("build", "-color=false", "-var", "disk="+bare, "-var", "output="+t.TempDir(), "../../images/publish.pkr.hcl"); err == nil || !strings.Contains(out, "architecture is needed: there is no image.json with "+bare) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, id := build("-var", "disk="+bare, "-var", "architecture=amd64", "-var", "image_name=bare"); id == first {
+		t.Errorf("published was %s", id)
+	}
+	if i := slices.IndexFunc(account.Images().List(), func(i awsfake.Image) bool { return i.Tags["hardtack:image"] == "bare" }); i < 0 || account.Images().List()[i].Firmware.Architecture != "amd64" {
+		t.Errorf("published were %+v", account.Images().List())
+	}
 	log, again := build()
 	if again != "us-west-2:"+here[0].ID || !strings.Contains(log, "the image is there") {
 		t.Errorf("the second build made %s\n%s", again, log)
 	}
-	if calls := account.Calls(); calls["ebs:StartSnapshot"] != 1 {
+	if calls := account.Calls(); calls["ebs:StartSnapshot"] != 2 {
 		t.Errorf("the calls were %v", calls)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake/moto"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
 )
@@ -37,12 +39,12 @@ func TestAWS(t *testing.T) {
 		return startCloud(t, m.authorize), m
 	}
 	t.Run("validate", func(t *testing.T) {
-		for _, arch := range []string{"amd64", "arm64"} {
-			// As the template's first lines say, and without credentials or a network.
-			cmd := exec.CommandContext(t.Context(), tools.packer, "validate", "-evaluate-datasources", "-var", "architecture="+arch, template)
+		// As the template's first lines say, and without credentials or a network; then with what the lock says.
+		for _, flags := range [][]string{nil, {"-evaluate-datasources"}, {"-var", "architecture=arm64"}} {
+			cmd := exec.CommandContext(t.Context(), tools.packer, append(append([]string{"validate"}, flags...), template)...)
 			cmd.Dir, cmd.Env = top, append(tools.env(), "AWS_ENDPOINT_URL=http://127.0.0.1:1")
 			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("packer validate for %s: %v\n%s", arch, err, out)
+				t.Errorf("packer validate %s: %v\n%s", flags, err, out)
 			}
 		}
 	})
@@ -60,7 +62,10 @@ func TestAWS(t *testing.T) {
 	})
 }
 
-// testBake follows one build from the first request to the image, and then asks for the same image again.
+// imageName is the name that the template gives an image: the small lock is a file of the name of the real one.
+var imageName = regexp.MustCompile(`^hardtack-[0-9A-Za-z._-]+-amd64-[0-9]{8}T[0-9]{6}Z$`)
+
+// testBake follows one build from the first request to the image, and then asks for an image of the same name again.
 func testBake(t *testing.T, tools tools, f fixture, c *cloud, m *machine) {
 	t.Helper()
 	output := t.TempDir()
@@ -70,18 +75,20 @@ func testBake(t *testing.T, tools tools, f fixture, c *cloud, m *machine) {
 	}
 	t.Logf("packer build took %v", time.Since(started).Round(100*time.Millisecond))
 
-	name := "hardtack-kubernetes-1.36-amd64-" + f.fingerprint + "-r1"
+	images := c.ownImages(t)
+	if len(images) != 1 || !imageName.MatchString(images[0].Name) {
+		t.Fatalf("images %+v: want one of a name like %s", images, imageName)
+	}
+	name := images[0].Name
 	want := map[string]string{
 		"Name":                name,
-		"KubernetesVersion":   f.kubernetes,
+		ami.TagImage:          "hardtack", // by which image list, gc and promote know it
+		"hardtack:kubernetes": f.kubernetes,
+		"hardtack:bake":       f.fingerprint,
+		"hardtack:version":    "0.1.0",
 		"HardtackLock":        "kubernetes-1.36",
-		"HardtackFingerprint": f.fingerprint,
 		"HardtackSource":      "release",
 		"BaseImage":           debianAMI,
-	}
-	images := c.ownImages(t)
-	if len(images) != 1 || images[0].Name != name {
-		t.Fatalf("images %+v: want one of the name %s", images, name)
 	}
 	if diff := cmp.Diff(want, images[0].tags()); diff != "" {
 		t.Errorf("tags of the image (-want +got):\n%s", diff)
@@ -93,9 +100,11 @@ func testBake(t *testing.T, tools tools, f fixture, c *cloud, m *machine) {
 	checkMachine(t, m, output)
 	c.expectNothingLeft(t)
 
-	out, err := tools.build(t, f.lock, f.mirror, t.TempDir(), c, m).CombinedOutput()
+	again := tools.build(t, f.lock, f.mirror, t.TempDir(), c, m)
+	again.Args = append(again.Args[:len(again.Args)-1], "-var", "image_name="+name, template)
+	out, err := again.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), images[0].ID) {
-		t.Errorf("a second build of the same: %v: want an error that names %s\n%s", err, images[0].ID, out)
+		t.Errorf("a second build of this name: %v: want an error that names %s\n%s", err, images[0].ID, out)
 	}
 	c.expectNothingLeft(t)
 }

@@ -19,8 +19,11 @@ type DatasourceOutput struct { //nolint:revive // packer-sdc documents only a st
 	// The version of Kubernetes in it, such as `v1.36.3`.
 	Kubernetes string `mapstructure:"kubernetes"`
 	// Twelve hexadecimal digits that stand for the image's content, except for Debian and the template's additions:
-	// Hardtack's version, the lock, the units, the plain files and the list of packages. Use it in names of images.
+	// Hardtack's version, the lock, the units, the plain files and the list of packages. Use it in tags of images; a name
+	// with it is not known to `packer validate`, which runs data sources only with `-evaluate-datasources`.
 	Fingerprint string `mapstructure:"fingerprint"`
+	// The version of Hardtack, which is the plugin's, such as `0.1.0`.
+	Hardtack string `mapstructure:"hardtack"`
 	// The versions of the components by their names.
 	Versions map[string]string `mapstructure:"versions"`
 }

@@ -38,6 +38,7 @@ type FlatDatasourceOutput struct {
 	Name        *string           `mapstructure:"name" cty:"name" hcl:"name"`
 	Kubernetes  *string           `mapstructure:"kubernetes" cty:"kubernetes" hcl:"kubernetes"`
 	Fingerprint *string           `mapstructure:"fingerprint" cty:"fingerprint" hcl:"fingerprint"`
+	Hardtack    *string           `mapstructure:"hardtack" cty:"hardtack" hcl:"hardtack"`
 	Versions    map[string]string `mapstructure:"versions" cty:"versions" hcl:"versions"`
 }
 
@@ -56,6 +57,7 @@ func (*FlatDatasourceOutput) HCL2Spec() map[string]hcldec.Spec {
 		"name":        &hcldec.AttrSpec{Name: "name", Type: cty.String, Required: false},
 		"kubernetes":  &hcldec.AttrSpec{Name: "kubernetes", Type: cty.String, Required: false},
 		"fingerprint": &hcldec.AttrSpec{Name: "fingerprint", Type: cty.String, Required: false},
+		"hardtack":    &hcldec.AttrSpec{Name: "hardtack", Type: cty.String, Required: false},
 		"versions":    &hcldec.AttrSpec{Name: "versions", Type: cty.Map(cty.String), Required: false},
 	}
 	return s

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/packer-plugin-sdk/template/config"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 )
 
@@ -73,7 +74,7 @@ func (d *Datasource) read() (DatasourceOutput, error) {
 	if err != nil {
 		return DatasourceOutput{}, err
 	}
-	out := DatasourceOutput{Name: lock.Name, Kubernetes: lock.Kubernetes(), Fingerprint: fingerprint, Versions: map[string]string{}}
+	out := DatasourceOutput{Name: lock.Name, Kubernetes: lock.Kubernetes(), Fingerprint: fingerprint, Hardtack: version.String(), Versions: map[string]string{}}
 	for _, c := range lock.Components {
 		out.Versions[c.Name] = c.Version
 	}
