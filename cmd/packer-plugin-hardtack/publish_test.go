@@ -106,7 +106,7 @@ func TestPackerPublishes(t *testing.T) {
 	if _, id := build("-var", "disk="+bare, "-var", "architecture=amd64", "-var", "image_name=bare"); id == first {
 		t.Errorf("published was %s", id)
 	}
-	if i := slices.IndexFunc(account.Images().List(), func(i awsfake.Image) bool { return i.Tags["hardtack:image"] == "bare" }); i < 0 || account.Images().List()[i].Firmware.Architecture != "amd64" {
+	if i := slices.IndexFunc(account.Images().List(), func(i awsfake.Image) bool { return i.Tags["hardtack:image"] == "bare" }); i < 0 || account.Images().List()[i].Firmware.Architecture != "x86_64" {
 		t.Errorf("published were %+v", account.Images().List())
 	}
 	log, again := build()
