@@ -12,7 +12,7 @@ import (
 
 // The parameter of a channel is /hardtack/<channel>/image-id; launch templates name it, not an image.
 const (
-	channelPrefix = "/hardtack/"
+	ChannelPrefix = "/hardtack/"
 	channelSuffix = "/image-id"
 )
 
@@ -21,11 +21,11 @@ const (
 const RootDevice = "/dev/xvda"
 
 // Parameter returns the name of the Parameter Store parameter of a channel.
-func Parameter(channel string) string { return channelPrefix + channel + channelSuffix }
+func Parameter(channel string) string { return ChannelPrefix + channel + channelSuffix }
 
 // ChannelOf returns the channel of a parameter, and false for a parameter that is not a channel's.
 func ChannelOf(parameter string) (string, bool) {
-	rest, ok := strings.CutPrefix(parameter, channelPrefix)
+	rest, ok := strings.CutPrefix(parameter, ChannelPrefix)
 	channel, ends := strings.CutSuffix(rest, channelSuffix)
 	return channel, ok && ends && channelName.MatchString(channel)
 }

@@ -331,6 +331,46 @@ func TestParameterHistory(t *testing.T) {
 	wantCode(t, err, "ParameterNotFound", "")
 }
 
+// Filters compare whole values unless they say BeginsWith, and all of them have to let a parameter pass.
+func TestDescribeParametersByName(t *testing.T) {
+	s := newShop(t, Options{})
+	for _, name := range []string{"/hardtack/a/image-id", "/hardtack/b", "/other/hardtack/c"} {
+		if _, err := s.account.SSM().Put(Parameter{Name: name, Value: "v"}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.account.SSM().Put(Parameter{Name: "/hardtack/secret", Value: "v", Type: "SecureString"}, false); err != nil {
+		t.Fatal(err)
+	}
+	for want, filters := range map[string][]types.ParameterStringFilter{
+		"/hardtack/a/image-id /hardtack/b": {
+			{Key: aws.String("Name"), Option: aws.String("BeginsWith"), Values: []string{"/hardtack/"}}, {Key: aws.String("Type"), Values: []string{"String"}},
+		},
+		"/hardtack/b": {{Key: aws.String("Name"), Option: aws.String("Equals"), Values: []string{"/hardtack/b", "/hardtack/"}}},
+		"":            {{Key: aws.String("Name"), Values: []string{"/hardtack/"}}},
+	} {
+		out, err := s.ssm.DescribeParameters(t.Context(), &ssm.DescribeParametersInput{ParameterFilters: filters})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, m := range out.Parameters {
+			names = append(names, *m.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for code, f := range map[string]types.ParameterStringFilter{
+		"InvalidFilterOption": {Key: aws.String("Name"), Option: aws.String("Recursive"), Values: []string{"/"}},
+		"InvalidFilterKey":    {Key: aws.String("Colour"), Values: []string{"red"}},
+		"InvalidFilterValue":  {Key: aws.String("Name")},
+	} {
+		_, err := s.ssm.DescribeParameters(t.Context(), &ssm.DescribeParametersInput{ParameterFilters: []types.ParameterStringFilter{f}})
+		wantCode(t, err, code, "")
+	}
+}
+
 func TestDescribeParameters(t *testing.T) {
 	s := newShop(t, Options{})
 	image := s.register(t, imageOf("one", s.publish(t, ebs.StartSnapshotInput{}, nil)))

@@ -183,22 +183,15 @@ func (s *SSM) getByPath(c *call) (any, error) {
 // so that they are short or empty though more follow.
 func (s *SSM) describe(c *call) (any, error) {
 	var in struct {
-		ParameterFilters []struct {
-			Key    string
-			Values []string
-		}
+		ParameterFilters []parameterFilter
 		paging
 	}
 	if err := decodeKnown(c.Body, &in); err != nil {
 		return nil, err
 	}
-	wanted := map[string]bool{}
 	for _, f := range in.ParameterFilters {
-		if f.Key != "DataType" {
-			return nil, refuse("InvalidFilterKey", "awsfake does not model the filter %q", f.Key)
-		}
-		for _, value := range f.Values {
-			wanted[value] = true
+		if err := f.check(); err != nil {
+			return nil, err
 		}
 	}
 	names, token, err := parameterPage(s.below("/"), in.paging, describePage)
@@ -208,13 +201,39 @@ func (s *SSM) describe(c *call) (any, error) {
 	out := wireParameters{[]wireParameter{}, token}
 	for _, name := range names {
 		list := s.versions[name]
-		if p := list[len(list)-1]; len(wanted) == 0 || wanted[p.DataType] {
+		p := list[len(list)-1]
+		if !slices.ContainsFunc(in.ParameterFilters, func(f parameterFilter) bool { return !f.passes(p) }) {
 			w := s.shown(p, "", true)
 			w.Value, w.LastModifiedUser, w.KeyId = "", p.User, p.Key
 			out.Parameters = append(out.Parameters, w)
 		}
 	}
 	return out, nil
+}
+
+// parameterFilter is a filter of DescribeParameters: by default values are compared as a whole (API reference, ParameterStringFilter).
+type parameterFilter struct {
+	Key, Option string
+	Values      []string
+}
+
+func (f parameterFilter) check() error {
+	switch {
+	case !slices.Contains([]string{"Name", "Type", "DataType"}, f.Key):
+		return refuse("InvalidFilterKey", "awsfake does not model the filter %q", f.Key)
+	case f.Option != "" && f.Option != "Equals" && f.Option != "BeginsWith":
+		return refuse("InvalidFilterOption", "The following filter option is not valid: %s. Valid options include: [BeginsWith, Equals].", f.Option)
+	case len(f.Values) < 1 || len(f.Values) > 50:
+		return refuse("InvalidFilterValue", "The filter %s has %d values, and takes 1 to 50", f.Key, len(f.Values))
+	}
+	return nil
+}
+
+func (f parameterFilter) passes(p Parameter) bool {
+	have := map[string]string{"Name": p.Name, "Type": p.Type, "DataType": p.DataType}[f.Key]
+	return slices.ContainsFunc(f.Values, func(v string) bool {
+		return have == v || f.Option == "BeginsWith" && strings.HasPrefix(have, v)
+	})
 }
 
 // history answers the versions that are kept, the oldest first.

@@ -36,7 +36,7 @@ func (c *Client) History(ctx context.Context, channel string) ([]ami.Version, er
 		}
 		for _, p := range out.Parameters {
 			history = append(history, ami.Version{
-				Number: p.Version, Image: aws.ToString(p.Value), Since: aws.ToTime(p.LastModifiedDate), By: aws.ToString(p.LastModifiedUser),
+				Number: p.Version, Image: strings.TrimSpace(aws.ToString(p.Value)), Since: aws.ToTime(p.LastModifiedDate), By: aws.ToString(p.LastModifiedUser),
 			})
 		}
 	}
@@ -79,11 +79,15 @@ func (c *Client) Set(ctx context.Context, channel, image string) (ami.Version, e
 	return v, nil
 }
 
-// AllChannels reads every channel of the account: what its parameters say, and said.
+// AllChannels reads every channel of the account: what its parameters say, and said. They are found by their names, since a person or
+// Terraform may have made one as plain text, without the data type of images; launch templates and stacks resolve it all the same.
 func (c *Client) AllChannels(ctx context.Context) (map[string][]ami.Version, error) {
 	all := map[string][]ami.Version{}
 	pages := ssm.NewDescribeParametersPaginator(c.params, &ssm.DescribeParametersInput{
-		ParameterFilters: []types.ParameterStringFilter{{Key: aws.String("DataType"), Values: []string{imageType}}}, MaxResults: aws.Int32(50),
+		ParameterFilters: []types.ParameterStringFilter{
+			{Key: aws.String("Name"), Option: aws.String("BeginsWith"), Values: []string{ami.ChannelPrefix}}, // not Contains: "/x/hardtack/" is another's
+			{Key: aws.String("Type"), Values: []string{string(types.ParameterTypeString)}},
+		}, MaxResults: aws.Int32(50),
 	})
 	for pages.HasMorePages() {
 		out, err := pages.NextPage(ctx)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -298,4 +299,42 @@ func TestUsers(t *testing.T) {
 		t.Errorf("removed %+v, %v", removed, err)
 	}
 	w.only(t, images[:5]...)
+}
+
+// A channel that a person or Terraform has made as plain text, even with a newline at its end, names an image as any other does. What is
+// named so is never removed, and neither is what such a channel would roll back to; parameters of other names and types are no channels.
+func TestPlainTextChannels(t *testing.T) {
+	w := newWorld(t, awsfake.Options{})
+	c := w.client(home)
+	var images []string
+	for i := range 5 {
+		r := w.publish(t, makeDisk(t, 8*mib, "v"+strconv.Itoa(i), 0))
+		images = append(images, r.Image)
+	}
+	for _, p := range []awsfake.Parameter{
+		{Name: ami.Parameter("plain"), Value: images[0]}, {Name: ami.Parameter("plain"), Value: images[1] + "\n"},
+		{Name: "/hardtack/demo/image", Value: images[2]}, {Name: "/elsewhere" + ami.Parameter("plain"), Value: images[2]},
+		{Name: ami.Parameter("secret"), Value: images[2], Type: "SecureString"},
+	} {
+		if _, err := w.account.SSM().Put(p, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ami.Promote(t.Context(), c, "stable", images[3]); err != nil {
+		t.Fatal(err)
+	}
+	stock, err := c.Inventory(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Sorted(maps.Keys(stock.Channels)); !slices.Equal(got, []string{"plain", "stable"}) {
+		t.Errorf("the channels are %q", got)
+	}
+	if got := stock.ChannelsNaming(images[1]); !slices.Equal(got, []string{"plain"}) {
+		t.Errorf("%s is named by %q", images[1], got)
+	}
+	if _, err := ami.Remove(t.Context(), c, ami.Collect(stock, ami.Rules{Now: time.Now()})); err != nil {
+		t.Fatal(err)
+	}
+	w.only(t, images[0], images[1], images[3])
 }
