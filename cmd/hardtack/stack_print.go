@@ -122,8 +122,16 @@ func appliedText(a *cluster.Applied) string {
 		fmt.Fprintf(&b, "role of pods: %s, %s\n", name, a.PodRoles[name])
 	}
 	b.WriteString(changesText(nil, a.Refresh))
-	b.WriteString(unreadText(a.Unread) + unmovedText(a.Unmoved))
+	b.WriteString(prunedText(a.Pruned) + unreadText(a.Unread) + unmovedText(a.Unmoved))
 	return b.String()
+}
+
+// prunedText says how many old versions were deleted.
+func prunedText(versions int) string {
+	if versions == 0 {
+		return ""
+	}
+	return fmt.Sprintf("launch templates: %d old versions deleted, which nothing needs\n", versions)
 }
 
 // unmovedText tells the owner of a cluster from before volumes what its new volumes are not.
@@ -140,7 +148,7 @@ func refreshedText(r *cluster.Refreshed) string {
 	var b strings.Builder
 	if r.Done != nil {
 		return fmt.Sprintf("%s: every machine is as wanted; %d replaced one by one, %d groups refreshed, %s\n",
-			r.Cluster, len(r.Done.Replaced), len(r.Done.Refreshed), time.Duration(r.Done.Seconds)*time.Second)
+			r.Cluster, len(r.Done.Replaced), len(r.Done.Refreshed), time.Duration(r.Done.Seconds)*time.Second) + prunedText(r.Pruned)
 	}
 	for _, n := range r.Refresh {
 		fmt.Fprintf(&b, "%s: %d of %d machines: %s: %s\n", n.Group, len(n.Machines), n.Of, strings.Join(n.Why, ", "), strings.Join(n.Machines, " "))

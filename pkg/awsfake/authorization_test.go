@@ -78,7 +78,7 @@ func samples() []asked {
 	list = append(list,
 		query("ec2", "AttachVolume", "VolumeId=VOLUME&InstanceId=MACHINE"), query("ec2", "DetachVolume", "VolumeId=VOLUME&InstanceId=MACHINE"),
 		query("ec2", "CopyImage", "SourceImageId=IMAGE&SourceRegion="+HomeRegion+two), query("ec2", "CreateLaunchTemplate", "LaunchTemplateName=new"+as("launch-template")),
-		query("ec2", "CreateLaunchTemplateVersion", "LaunchTemplateId=TEMPLATE"), query("ec2", "DeleteLaunchTemplateVersions", "LaunchTemplateId=TEMPLATE&LaunchTemplateVersion.1=1"),
+		query("ec2", "CreateLaunchTemplateVersion", "LaunchTemplateId=TEMPLATE"), query("ec2", "ModifyLaunchTemplate", "LaunchTemplateId=TEMPLATE&SetDefaultVersion=1"), query("ec2", "DeleteLaunchTemplateVersions", "LaunchTemplateId=TEMPLATE&LaunchTemplateVersion.1=1"),
 		query("ec2", "CreateVolume", "AvailabilityZone=us-west-2a&Size=20&VolumeType=gp3&Encrypted=true&KmsKeyId=KEY"+as("volume")),
 		query("ec2", "DeleteSnapshot", "SnapshotId=SNAPSHOT"), query("ec2", "DeleteVolume", "VolumeId=VOLUME"), query("ec2", "DeregisterImage", "ImageId=IMAGE"),
 		query("ec2", "DescribeImageAttribute", "ImageId=IMAGE"), query("ec2", "ModifyImageAttribute", "ImageId=IMAGE"), query("ec2", "ModifyVolume", "VolumeId=VOLUME&Size=30"),

@@ -15,10 +15,11 @@ func (e *EC2) actions() actions {
 		"DescribeInstances":     e.describeInstances,
 		"RunInstances":          e.runInstances,
 		"TerminateInstances":    e.terminateInstances,
-		"DescribeInstanceTypes": strict(e.describeTypes, "InstanceType", "MaxResults", "NextToken"),
+		"DescribeInstanceTypes": strict(e.describeTypes, "InstanceType", "Filter", "MaxResults", "NextToken"),
 		"DescribeSubnets":       strict(e.describeSubnets, "SubnetId", "MaxResults", "NextToken"),
 
 		"DeleteLaunchTemplateVersions": strict(e.deleteVersionsCall, "LaunchTemplateId", "LaunchTemplateName", "LaunchTemplateVersion"),
+		"ModifyLaunchTemplate":         strict(e.setDefaultCall, "LaunchTemplateId", "LaunchTemplateName", "SetDefaultVersion", "ClientToken"),
 		"CreateLaunchTemplate":         e.createTemplateCall, "CreateLaunchTemplateVersion": e.createVersionCall,
 		"DescribeLaunchTemplates": e.describeTemplates, "DescribeLaunchTemplateVersions": e.describeVersions,
 	}

@@ -51,3 +51,21 @@ func (e *EC2) deleteVersionsCall(p params) (any, error) {
 	}
 	return out, nil
 }
+
+// setDefaultCall makes a version the default one.
+func (e *EC2) setDefaultCall(p params) (any, error) {
+	t, err := e.named(p)
+	if err != nil {
+		return nil, err
+	}
+	text := p.get("SetDefaultVersion")
+	if _, err := strconv.Atoi(text); err != nil {
+		return nil, refuse("InvalidLaunchTemplateId.Malformed", "Launch template version '%s' is malformed: it is a number.", text)
+	}
+	v, err := t.version(text)
+	if err != nil {
+		return nil, err
+	}
+	t.Default = v.Number
+	return xmlTemplateAnswer{templateXML(t)}, nil
+}

@@ -31,6 +31,15 @@ func TestDeleteVersions(t *testing.T) {
 	if code := out.UnsuccessfullyDeletedLaunchTemplateVersions[1].ResponseError.Code; code != types.LaunchTemplateErrorCodeLaunchTemplateVersionDoesNotExist {
 		t.Errorf("%s", code)
 	}
+	_, err = client.ModifyLaunchTemplate(t.Context(), &ec2.ModifyLaunchTemplateInput{LaunchTemplateName: aws.String("demo"), DefaultVersion: aws.String("3")})
+	wantCode(t, err, "InvalidLaunchTemplateId.VersionNotFound", "")
+	_, err = client.ModifyLaunchTemplate(t.Context(), &ec2.ModifyLaunchTemplateInput{LaunchTemplateName: aws.String("demo"), DefaultVersion: aws.String("2")})
+	noErr(t, err)
+	out, err = client.DeleteLaunchTemplateVersions(t.Context(), &ec2.DeleteLaunchTemplateVersionsInput{LaunchTemplateName: aws.String("demo"), Versions: []string{"1", "2"}})
+	noErr(t, err)
+	if len(out.SuccessfullyDeletedLaunchTemplateVersions) != 1 || *out.SuccessfullyDeletedLaunchTemplateVersions[0].VersionNumber != 1 {
+		t.Errorf("%+v", out)
+	}
 	next, err := client.CreateLaunchTemplateVersion(t.Context(), &ec2.CreateLaunchTemplateVersionInput{LaunchTemplateName: aws.String("demo"), LaunchTemplateData: data})
 	noErr(t, err)
 	if n := *next.LaunchTemplateVersion.VersionNumber; n != 4 {

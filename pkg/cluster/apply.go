@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/autoscaling"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
@@ -57,6 +58,8 @@ type Applied struct {
 	PodRoles map[string]string `json:"pod_roles,omitempty"`
 	// Refresh are the groups whose machines Refresh would replace.
 	Refresh []Behind `json:"refresh"`
+	// Pruned is how many old versions of launch templates were deleted in the end.
+	Pruned int `json:"pruned,omitempty"`
 	// Unread are groups that could not be read: whether their machines are out of date is not known.
 	Unread []rollout.Unread `json:"unread,omitempty"`
 }
@@ -143,9 +146,30 @@ func (c *Cluster) execute(ctx context.Context, plan *cloudformation.Plan, protec
 	if out.Zone, err = c.prepareZone(ctx, out.ZoneID); err != nil {
 		return &UnpreparedError{Err: err}
 	}
-	s, err := c.readOwn(ctx)
+	machines, err := c.own(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := machines.Read(ctx)
 	out.Refresh, out.Unread = behind(s, nil), s.Unread
+	if err == nil && out.Changed {
+		out.Pruned = c.prune(ctx, machines)
+	}
 	return err
+}
+
+// prune deletes old versions of the groups' launch templates. What has been asked for is done by then: a failure is only logged, and the
+// next time deletes what is left.
+func (c *Cluster) prune(ctx context.Context, machines *autoscaling.Cluster) int {
+	s, err := machines.Read(ctx)
+	deleted := 0
+	if err == nil {
+		deleted, err = machines.Prune(ctx, s)
+	}
+	if err != nil && ctx.Err() == nil {
+		c.config.Log.Warn("old versions of launch templates stay, and keep their images: EC2 takes 10000 of a template", "error", err)
+	}
+	return deleted
 }
 
 // mayChangeMachines refuses to start machines before the stack exists, and to end all of them unless that is allowed.

@@ -47,6 +47,8 @@ type Refreshed struct {
 	// TakenBack are the groups whose refresh by AutoScaling is rolled back first.
 	TakenBack []string     `json:"taken_back,omitempty"`
 	First     rollout.Step `json:"first"`
+	// Pruned is how many old versions of launch templates were deleted in the end.
+	Pruned int `json:"pruned,omitempty"`
 	// Unread are groups that could not be read, and of which no machine is replaced.
 	Unread []rollout.Unread `json:"unread,omitempty"`
 	// Done is nil in a dry run.
@@ -71,7 +73,11 @@ func (c *Cluster) Refresh(ctx context.Context, o RefreshOptions) (*Refreshed, er
 	if err != nil {
 		return nil, err
 	}
-	return c.run(ctx, machines, o, nil)
+	out, err := c.run(ctx, machines, o, nil)
+	if err == nil && !o.DryRun {
+		out.Pruned = c.prune(ctx, machines)
+	}
+	return out, err
 }
 
 // Rollback replaces machines with machines of an earlier version of their launch template, with its image and
