@@ -81,13 +81,17 @@ func deployFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringFlag{Name: "api-cidr", Usage: "a `CIDR` that may also reach the API servers"},
 		&cli.StringFlag{Name: "boundary", Usage: "the `ARN` of a permissions boundary for the instance roles"},
 		&cli.StringFlag{Name: "machines", Usage: "whether the groups have machines, `yes` or no; no until the zone and the function exist"},
-		&cli.StringFlag{Name: "template-url", Usage: "the S3 `URL` of the output of hardtack stack render, if it is too large for a request"},
+		&cli.StringFlag{Name: "template-bucket", Usage: "a template that is too large for a request goes through this `BUCKET` of S3, in the stack's region; the object stays there, below hardtack/"},
+		&cli.StringFlag{Name: "template-url", Usage: "the S3 `URL` of the output of hardtack stack render, which somebody else has put there"},
 	}, more...)...)
 }
 
 // deployOptions reads deployFlags.
 func deployOptions(c *cli.Context) (cluster.Deployment, error) {
-	out := cluster.Deployment{Parameters: map[string]string{}, TemplateURL: c.String("template-url")}
+	out := cluster.Deployment{Parameters: map[string]string{}, TemplateURL: c.String("template-url"), TemplateBucket: c.String("template-bucket")}
+	if out.TemplateURL != "" && out.TemplateBucket != "" {
+		return out, usagef("--template-url and --template-bucket contradict each other: give one")
+	}
 	if m := c.String("machines"); c.IsSet("machines") && m != template.MachinesYes && m != template.MachinesNo {
 		return out, usagef("--machines %q: neither %s nor %s", m, template.MachinesYes, template.MachinesNo)
 	}

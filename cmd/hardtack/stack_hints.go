@@ -105,8 +105,7 @@ var stackHints = []func(verb string, err error) string{
 		return text
 	}),
 	hint(func(_ string, e *cluster.TooLargeError) string {
-		return fmt.Sprintf(": hardtack stack render -o %s.yaml && aws s3 cp %s.yaml s3://BUCKET/ and give --template-url https://BUCKET.s3.%s.amazonaws.com/%s.yaml",
-			e.Stack, e.Stack, e.Region, e.Stack)
+		return fmt.Sprintf(": give --template-bucket BUCKET, a bucket in %s that these credentials may write and read, through which it goes", e.Region)
 	}),
 	hint(func(string, *cluster.KeyNotAppliedError) string {
 		return "; hardtack stack apply allows it, and changes no machine"

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -258,6 +259,15 @@ func TestStackOperations(t *testing.T) {
 			// upload URL FILE makes an object in S3.
 			"upload": func(ts *testscript.TestScript, _ bool, args []string) {
 				accountOf(ts).CloudFormation().AddObject(args[0], ts.ReadFile(args[1]))
+			},
+			// bucket NAME makes a bucket, objects NAME COUNT fails unless it has so many objects.
+			"bucket": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(accountOf(ts).S3().Create(awsfake.Bucket{Name: args[0]}))
+			},
+			"objects": func(ts *testscript.TestScript, _ bool, args []string) {
+				if got := strconv.Itoa(len(accountOf(ts).S3().Objects(args[0]))); got != args[1] {
+					ts.Fatalf("%s has %s objects", args[0], got)
+				}
 			},
 			// settled waits until every machine is in service and the function has seen it.
 			"settled": func(ts *testscript.TestScript, _ bool, _ []string) {

@@ -242,6 +242,19 @@ func (c *CloudFormation) plan(w changeSetRequest, was stackState) (stackState, e
 	return stackState{template: t, parameters: values, tags: maps.Clone(w.tags), capabilities: w.capabilities}, nil
 }
 
+// objectOf is the object that an https address of S3 in the account's home region means, with the bucket in its host or its path.
+func objectOf(url string) (bucket, key string, ok bool) {
+	host := "s3." + HomeRegion + ".amazonaws.com/"
+	rest, ok := strings.CutPrefix(url, "https://")
+	if !ok {
+		return "", "", false
+	}
+	if path, ok := strings.CutPrefix(rest, host); ok {
+		return strings.Cut(path, "/")
+	}
+	return strings.Cut(rest, "."+host)
+}
+
 func (c *CloudFormation) body(w changeSetRequest) (string, error) {
 	sources := 0
 	for _, isSet := range []bool{w.body != "", w.url != "", w.previous} {
@@ -257,6 +270,13 @@ func (c *CloudFormation) body(w changeSetRequest) (string, error) {
 	}
 	if w.url != "" {
 		body, ok := c.objects[w.url]
+		if bucket, key, isS3 := objectOf(w.url); !ok && isS3 {
+			if b := c.account.regional.s3.buckets[bucket]; b != nil {
+				var o s3Object
+				o, ok = b.objects[key]
+				body = string(o.data)
+			}
+		}
 		switch {
 		case !ok:
 			return "", malformed("S3 error: The specified key does not exist.")

@@ -46,7 +46,12 @@ func (c *CloudFormation) needs(call *call) []need {
 		n.context["cloudformation:TemplateUrl"] = []string{url}
 	}
 	maps.Copy(n.context, requestContext(p.structs("Tags.member")))
-	return []need{n}
+	needs := []need{n}
+	if bucket, key, ok := objectOf(p.get("TemplateURL")); ok {
+		// CloudFormation reads the template as its caller.
+		needs = append(needs, need{action: "s3:GetObject", arn: "arn:aws:s3:::" + bucket + "/" + key, context: map[string][]string{"s3:ResourceAccount": {owner}}})
+	}
+	return needs
 }
 
 // onlyFields refuses a call that has fields beyond those that are modelled.

@@ -25,9 +25,10 @@ type Deployment struct {
 	Parameters map[string]string
 	// CA is the cluster's public CA in PEM, for the user data. If it is nil, machines read it from the cluster's store.
 	CA []byte
-	// TemplateURL is the S3 address of the rendered template. If it is empty, the template is sent in the request, and
-	// one that is too large for that is a *TooLargeError.
-	TemplateURL string
+	// TemplateURL is the S3 address of the rendered template. If it is empty, the template is sent in the request. One that is too
+	// large for that goes through the bucket TemplateBucket of the stack's region, and is a *TooLargeError if that is empty too.
+	TemplateURL    string
+	TemplateBucket string
 }
 
 // Diff is the changes that Apply and then Refresh would make.
@@ -73,6 +74,12 @@ func (c *Cluster) plan(ctx context.Context, deploy Deployment) (*Diff, *cloudfor
 	if err != nil {
 		return nil, nil, err
 	}
+	if body := proposal.Template; len(body) > template.MaxInline { // nothing is uploaded for what is refused
+		if proposal.URL, err = c.upload(ctx, deploy.TemplateBucket, []byte(body)); err != nil {
+			return nil, nil, err
+		}
+		proposal.Template = ""
+	}
 	plan, err := c.stacks.Propose(ctx, proposal)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +94,7 @@ func (c *Cluster) plan(ctx context.Context, deploy Deployment) (*Diff, *cloudfor
 	return d, plan, nil
 }
 
-// propose renders the template and settles its parameters.
+// propose renders the template and settles its parameters. The template may be too large for a request if there is a bucket for it.
 func (c *Cluster) propose(ctx context.Context, deploy Deployment) (cloudformation.Proposal, error) {
 	out := cloudformation.Proposal{Stack: c.stack, URL: deploy.TemplateURL, Tags: c.config.Document.Cluster.AWS.Tags}
 	if err := c.checkAgreed(ctx); err != nil {
@@ -102,7 +109,7 @@ func (c *Cluster) propose(ctx context.Context, deploy Deployment) (cloudformatio
 		if err != nil {
 			return out, err
 		}
-		if len(body) > template.MaxInline {
+		if len(body) > template.MaxInline && deploy.TemplateBucket == "" {
 			return out, &TooLargeError{Stack: c.stack, Region: c.config.AWS.Region, Bytes: len(body), Most: template.MaxInline}
 		}
 		out.Template = string(body)
