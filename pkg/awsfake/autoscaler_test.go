@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -60,9 +61,9 @@ func TestScalingActivities(t *testing.T) {
 }
 
 // types are the sizes of instance types, a page of five at a time.
-func (b *bench) types(t *testing.T, names ...ec2types.InstanceType) map[string][3]string {
+func (b *bench) types(t *testing.T, names ...ec2types.InstanceType) map[string][4]string {
 	t.Helper()
-	out := map[string][3]string{}
+	out := map[string][4]string{}
 	in := &ec2.DescribeInstanceTypesInput{InstanceTypes: names}
 	if len(names) == 0 {
 		in.MaxResults = aws.Int32(5)
@@ -74,7 +75,8 @@ func (b *bench) types(t *testing.T, names ...ec2types.InstanceType) map[string][
 		}
 		for _, i := range page.InstanceTypes {
 			size := func(n int64) string { return string(rune('0'+n/1024/10)) + string(rune('0'+n/1024%10)) }
-			out[string(i.InstanceType)] = [3]string{string(i.ProcessorInfo.SupportedArchitectures[len(i.ProcessorInfo.SupportedArchitectures)-1]), string(rune('0' + *i.VCpuInfo.DefaultVCpus)), size(*i.MemoryInfo.SizeInMiB)}
+			starts := fmt.Sprint(i.SupportedBootModes, i.EbsInfo.NvmeSupport, i.NetworkInfo.EnaSupport)
+			out[string(i.InstanceType)] = [4]string{string(i.ProcessorInfo.SupportedArchitectures[len(i.ProcessorInfo.SupportedArchitectures)-1]), string(rune('0' + *i.VCpuInfo.DefaultVCpus)), size(*i.MemoryInfo.SizeInMiB), starts}
 		}
 	}
 	return out
@@ -96,7 +98,11 @@ func TestInstanceTypesAgainstMoto(t *testing.T) {
 	_, err = ours.ec2.DescribeInstanceTypes(t.Context(), &ec2.DescribeInstanceTypesInput{MaxResults: aws.Int32(4)})
 	wantCode(t, err, "InvalidParameterValue", "")
 	_, err = ours.ec2.DescribeInstanceTypes(t.Context(), &ec2.DescribeInstanceTypesInput{Filters: []ec2types.Filter{{Name: aws.String("bare-metal"), Values: []string{"true"}}}})
-	wantCode(t, err, "UnknownParameter", "")
+	wantCode(t, err, "InvalidParameterValue", "")
+	out, err := ours.ec2.DescribeInstanceTypes(t.Context(), &ec2.DescribeInstanceTypesInput{Filters: []ec2types.Filter{{Name: aws.String("instance-type"), Values: []string{"m7g.*", "m7i.huge"}}}})
+	if err != nil || len(out.InstanceTypes) != 1 || out.InstanceTypes[0].InstanceType != "m7g.large" {
+		t.Errorf("%+v, %v", out, err)
+	}
 	if diff := cmp.Diff(motoBench(t).types(t, names...), all); diff != "" {
 		t.Errorf("moto (-) and awsfake (+) differ:\n%s", diff)
 	}

@@ -9,20 +9,40 @@ type machineType struct {
 	Architecture string `xml:"processorInfo>supportedArchitectures>item"`
 	CPUs         int    `xml:"vCpuInfo>defaultVCpus"`
 	MiB          int    `xml:"memoryInfo>sizeInMiB"`
+	// Boot are the boot modes; NVMe and ENA are required, supported or unsupported.
+	Boot []string `xml:"supportedBootModes>item"`
+	NVMe string   `xml:"ebsInfo>nvmeSupport"`
+	ENA  string   `xml:"networkInfo>enaSupport"`
 }
+
+// The boot modes of EC2's types: most of those with x86 have both, and Graviton has UEFI alone.
+var (
+	bothModes  = []string{"legacy-bios", "uefi"}
+	legacyMode = []string{"legacy-bios"}
+	uefiMode   = []string{"uefi"}
+)
+
+const (
+	needs, has, lacks = "required", "supported", "unsupported"
+)
 
 // machineTypes are a few of EC2's types, by name.
 var machineTypes = []machineType{
-	{"c7i.large", true, "x86_64", 2, 4096},
-	{"m5.large", true, "x86_64", 2, 8192},
-	{"m7g.large", true, "arm64", 2, 8192},
-	{"m7i.2xlarge", true, "x86_64", 8, 32768},
-	{"m7i.large", true, "x86_64", 2, 8192},
-	{"m7i.xlarge", true, "x86_64", 4, 16384},
-	{"r7i.large", true, "x86_64", 2, 16384},
-	{"t3.large", true, "x86_64", 2, 8192},
-	{"t3.medium", true, "x86_64", 2, 4096},
-	{"t3.small", true, "x86_64", 2, 2048},
+	{"c7i.large", true, "x86_64", 2, 4096, bothModes, needs, needs},
+	{"g4ad.xlarge", true, "x86_64", 4, 16384, legacyMode, needs, needs},
+	{"i3.large", true, "x86_64", 2, 15616, legacyMode, has, has},
+	{"m5.large", true, "x86_64", 2, 8192, bothModes, needs, needs},
+	{"m6i.large", true, "x86_64", 2, 8192, bothModes, needs, needs},
+	{"m7a.large", true, "x86_64", 2, 8192, bothModes, needs, needs},
+	{"m7g.large", true, "arm64", 2, 8192, uefiMode, needs, needs},
+	{"m7i.2xlarge", true, "x86_64", 8, 32768, bothModes, needs, needs},
+	{"m7i.large", true, "x86_64", 2, 8192, bothModes, needs, needs},
+	{"m7i.xlarge", true, "x86_64", 4, 16384, bothModes, needs, needs},
+	{"r7i.large", true, "x86_64", 2, 16384, bothModes, needs, needs},
+	{"t2.micro", true, "x86_64", 1, 1024, legacyMode, lacks, lacks},
+	{"t3.large", true, "x86_64", 2, 8192, bothModes, needs, needs},
+	{"t3.medium", true, "x86_64", 2, 4096, bothModes, needs, needs},
+	{"t3.small", true, "x86_64", 2, 2048, bothModes, needs, needs},
 }
 
 // describeTypes lists instance types: those that the call names, which all have to exist, or all.
@@ -35,6 +55,18 @@ func (e *EC2) describeTypes(p params) (any, error) {
 		return nil, refuse("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid. Expecting a value between 5 and 100.", size)
 	}
 	list := machineTypes
+	if filters := filtersOf(p.structs("Filter"), "Value", true); len(filters) > 0 {
+		list = nil
+		for _, t := range machineTypes {
+			ok, err := passAll(filters, map[string][]string{"instance-type": {t.Name}}, nil)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				list = append(list, t)
+			}
+		}
+	}
 	if names := p.list("InstanceType"); len(names) > 0 {
 		list = nil
 		var missing []string

@@ -80,8 +80,11 @@ func firmwareOf(p params) (f Firmware, err error) {
 		return f, invalidValue(f.Architecture, "architecture", "")
 	case p.get("VirtualizationType") != "hvm":
 		return f, invalidCombination("enaSupport and uefi take the virtualization type hvm, not %q (the default is paravirtual).", p.get("VirtualizationType"))
-	case f.BootMode != "" && f.BootMode != "uefi":
-		return f, invalidValue(f.BootMode, "bootMode", "awsfake only models uefi.")
+	case f.BootMode != "" && f.BootMode != "uefi" && f.BootMode != "uefi-preferred":
+		return f, invalidValue(f.BootMode, "bootMode", "awsfake only models uefi and uefi-preferred.")
+	case f.BootMode == "uefi-preferred" && f.Architecture == "arm64":
+		// "Graviton instance types: UEFI" (EC2 User Guide, default boot modes): there is no other to fall back to.
+		return f, invalidCombination("The boot mode uefi-preferred is not supported with the architecture arm64.")
 	case f.IMDS != "" && f.IMDS != "v2.0":
 		return f, invalidValue(f.IMDS, "imdsSupport", "Valid values: v2.0.")
 	}

@@ -74,6 +74,9 @@ func (c *Cluster) plan(ctx context.Context, deploy Deployment) (*Diff, *cloudfor
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := c.fits(ctx, image); err != nil {
+		return nil, nil, err
+	}
 	if body := proposal.Template; len(body) > template.MaxInline { // nothing is uploaded for what is refused
 		if proposal.URL, err = c.upload(ctx, deploy.TemplateBucket, []byte(body)); err != nil {
 			return nil, nil, err

@@ -47,7 +47,7 @@ func (k *disks) bootOf(images *awsfake.Images, m awsfake.Machine) (Boot, error) 
 		return Boot{}, fmt.Errorf("machine %s: there is no image %s", m.ID, m.Image)
 	}
 	b := Boot{Path: k.home.path(imagesDir, m.Image+".raw"), Format: "raw"}
-	if image.Firmware.BootMode == "uefi" {
+	if mode := image.Firmware.BootMode; mode == "uefi" || mode == "uefi-preferred" {
 		b.Firmware = qemu.UEFI
 	}
 	for _, d := range image.Disks {

@@ -89,12 +89,16 @@ func imageOf(i types.Image) ami.Image {
 	return out
 }
 
-// Register makes an image for UEFI machines with NVMe and ENA, whose metadata service wants a token (IMDSv2), on gp3.
+// bootModes are how images start, by Debian's names of architectures. A disk of amd64 boots by UEFI and by BIOS, which bare metal and
+// some types, such as g4ad, have alone; Graviton has UEFI alone (EC2 User Guide, "Instance launch behavior with Amazon EC2 boot modes").
+var bootModes = map[string]types.BootModeValues{"amd64": types.BootModeValuesUefiPreferred, "arm64": types.BootModeValuesUefi}
+
+// Register makes an image for machines with NVMe and ENA, whose metadata service wants a token (IMDSv2), on gp3.
 func (c *Client) Register(ctx context.Context, r ami.Registration) (string, error) {
 	tags := tagsOf(r.Tags)
 	out, err := c.machine.RegisterImage(ctx, &ec2.RegisterImageInput{
 		Name: &r.Name, Description: &r.Description, Architecture: architectures[r.Architecture],
-		BootMode: types.BootModeValuesUefi, EnaSupport: aws.Bool(true), ImdsSupport: types.ImdsSupportValuesV20,
+		BootMode: bootModes[r.Architecture], EnaSupport: aws.Bool(true), ImdsSupport: types.ImdsSupportValuesV20,
 		VirtualizationType: aws.String("hvm"), RootDeviceName: aws.String(ami.RootDevice),
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String(ami.RootDevice), Ebs: &types.EbsBlockDevice{
 			SnapshotId: &r.Snapshot, VolumeSize: aws.Int32(int32(r.Volume)), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(true),

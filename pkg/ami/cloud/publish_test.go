@@ -38,7 +38,7 @@ func TestLineOfImages(t *testing.T) {
 		t.Errorf("the calls were %v", calls)
 	}
 	i, _ := w.account.Images().Image(second.Image)
-	if f := i.Firmware; f.BootMode != "uefi" || f.IMDS != "v2.0" || !f.ENA || f.Architecture != "x86_64" {
+	if f := i.Firmware; f.BootMode != "uefi-preferred" || f.IMDS != "v2.0" || !f.ENA || f.Architecture != "x86_64" {
 		t.Errorf("the image is registered as %+v", f)
 	}
 	if d := i.Disks[0]; d.Type != "gp3" || d.Keep || d.Size != 1 {
