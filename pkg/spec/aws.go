@@ -115,7 +115,7 @@ const (
 	mostDrainTimeout    = 120
 )
 
-// leastVolume is a GiB more than the default size of the image's disk.
+// leastVolume is what a small image needs, in GiB. That of a cluster's channel may need more: with it `hardtack stack apply` compares.
 const leastVolume = 5
 
 var (
