@@ -245,7 +245,7 @@ func (g *github) serve(t *testing.T) ([]string, *listener) {
 	}
 	trusted := filepath.Join(t.TempDir(), "ca.crt")
 	put(t, trusted, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	tcp, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test's
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

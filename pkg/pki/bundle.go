@@ -165,7 +165,7 @@ func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) 
 	if err != nil {
 		return nil, err
 	}
-	manager := client(DirControllerManager, "system:kube-controller-manager", nil, LeafLife, a, api)
+	manager := client(DirControllerManager, "system:kube-controller-manager", LeafLife, a, api)
 	manager.Files = append(manager.Files, File{"service-account.key", accounts})
 	manager.AtStart = append(manager.AtStart, "service-account.key")
 	// What it signs requests with: each signer takes one certificate and its key.
@@ -181,10 +181,10 @@ func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) 
 	}
 	return []Bundle{
 		apiserver, manager,
-		client(DirScheduler, "system:kube-scheduler", nil, LeafLife, a, api),
+		client(DirScheduler, "system:kube-scheduler", LeafLife, a, api),
 		tunnelServer(a, m, api),
 		controller(a, m, api),
-		client(DirAdmin, UserAddons, nil, AdminLife, a, api),
+		client(DirAdmin, UserAddons, AdminLife, a, api),
 	}, nil
 }
 
@@ -238,7 +238,7 @@ func tunnelServer(a MastersAuthorities, m Machine, api API) Bundle {
 // controller returns the bundle of hardtack-controller, a client of the API server that also serves metrics, by the API server's names:
 // a Prometheus finds both by the same record.
 func controller(a MastersAuthorities, m Machine, api API) Bundle {
-	b := client(DirController, userController, nil, LeafLife, a, api)
+	b := client(DirController, userController, LeafLife, a, api)
 	names, addresses := apiNames(m, api)
 	b.Leaves = append(b.Leaves, Leaf{"server", Profile{Name: DirController, Usage: Server, Names: names, Addresses: addresses, Life: LeafLife}, a.Kubernetes})
 	return b
@@ -300,10 +300,10 @@ func unique[T comparable](list []T) []T {
 }
 
 // client returns the bundle of a client of the machine's own API server.
-func client(dir, user string, groups []string, life time.Duration, a MastersAuthorities, api API) Bundle {
+func client(dir, user string, life time.Duration, a MastersAuthorities, api API) Bundle {
 	b := Bundle{
 		Dir:    dir,
-		Leaves: []Leaf{{"client", Profile{Name: user, Groups: groups, Usage: Client, Life: life}, a.Kubernetes}},
+		Leaves: []Leaf{{"client", Profile{Name: user, Usage: Client, Life: life}, a.Kubernetes}},
 	}
 	if dir != DirAdmin {
 		// A Kubernetes before 1.36 reads a kubeconfig's authority only then, and so does what publishes it to pods.
