@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"gotest.tools/v3/assert"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd/cloud"
@@ -233,4 +235,31 @@ func TestGrowFromUnreadGroup(t *testing.T) {
 	status, err := c.Status(t.Context())
 	assert.NilError(t, err)
 	assert.Assert(t, len(status.Unread) == 1 && status.Unread[0].Gone && len(status.Groups) == 1, "%+v", status)
+}
+
+// TestRollbackTakesNothingBackOfARefusal: while a group of the control plane cannot be read, a rollback of everything is refused before a
+// refresh of minions is rolled back.
+func TestRollbackTakesNothingBackOfARefusal(t *testing.T) {
+	const document = "groups:\n- {name: masters, roles: [masters, etcd]}\n- {name: minions, roles: [minions], size: 2}\n- {name: others, roles: [minions]}\n"
+	_, account, conf, _ := newCluster(t)
+	createAuthorities(t, conf)
+	c := cluster.New(cluster.Config{Document: complete(t, document), AWS: conf, Poll: time.Millisecond})
+	deploy := cluster.Deployment{Parameters: map[string]string{template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: "subnet-0000000000000000a"}}
+	for _, image := range []string{"ami-0000000000000000a", "ami-0000000000000000b"} { // two versions, and every group launches the second
+		_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: image}, true)
+		assert.NilError(t, err)
+		_, err = c.Apply(t.Context(), cluster.ApplyOptions{Deployment: deploy})
+		assert.NilError(t, err)
+	}
+	_, err := c.Apply(t.Context(), cluster.ApplyOptions{Deployment: cluster.Deployment{Parameters: map[string]string{template.ParameterMachines: template.MachinesYes}}})
+	assert.NilError(t, err)
+	account.Tick()
+	_, err = autoscaling.NewFromConfig(conf).StartInstanceRefresh(t.Context(), &autoscaling.StartInstanceRefreshInput{AutoScalingGroupName: aws.String("demo-minions")})
+	assert.NilError(t, err)
+	assert.NilError(t, account.AutoScaling().SetTag("demo-others", role.TagRole, nil))
+	_, err = c.Rollback(t.Context(), cluster.RollbackOptions{RefreshOptions: cluster.RefreshOptions{AllowDataLoss: []string{"masters"}}})
+	e := typed[*rollout.UnreadError](t, err)
+	assert.DeepEqual(t, e.Blocked, []string{"masters"})
+	assert.DeepEqual(t, e.Safe, []string{"minions"})
+	assert.Equal(t, account.Calls()["autoscaling:RollbackInstanceRefresh"], 0)
 }

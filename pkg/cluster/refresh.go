@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/autoscaling"
@@ -85,6 +86,15 @@ func (c *Cluster) Refresh(ctx context.Context, o RefreshOptions) (*Refreshed, er
 func (c *Cluster) Rollback(ctx context.Context, o RollbackOptions) (*Refreshed, error) {
 	machines, s, err := c.prepareRollout(ctx, o.RefreshOptions)
 	if err != nil {
+		return nil, err
+	}
+	// Nothing is taken back if the rest would be refused, whatever versions the groups go back to.
+	back := s
+	back.Groups = slices.Clone(s.Groups)
+	for i := range back.Groups {
+		back.Groups[i].Wanted = rollout.Version{}
+	}
+	if err := rollout.RefuseUnread(back, o.Groups); err != nil {
 		return nil, err
 	}
 	takenBack, err := selectVersions(ctx, machines, s, o)
