@@ -29,6 +29,9 @@ type Deployment struct {
 	// large for that goes through the bucket TemplateBucket of the stack's region, and is a *TooLargeError if that is empty too.
 	TemplateURL    string
 	TemplateBucket string
+	// AnyMachine leaves out the comparison of the document with the image and with EC2's instance types: for a lab, whose machines are
+	// of no type, whatever the document says.
+	AnyMachine bool
 }
 
 // Diff is the changes that Apply and then Refresh would make.
@@ -74,8 +77,10 @@ func (c *Cluster) plan(ctx context.Context, deploy Deployment) (*Diff, *cloudfor
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := c.fits(ctx, image); err != nil {
-		return nil, nil, err
+	if !deploy.AnyMachine {
+		if err := c.fits(ctx, image); err != nil {
+			return nil, nil, err
+		}
 	}
 	if body := proposal.Template; len(body) > template.MaxInline { // nothing is uploaded for what is refused
 		if proposal.URL, err = c.upload(ctx, deploy.TemplateBucket, []byte(body)); err != nil {

@@ -71,7 +71,7 @@ func (r *region) apply(ctx context.Context) error {
 
 // stackInput renders the cluster's template and puts it into S3, from where CloudFormation reads templates of any size.
 func (r *region) stackInput() (cluster.Deployment, error) {
-	out := cluster.Deployment{Parameters: map[string]string{}}
+	out := cluster.Deployment{Parameters: map[string]string{}, AnyMachine: true}
 	t, err := template.Render(r.plan.Complete, nil, template.LaunchTimeout(launchTime))
 	if err != nil {
 		return out, err
