@@ -91,6 +91,9 @@ type Image struct {
 	Launched time.Time
 }
 
+// Kubernetes is the image's version of Kubernetes, as v1.36.3; empty if its tags do not say it.
+func (i Image) Kubernetes() string { return i.Tags[TagKubernetes] }
+
 // Registration describes an image to register.
 type Registration struct {
 	Name, Description, Architecture, Snapshot string

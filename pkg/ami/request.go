@@ -24,6 +24,9 @@ const (
 	TagDisk = "hardtack:disk-size"
 	// TagKey is the requested key.
 	TagKey = "hardtack:key"
+	// TagKubernetes is the version of Kubernetes in the image, as v1.36.3: a fact of its manifest. An image that was published without
+	// its image.json has no such tag, and neither has one of another account, whose tags EC2 does not show.
+	TagKubernetes = tagPrefix + "kubernetes"
 	// tagPrefix is reserved: no tag of the operator may begin with it.
 	tagPrefix = "hardtack:"
 )

@@ -96,7 +96,7 @@ func (m *Images) describeImages(c *call) (any, error) {
 	owners := p.list("Owner")
 	kept := []Image{}
 	for _, i := range list {
-		ok, err := passAll(filters, nil, i.Tags)
+		ok, err := passAll(filters, map[string][]string{"image-id": {i.ID}}, i.Tags)
 		if err != nil {
 			return nil, err
 		}

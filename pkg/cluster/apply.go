@@ -23,6 +23,8 @@ type ApplyOptions struct {
 	// EndMachines allows ending all machines when the parameter Machines becomes no. Without it Apply fails with an
 	// *EndsMachinesError.
 	EndMachines bool
+	// AllowSkew allows versions of Kubernetes to meet that do not go together. Without it Apply fails with a *rollout.SkewError.
+	AllowSkew bool
 	// Protect turns the stack's termination protection on or off; nil leaves it unchanged.
 	Protect *bool
 	// DryRun reports the changes that Apply would make or refuse, and makes none.
@@ -50,6 +52,8 @@ type Applied struct {
 	// Empty reports whether the stack has no machines yet.
 	Regrouped bool `json:"regrouped"`
 	Empty     bool `json:"empty"`
+	// Held are the groups of minions that go on launching the version of Kubernetes that they had, until the masters have the new one.
+	Held []Held `json:"held,omitempty"`
 	// Unmoved are the members of etcd that get a volume while they run on their machine's own disk: it is empty, and stays so.
 	Unmoved []string `json:"unmoved,omitempty"`
 	// API is the DNS name of the load balancer; empty where the cluster has none.
@@ -103,6 +107,9 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 	if err == nil {
 		err = refuseRefreshing(now, d.Changes)
 	}
+	if err == nil {
+		err = c.checkApply(ctx, now, d.Image, o.AllowSkew)
+	}
 	if err != nil {
 		return nil, errors.Join(err, c.stacks.Discard(ctx, plan))
 	}
@@ -122,17 +129,23 @@ func (c *Cluster) Apply(ctx context.Context, o ApplyOptions) (*Applied, error) {
 	if err := c.agreeMembers(ctx); err != nil {
 		return nil, errors.Join(err, c.stacks.Discard(ctx, plan))
 	}
-	return out, c.execute(ctx, plan, o.Protect, out)
+	return out, c.execute(ctx, plan, o, now, out)
 }
 
-// execute executes a plan and adds the result to out.
-func (c *Cluster) execute(ctx context.Context, plan *cloudformation.Plan, protect *bool, out *Applied) error {
+// execute executes a plan and adds the result to out; before are the machines as they were.
+func (c *Cluster) execute(ctx context.Context, plan *cloudformation.Plan, o ApplyOptions, before rollout.State, out *Applied) error {
 	now, err := c.stacks.Execute(ctx, plan)
 	if err != nil {
 		return err
 	}
-	if protect != nil && now.Protected != *protect {
-		if err := c.stacks.Protect(ctx, c.stack, *protect); err != nil {
+	out.Empty = now.Parameters[template.ParameterMachines] != template.MachinesYes
+	if !out.Empty && !o.AllowSkew { // first: until then, groups launch the new version
+		if out.Held, err = c.holdBack(ctx, before); err != nil {
+			return err
+		}
+	}
+	if o.Protect != nil && now.Protected != *o.Protect {
+		if err := c.stacks.Protect(ctx, c.stack, *o.Protect); err != nil {
 			return err
 		}
 		out.Changed = true
@@ -142,7 +155,6 @@ func (c *Cluster) execute(ctx context.Context, plan *cloudformation.Plan, protec
 	for _, r := range c.config.Document.Cluster.AWS.PodRoles {
 		out.PodRoles[r.Name] = now.Outputs[template.PodRoleOutput(r.Name)]
 	}
-	out.Empty = now.Parameters[template.ParameterMachines] != template.MachinesYes
 	if out.Zone, err = c.prepareZone(ctx, out.ZoneID); err != nil {
 		return &UnpreparedError{Err: err}
 	}

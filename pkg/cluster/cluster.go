@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -55,6 +56,10 @@ type Cluster struct {
 	stack  string
 	stacks *formation.Stacks
 	clock  clock.Clock
+	// kubernetes are the versions of Kubernetes of the images that were looked at, by id; empty is not known. warned are those of which
+	// the latter was said.
+	kubernetes map[string]string
+	warned     map[string]bool
 }
 
 // New returns a Cluster. It makes no request.
@@ -63,7 +68,7 @@ func New(config Config) *Cluster {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	config.Poll = cmp.Or(config.Poll, formation.DefaultPoll)
-	c := &Cluster{config: config, name: config.Document.Cluster.Name, clock: clock.System{}}
+	c := &Cluster{config: config, name: config.Document.Cluster.Name, clock: clock.System{}, kubernetes: map[string]string{}, warned: map[string]bool{}}
 	c.stack = cmp.Or(config.Stack, StackName(c.name))
 	c.stacks = &formation.Stacks{API: cloudformation.NewFromConfig(config.AWS), Clock: c.clock, Poll: config.Poll, Log: config.Log, OnEvent: config.OnEvent}
 	return c
@@ -159,6 +164,10 @@ type Status struct {
 	Groups []rollout.Group `json:"groups"`
 	// Unread are the groups that could not be read.
 	Unread []rollout.Unread `json:"unread,omitempty"`
+	// Document is the document's minor version of Kubernetes, as 1.36. Kubernetes are the versions of the images, by their ids, as v1.36.3;
+	// empty is not known.
+	Document   string            `json:"document_version"`
+	Kubernetes map[string]string `json:"kubernetes"`
 }
 
 // Status reads what was made and every machine of its groups. The error is cloudformation.ErrNoStack if there is no stack.
@@ -167,7 +176,7 @@ func (c *Cluster) Status(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Status{Stack: made.Stack, Terraform: c.config.Terraform, Groups: []rollout.Group{}}
+	out := &Status{Stack: made.Stack, Terraform: c.config.Terraform, Groups: []rollout.Group{}, Document: c.config.Document.Cluster.Version}
 	if out.Image, err = c.image(ctx); err != nil {
 		return nil, err
 	}
@@ -176,6 +185,16 @@ func (c *Cluster) Status(ctx context.Context) (*Status, error) {
 		return nil, err
 	}
 	s, err := machines.Read(ctx)
-	out.Groups, out.Unread = append(out.Groups, s.Groups...), s.Unread
+	if err == nil {
+		err = c.addVersions(ctx, s)
+	}
+	images := []string{out.Image}
+	if out.Stack != nil {
+		images = append(images, out.Stack.Resolved[template.ParameterImage])
+	}
+	if err == nil {
+		err = c.readVersions(ctx, images...)
+	}
+	out.Groups, out.Unread, out.Kubernetes = append(out.Groups, s.Groups...), s.Unread, maps.Clone(c.kubernetes)
 	return out, err
 }

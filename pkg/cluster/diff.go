@@ -38,7 +38,9 @@ type Deployment struct {
 type Diff struct {
 	Stack string `json:"stack"`
 	// Creates reports whether the stack does not exist yet.
-	Creates bool                    `json:"creates"`
+	Creates bool `json:"creates"`
+	// Image is the channel's image, of which machines would be launched.
+	Image   string                  `json:"image"`
 	Changes []cloudformation.Change `json:"changes"`
 	// Refresh are the groups whose machines Refresh would replace after Apply.
 	Refresh []Behind `json:"refresh"`
@@ -92,7 +94,7 @@ func (c *Cluster) plan(ctx context.Context, deploy Deployment) (*Diff, *cloudfor
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &Diff{Stack: plan.Stack, Creates: plan.Creates, Changes: plan.Changes, Refresh: []Behind{}}
+	d := &Diff{Stack: plan.Stack, Creates: plan.Creates, Image: image, Changes: plan.Changes, Refresh: []Behind{}}
 	if !plan.Creates {
 		err = c.wouldRefresh(ctx, image, deploy.CA, d)
 	}

@@ -19,6 +19,8 @@ type RefreshOptions struct {
 	// AllowDataLoss are groups whose machines may be replaced although their etcd data is lost. Any other such group
 	// makes Refresh fail with a *rollout.Refusal.
 	AllowDataLoss []string
+	// AllowSkew allows versions of Kubernetes to meet that do not go together. Without it the error is a *rollout.SkewError.
+	AllowSkew bool
 	// Preferences configure AutoScaling's refreshes of minions; autoscaling.DefaultPreferences are cautious.
 	Preferences autoscaling.Preferences
 	// Ready checks the API servers before a machine of the control plane is ended; nil skips the check.
@@ -101,6 +103,11 @@ func (c *Cluster) Rollback(ctx context.Context, o RollbackOptions) (*Refreshed, 
 	if err != nil {
 		return nil, err
 	}
+	if len(takenBack) > 0 && !o.DryRun {
+		if err := c.takeBack(ctx, machines, o.RefreshOptions, takenBack); err != nil {
+			return nil, err
+		}
+	}
 	out, err := c.run(ctx, machines, o.RefreshOptions, takenBack)
 	if err == nil && !o.DryRun {
 		out.Ahead, err = c.ahead(ctx, machines)
@@ -138,8 +145,22 @@ func (c *Cluster) prepareRollout(ctx context.Context, o RefreshOptions) (*autosc
 	return machines, s, err
 }
 
-// selectVersions selects, for every chosen group, the version before the latest, or that of To. It rolls back refreshes by
-// AutoScaling to any other version, and returns the groups with such a refresh.
+// takeBack rolls back refreshes by AutoScaling, once it is known that the rollback is not refused.
+func (c *Cluster) takeBack(ctx context.Context, machines *autoscaling.Cluster, o RefreshOptions, groups []string) error {
+	o.DryRun = true
+	if _, err := c.run(ctx, machines, o, groups); err != nil {
+		return err
+	}
+	for _, group := range groups {
+		if err := machines.TakeBack(ctx, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// selectVersions selects, for every chosen group, the version before the latest, or that of To. It returns the groups that AutoScaling is
+// refreshing to any other version.
 func selectVersions(ctx context.Context, machines *autoscaling.Cluster, s rollout.State, o RollbackOptions) ([]string, error) {
 	var takenBack []string
 	machines.Wanted = map[string]int{}
@@ -167,14 +188,6 @@ func selectVersions(ctx context.Context, machines *autoscaling.Cluster, s rollou
 	if len(machines.Wanted) == 0 {
 		return nil, fmt.Errorf("rolling back %s: no launch template has an earlier version that makes another machine", s.Cluster)
 	}
-	if o.DryRun {
-		return takenBack, nil
-	}
-	for _, group := range takenBack {
-		if err := machines.TakeBack(ctx, group); err != nil {
-			return nil, err
-		}
-	}
 	return takenBack, nil
 }
 
@@ -185,6 +198,9 @@ func (c *Cluster) run(ctx context.Context, machines *autoscaling.Cluster, o Refr
 		return nil, err
 	}
 	if err := rollout.Refuse(s, o.Groups, o.AllowDataLoss); err != nil {
+		return nil, err
+	}
+	if err := c.checkRollout(ctx, s, o); err != nil {
 		return nil, err
 	}
 	out := &Refreshed{Cluster: c.name, DryRun: o.DryRun, Unread: s.Unread, Refresh: behind(s, o.Groups), TakenBack: takenBack, First: rollout.Next(withoutRefreshes(s, takenBack), o.Groups, o.AllowDataLoss)}

@@ -1,4 +1,5 @@
-// Package account reads the resources in AWS that carry a cluster's tag: AutoScaling groups, instances, and etcd's volumes.
+// Package account reads the resources in AWS that carry a cluster's tag: AutoScaling groups, instances, and etcd's volumes; and the
+// images that the instances were launched from.
 //
 // Its rule: it returns all pages or an error, and decides nothing. Callers decide which machines belong in DNS or may be
 // replaced.
@@ -124,6 +125,30 @@ func MachinesByID(ctx context.Context, api ec2.DescribeInstancesAPIClient, ids [
 			for _, r := range page.Reservations {
 				out = append(out, r.Instances...)
 			}
+		}
+	}
+	return out, nil
+}
+
+// imagePage is the largest page of DescribeImages (its reference: MaxResults).
+const imagePage = 1000
+
+// Images returns the images with these ids, of this account or of another that lets this one launch them. One that EC2 does not show
+// is left out: it was deregistered or disabled, or is not for this account. The tags of another account's image are not shown. It needs
+// ec2:DescribeImages.
+func Images(ctx context.Context, api ec2.DescribeImagesAPIClient, ids []string) ([]ec2types.Image, error) {
+	var out []ec2types.Image
+	for part := range slices.Chunk(ids, filterValues) {
+		pages := ec2.NewDescribeImagesPaginator(api, &ec2.DescribeImagesInput{
+			// By a filter, since one unknown id in ImageIds fails the whole call.
+			Filters: []ec2types.Filter{{Name: aws.String("image-id"), Values: part}}, MaxResults: aws.Int32(imagePage), IncludeDeprecated: aws.Bool(true),
+		})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("reading %d images by their ids: %w", len(part), err)
+			}
+			out = append(out, page.Images...)
 		}
 	}
 	return out, nil

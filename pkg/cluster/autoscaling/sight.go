@@ -108,7 +108,7 @@ func (o *observation) machine(g rollout.Group, i astypes.Instance, versions vers
 	if !ok {
 		return m
 	}
-	m.Running = account.Running(instance)
+	m.Image, m.Running = aws.ToString(instance.ImageId), account.Running(instance)
 	m.Published = o.records == nil || o.published(g, instance)
 	return m
 }

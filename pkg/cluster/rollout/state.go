@@ -20,6 +20,8 @@ type Version struct {
 	Type   string `json:"type"`
 	// Rest is a digest of all other properties: disks, security groups, profile.
 	Rest string `json:"-"`
+	// Kubernetes is the image's version of Kubernetes, as v1.36.3; empty if it is not known, or nobody asked.
+	Kubernetes string `json:"kubernetes"`
 }
 
 // Differs lists the differences between machines of the two versions.
@@ -54,6 +56,10 @@ type Machine struct {
 	From Version `json:"from"`
 	// Type is the machine's instance type, which in a group of several types need not be its version's.
 	Type string `json:"type,omitempty"`
+	// Image is the id of the image that EC2 says the machine was launched from; empty if EC2 shows no such machine.
+	Image string `json:"image"`
+	// Kubernetes is that image's version of Kubernetes, as v1.36.3; empty if it is not known, or nobody asked.
+	Kubernetes string `json:"kubernetes"`
 	// State is AutoScaling's lifecycle state: "InService", "Pending:Wait". A machine is in service once hardtack-ready
 	// has completed its launch hook: all its roles work.
 	State string `json:"state"`
