@@ -2,8 +2,11 @@ package spec
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"iter"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,7 +20,7 @@ type Explanation struct {
 	Path string `json:"path"`
 	// What is the field's meaning, or where upstream documents it.
 	What string `json:"what,omitempty"`
-	// Type is upstream's type, for flags and fields of configuration documents.
+	// Type is upstream's type for flags and fields of configuration documents, else such as string, integer, or list of objects.
 	Type  string `json:"type,omitempty"`
 	Value any    `json:"value"`
 	// Origin is absent for an object or a list of objects.
@@ -28,6 +31,8 @@ type Explanation struct {
 	Why string `json:"why,omitempty"`
 	// Becomes lists where the value ends up on machines, on AWS and in DNS.
 	Becomes []string `json:"becomes,omitempty"`
+	// Parts are the fields that each object of a list may have, also of a list that is empty.
+	Parts []Part `json:"parts,omitempty"`
 	// Fields are the leaves below an object or a list.
 	Fields []FieldValue `json:"fields,omitempty"`
 }
@@ -39,8 +44,12 @@ type FieldValue struct {
 	Origin Origin `json:"origin"`
 }
 
-// Explain describes the field at a path of the document: "kubeAPIServer.flags.secure-port", "groups[0]", "network".
+// Explain describes the field at a path of the document: "kubeAPIServer.flags.secure-port", "groups[0]", "network". A path with [] is
+// about any element of a list, and has no value: "groups[].roles".
 func (c *Complete) Explain(path string) (Explanation, error) {
+	if strings.Contains(path, "[]") {
+		return c.explainShape(path)
+	}
 	names, err := splitPath(path)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("path %q: %w", path, err)
@@ -81,11 +90,31 @@ func (c *Complete) unset(path string, names []string) (Explanation, error) {
 			return Explanation{Path: path, Type: kind, What: c.document(names[0]), Becomes: []string{"nothing: it is not given"}}, nil
 		}
 	}
-	text := fmt.Sprintf("there is nothing at %s", path)
-	if best := near.To(path, slices.Collect(maps.Keys(c.Origins))); best != "" {
+	if generic := index.ReplaceAllString(path, "[]"); generic != path {
+		if e, err := c.explainShape(generic); err == nil {
+			e.Path = path
+			return e, nil
+		}
+	}
+	return Explanation{}, nothingAt(path, maps.Keys(c.Origins))
+}
+
+// explainShape explains a path in which [] is any index: what the field is, whatever the document has there.
+func (c *Complete) explainShape(path string) (Explanation, error) {
+	if _, ok := shapeAt(path); !ok {
+		return Explanation{}, nothingAt(path, maps.Keys(shapes()))
+	}
+	e := Explanation{Path: path}
+	c.describeOwn(&e, path)
+	return e, nil
+}
+
+func nothingAt(path string, known iter.Seq[string]) error {
+	text := "there is nothing at " + path
+	if best := near.To(path, slices.Collect(known)); best != "" {
 		text += fmt.Sprintf(" (did you mean %s?)", best)
 	}
-	return Explanation{}, fmt.Errorf("%s", text)
+	return errors.New(text)
 }
 
 // Paths lists the paths that Explain knows and that begin with prefix, sorted; for completion.
@@ -137,7 +166,17 @@ func (c *Complete) describe(e *Explanation, names []string) {
 		}
 		return
 	}
-	path := index.ReplaceAllString(e.Path, "[]")
+	c.describeOwn(e, index.ReplaceAllString(e.Path, "[]"))
+}
+
+// describeOwn describes a field of Hardtack's own, by its path with [] for any index.
+func (c *Complete) describeOwn(e *Explanation, path string) {
+	if t, ok := shapeAt(path); ok {
+		e.Type = shapeText(t)
+		if t.Kind() == reflect.Slice || strings.HasSuffix(path, "[]") {
+			e.Parts = parts(path)
+		}
+	}
 	e.What = nearest(fieldTexts(), path)
 	for _, b := range nearest(becomes, path) {
 		e.Becomes = append(e.Becomes, strings.ReplaceAll(b, clusterParameter, c.Cluster.Name))

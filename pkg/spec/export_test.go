@@ -26,3 +26,11 @@ func Releases() (names []string) {
 func Decided(component, flag string) bool {
 	return decided(component, flag) || settled(component, flag)
 }
+
+// ComponentNames are the names of the components in a document.
+func ComponentNames() (names []string) {
+	for _, c := range components {
+		names = append(names, c.name)
+	}
+	return names
+}
