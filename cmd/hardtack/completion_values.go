@@ -33,6 +33,11 @@ func (l typed) values(flag string) []candidate {
 		return these([]string{"amd64", "arm64"}, "")
 	case "source":
 		return these([]string{"release", "modules", "auto"}, "")
+	case "kubernetes", "to":
+		if flag == "to" && !slices.Contains(l.path, "upgrade") { // a rollback's is another
+			return nil
+		}
+		return these(spec.Versions(), "a minor version")
 	case "machines":
 		return these([]string{"yes", "no"}, "")
 	case "role":

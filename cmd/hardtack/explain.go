@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
@@ -15,7 +16,7 @@ func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
 		Usage:     "explain a field of a cluster document: its meaning, its value, the value's origin, and its effect on the machines",
-		ArgsUsage: "[PATH, such as kubelet.config.maxPods]",
+		ArgsUsage: "[PATH, such as kubelet.config.maxPods or groups[].roles]",
 		Flags:     []cli.Flag{exampleFlag(), jsonFlag()},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
@@ -57,6 +58,13 @@ func printExplanation(w io.Writer, e spec.Explanation) error {
 	line("why", e.Why)
 	for _, b := range e.Becomes {
 		line("becomes", b)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, p := range e.Parts {
+		what, _, _ := strings.Cut(p.What, ". ")
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", p.Path, p.Type, what)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

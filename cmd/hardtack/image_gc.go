@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ import (
 func imageListCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "list",
-		Usage: "list published images and what uses them, or the history of a channel",
+		Usage: "list published images, their version of Kubernetes and what uses them, or the history of a channel",
 		Flags: append(regionsFlags(),
 			lineFlag(),
 			&cli.StringFlag{Name: "channel", Usage: "print the history of this `CHANNEL` instead"},
@@ -49,18 +50,20 @@ func lineFlag() cli.Flag {
 
 // listedImage is an image in the output of `hardtack image list --json`.
 type listedImage struct {
-	Region       string            `json:"region"`
-	Image        string            `json:"image"`
-	Name         string            `json:"name"`
-	State        ami.State         `json:"state"`
-	Architecture string            `json:"architecture"`
-	Created      time.Time         `json:"created"`
-	Snapshot     string            `json:"snapshot"`
-	Volume       int64             `json:"volume_gib"`
-	Channels     []string          `json:"channels"`
-	Users        []string          `json:"users"`
-	Shared       []string          `json:"shared"`
-	Tags         map[string]string `json:"tags"`
+	Region       string    `json:"region"`
+	Image        string    `json:"image"`
+	Name         string    `json:"name"`
+	State        ami.State `json:"state"`
+	Architecture string    `json:"architecture"`
+	// Kubernetes is the version of Kubernetes, as v1.36.3; empty if the image's tags do not say it.
+	Kubernetes string            `json:"kubernetes"`
+	Created    time.Time         `json:"created"`
+	Snapshot   string            `json:"snapshot"`
+	Volume     int64             `json:"volume_gib"`
+	Channels   []string          `json:"channels"`
+	Users      []string          `json:"users"`
+	Shared     []string          `json:"shared"`
+	Tags       map[string]string `json:"tags"`
 }
 
 func imageList(c *cli.Context) error {
@@ -82,7 +85,7 @@ func imageList(c *cli.Context) error {
 		}
 		for _, i := range stock.Images {
 			all = append(all, listedImage{
-				Region: client.Region, Image: i.ID, Name: i.Name, State: i.State, Architecture: i.Architecture, Created: i.Created,
+				Region: client.Region, Image: i.ID, Name: i.Name, State: i.State, Architecture: i.Architecture, Kubernetes: i.Kubernetes(), Created: i.Created,
 				Snapshot: i.Snapshot, Volume: i.Volume, Channels: stock.ChannelsNaming(i.ID), Users: nonNil(stock.UsedBy[i.ID]),
 				Shared: nonNil(stock.Shared[i.ID]), Tags: i.Tags,
 			})
@@ -92,9 +95,9 @@ func imageList(c *cli.Context) error {
 		return printJSON(c.App.Writer, all)
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "REGION\tIMAGE\tNAME\tSTATE\tCREATED\tCHANNELS\tUSERS")
+	fmt.Fprintln(w, "REGION\tIMAGE\tNAME\tKUBERNETES\tSTATE\tCREATED\tCHANNELS\tUSERS")
 	for _, l := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", l.Region, l.Image, l.Name, l.State, l.Created.UTC().Format(time.DateOnly),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", l.Region, l.Image, l.Name, cmp.Or(l.Kubernetes, "unknown"), l.State, l.Created.UTC().Format(time.DateOnly),
 			dash(strings.Join(l.Channels, ", ")), len(l.Users))
 	}
 	return w.Flush()

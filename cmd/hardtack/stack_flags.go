@@ -105,6 +105,11 @@ func deployOptions(c *cli.Context) (cluster.Deployment, error) {
 	return out, err
 }
 
+// skewFlag allows what Kubernetes does not support.
+func skewFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "allow-skew", Usage: "do it although versions of Kubernetes would meet that it does not support together"}
+}
+
 // refreshFlags are the flags of commands that replace machines.
 func refreshFlags(more ...cli.Flag) []cli.Flag {
 	def := autoscaling.DefaultPreferences()
@@ -118,6 +123,7 @@ func refreshFlags(more ...cli.Flag) []cli.Flag {
 		&cli.DurationFlag{Name: "checkpoint-delay", Value: time.Duration(def.Delay) * time.Second, Usage: "the `DURATION` that AutoScaling waits at a checkpoint"},
 		&cli.StringFlag{Name: "kubeconfig", Usage: "before ending a control plane machine, also check that the API servers are ready, with the kubeconfig in `FILE`"},
 		&cli.DurationFlag{Name: "patience", Value: rollout.DefaultPatience, Usage: "give up waiting for a machine after this `DURATION`"},
+		skewFlag(),
 		&cli.BoolFlag{Name: "cancel-on-interrupt", Usage: "at Ctrl-C also cancel AutoScaling's instance refresh (default: it continues)"},
 	), confirmFlags()...)
 	return append(flags, more...)
@@ -126,7 +132,7 @@ func refreshFlags(more ...cli.Flag) []cli.Flag {
 // refreshOptions reads refreshFlags.
 func refreshOptions(c *cli.Context) (cluster.RefreshOptions, error) {
 	out := cluster.RefreshOptions{
-		Groups: c.StringSlice("group"), AllowDataLoss: c.StringSlice("lose-etcd"), Patience: c.Duration("patience"), CancelOnInterrupt: c.Bool("cancel-on-interrupt"),
+		Groups: c.StringSlice("group"), AllowDataLoss: c.StringSlice("lose-etcd"), AllowSkew: c.Bool("allow-skew"), Patience: c.Duration("patience"), CancelOnInterrupt: c.Bool("cancel-on-interrupt"),
 		Preferences: autoscaling.Preferences{MinHealthy: c.Int("min-healthy"), MaxHealthy: c.Int("max-healthy"), Delay: int(c.Duration("checkpoint-delay") / time.Second)},
 	}
 	for text := range strings.SplitSeq(c.String("checkpoints"), ",") {

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/mod/semver"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
@@ -131,6 +133,11 @@ var stackHints = []func(verb string, err error) string{
 	hint(func(string, *cluster.UnreadableError) string {
 		return "\nsolve the problem and apply again; hardtack stack status shows the other groups"
 	}),
+	hint(skewHint),
+	hintFor(rollout.ErrUnknownVersion, ": hardtack stack status shows the images of the machines; an image says its version if hardtack image publish finds its image.json beside the disk"),
+	hint(func(_ string, e *cluster.ImageVersionError) string {
+		return fmt.Sprintf("\nwrite version: %q in the document, or point the channel at an image of %s: hardtack image list shows them, hardtack image promote --channel %s IMAGE does it", minorOf(e.Kubernetes), e.Document, e.Channel)
+	}),
 	hint(func(_ string, e *rollout.RefreshError) string {
 		return ", or hardtack stack rollback --group " + e.Group.Key
 	}),
@@ -171,6 +178,45 @@ func refusalHint(verb string, e *rollout.Refusal) string {
 		lose = append(lose, l.Group)
 	}
 	return flagged("\nthese groups are safe: hardtack stack "+verb+" ", "--group", e.Safe) + flagged("\nto continue nevertheless, with a snapshot of etcd at hand, add ", "--lose-etcd", lose)
+}
+
+// skewHint says, for each rule once, by which way the cluster comes to the versions, or to others.
+func skewHint(verb string, e *rollout.SkewError) string {
+	if verb == "upgrade" {
+		return ""
+	}
+	var lines []string
+	add := func(line string) {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	for _, s := range e.Skews {
+		switch between := s.Between(); {
+		case between != "":
+			add(fmt.Sprintf("go over %s first: version: %[1]q in the document, an image of it (hardtack image list, hardtack image promote), then hardtack stack apply and hardtack stack refresh", between))
+		case s.Rule == rollout.SkipsMinor:
+			add("bring all masters to one minor version first: hardtack stack status shows them")
+		case s.Rule == rollout.GoesBack && verb == "rollback":
+			add("minions alone can go back; the masters' objects of before are in etcd's backups: hardtack etcd restore")
+		case s.Rule == rollout.GoesBack:
+			add("point the channel at an image of " + minorOf(s.API) + " or the minor version after it (hardtack image list, hardtack image promote)")
+		case s.Rule == rollout.KubeletNewer && verb == "apply":
+			add("refresh the masters before " + s.Group + " grows: hardtack stack apply with its size as it is, hardtack stack refresh, and then again with the new size")
+		case s.Rule == rollout.KubeletNewer:
+			add("refresh the masters first: hardtack stack refresh, without --group, does so")
+		case verb == "rollback":
+			add("roll back to a version of the launch template with a newer image: --to " + s.Group + "=VERSION")
+		default:
+			add("refresh these first: hardtack stack refresh --group " + s.Group)
+		}
+	}
+	return "\n" + strings.Join(lines, "\n") + "\nto do it nevertheless, add --allow-skew"
+}
+
+// minorOf is the minor version of a version, such as 1.36.
+func minorOf(version string) string {
+	return strings.TrimPrefix(semver.MajorMinor(version), "v")
 }
 
 // flagged repeats a flag for each value, after the text before; empty without values.

@@ -67,6 +67,7 @@ func stackApplyCommand() *cli.Command {
 		Usage: "create or update the stack from the document; running machines stay as they are until refresh",
 		Flags: append(deployFlags(
 			&cli.StringSliceFlag{Name: "allow-replacement", Usage: "allow a `RESOURCE`, given by its logical name, to be replaced or removed with its content: a zone, a volume or a group; may be repeated"},
+			skewFlag(),
 			&cli.BoolFlag{Name: "protect", Usage: "set the stack's termination protection; --protect=false removes it"},
 		), confirmFlags()...),
 		Action: onStack(stackApply),
@@ -78,7 +79,7 @@ func stackApply(c *cli.Context, k *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	o := cluster.ApplyOptions{Deployment: deploy, AllowReplacement: c.StringSlice("allow-replacement"), EndMachines: c.Bool("yes") || atTerminal(), DryRun: c.Bool("dry-run")}
+	o := cluster.ApplyOptions{Deployment: deploy, AllowReplacement: c.StringSlice("allow-replacement"), AllowSkew: c.Bool("allow-skew"), EndMachines: c.Bool("yes") || atTerminal(), DryRun: c.Bool("dry-run")}
 	if c.IsSet("protect") {
 		o.Protect = new(c.Bool("protect"))
 	}
@@ -198,7 +199,7 @@ func answerRefreshed(c *cli.Context, r *cluster.Refreshed) error {
 func stackStatusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
-		Usage: "print the state of the stack and of every machine of its groups, with its launch template version and whether DNS has it",
+		Usage: "print the state of the stack and of every machine of its groups, with its version of Kubernetes, its launch template version and whether DNS has it",
 		Flags: rollFlags(),
 		Action: onStack(func(c *cli.Context, k *cluster.Cluster) error {
 			s, err := k.Status(c.Context)

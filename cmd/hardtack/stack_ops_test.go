@@ -19,10 +19,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/ebs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
@@ -39,6 +42,9 @@ type stackAccount struct {
 	url    string
 	api    *autoscaling.Client
 	stacks *cloudformation.Client
+
+	machines *ec2.Client
+	blocks   *ebs.Client
 
 	log    func(error)
 	mu     sync.Mutex
@@ -60,6 +66,7 @@ func newStackAccount(tb testing.TB, step time.Duration) *stackAccount {
 	}
 	conf := aws.Config{Region: "us-west-2", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("AKIDREGION", "secret", ""), HTTPClient: awshttp.Client(nil)}
 	a.api, a.stacks = autoscaling.NewFromConfig(conf), cloudformation.NewFromConfig(conf)
+	a.machines, a.blocks = ec2.NewFromConfig(conf), ebs.NewFromConfig(conf)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -129,6 +136,31 @@ func (a *stackAccount) live(ctx context.Context, conf aws.Config) {
 		a.swept++
 		a.mu.Unlock()
 	}
+}
+
+// publish registers an image of a version of Kubernetes, as hardtack image publish tags it; one of "unknown" has no such tag.
+func (a *stackAccount) publish(ctx context.Context, kubernetes string) (id string, err error) {
+	snapshot, err := a.blocks.StartSnapshot(ctx, &ebs.StartSnapshotInput{VolumeSize: aws.Int64(1)})
+	if err != nil {
+		return "", err
+	}
+	if _, err := a.blocks.CompleteSnapshot(ctx, &ebs.CompleteSnapshotInput{SnapshotId: snapshot.SnapshotId, ChangedBlocksCount: aws.Int32(0)}); err != nil {
+		return "", err
+	}
+	tags := []types.Tag{{Key: aws.String(ami.TagImage), Value: aws.String("hardtack")}}
+	if kubernetes != "unknown" {
+		tags = append(tags, types.Tag{Key: aws.String(ami.TagKubernetes), Value: &kubernetes})
+	}
+	image, err := a.machines.RegisterImage(ctx, &ec2.RegisterImageInput{
+		Name: aws.String("hardtack-" + kubernetes), Architecture: types.ArchitectureValuesX8664, VirtualizationType: aws.String("hvm"), RootDeviceName: aws.String(ami.RootDevice),
+		EnaSupport: aws.Bool(true), ImdsSupport: types.ImdsSupportValuesV20,
+		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String(ami.RootDevice), Ebs: &types.EbsBlockDevice{SnapshotId: snapshot.SnapshotId}}},
+		TagSpecifications:   []types.TagSpecification{{ResourceType: types.ResourceTypeImage, Tags: tags}},
+	})
+	if err != nil {
+		return "", err
+	}
+	return *image.ImageId, nil
 }
 
 // outputs writes what a stack has made in the form of Terraform's module.
@@ -232,6 +264,19 @@ func TestStackOperations(t *testing.T) {
 				a.mu.Lock()
 				defer a.mu.Unlock()
 				a.broken = args[0]
+			},
+			// image VARIABLE VERSION publishes an image of a version of Kubernetes, or of unknown, and sets the variable to its id.
+			"image": func(ts *testscript.TestScript, _ bool, args []string) {
+				id, err := accountOf(ts).publish(context.Background(), args[1])
+				ts.Check(err)
+				ts.Setenv(args[0], id)
+			},
+			// desired GROUP SIZE sets the size of a group, as cluster-autoscaler does.
+			"desired": func(ts *testscript.TestScript, _ bool, args []string) {
+				size, err := strconv.Atoi(args[1])
+				ts.Check(err)
+				_, err = accountOf(ts).api.SetDesiredCapacity(context.Background(), &autoscaling.SetDesiredCapacityInput{AutoScalingGroupName: &args[0], DesiredCapacity: aws.Int32(int32(size))})
+				ts.Check(err)
 			},
 			// group NAME makes a foreign group of this name, nogroup NAME removes it.
 			"group": func(ts *testscript.TestScript, _ bool, args []string) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -122,6 +123,9 @@ func appliedText(a *cluster.Applied) string {
 		fmt.Fprintf(&b, "role of pods: %s, %s\n", name, a.PodRoles[name])
 	}
 	b.WriteString(changesText(nil, a.Refresh))
+	for _, h := range a.Held {
+		fmt.Fprintf(&b, "held %s: it launches version %d, Kubernetes %s, until the masters are refreshed: their API servers would be older than its kubelets\n", h.Group, h.Version, h.Kubernetes)
+	}
 	b.WriteString(prunedText(a.Pruned) + unreadText(a.Unread) + unmovedText(a.Unmoved))
 	return b.String()
 }
@@ -203,21 +207,24 @@ func madeText(s *cluster.Status) string {
 			image = s.Groups[0].Wanted.Image
 		}
 	}
-	by += "\nimage: " + image
+	by += "\nimage: " + image + ", " + kubernetesText(s.Kubernetes[image])
 	if s.Image != image {
-		by += fmt.Sprintf("; the channel names %s, which %s takes", s.Image, apply)
+		by += fmt.Sprintf("; the channel names %s, %s, which %s takes", s.Image, kubernetesText(s.Kubernetes[s.Image]), apply)
 	}
 	return by + "\n"
 }
+
+// kubernetesText is a version of Kubernetes, for people.
+func kubernetesText(version string) string { return "Kubernetes " + cmp.Or(version, "unknown") }
 
 func statusText(s *cluster.Status) string {
 	var b strings.Builder
 	b.WriteString(madeText(s))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, g := range s.Groups {
-		fmt.Fprintf(table, "%s\t%d of %d\tversion %d\t%s\n", g.Name, len(g.Machines), g.Desired, g.Launches.Number, strings.Join(groupNotes(g), "; "))
+		fmt.Fprintf(table, "%s\t%d of %d\tversion %d\t%s\t%s\n", g.Name, len(g.Machines), g.Desired, g.Launches.Number, kubernetesText(g.Launches.Kubernetes), strings.Join(groupNotes(g), "; "))
 		for _, m := range g.Machines {
-			fmt.Fprintf(table, "  %s\t%s\tversion %d\t%s\n", m.ID, m.State, m.From.Number, strings.Join(machineNotes(g, m), ", "))
+			fmt.Fprintf(table, "  %s\t%s\tversion %d\t%s\t%s\n", m.ID, m.State, m.From.Number, kubernetesText(m.Kubernetes), strings.Join(machineNotes(g, m), ", "))
 		}
 	}
 	_ = table.Flush() // writes to memory

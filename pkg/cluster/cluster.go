@@ -89,6 +89,9 @@ func (c *Cluster) Stack() string { return c.stack }
 // Region is the region of the cluster's stack.
 func (c *Cluster) Region() string { return c.config.AWS.Region }
 
+// Channel is the channel from which the cluster's machines have their image.
+func (c *Cluster) Channel() string { return c.config.Document.Cluster.AWS.Channel }
+
 // Groups are the names of the cluster's AutoScaling groups, in the document's order.
 func (c *Cluster) Groups() []string {
 	var names []string

@@ -167,7 +167,7 @@ func (c *Cluster) checkApply(ctx context.Context, s rollout.State, image string,
 		name := c.config.Document.AutoScaling(g)
 		i := slices.IndexFunc(s.Groups, func(have rollout.Group) bool { return have.Name == name })
 		switch {
-		case !g.Roles.Has(role.Minions) || g.Roles.Has(role.Masters):
+		case !g.Roles.Has(role.Minions) || g.Roles.Has(role.Masters) || s.HasUnread(name):
 		case i < 0:
 			grown.Groups = append(grown.Groups, rollout.Group{Name: name, Key: g.Name, Roles: g.Roles})
 			grow[name] = version

@@ -89,3 +89,45 @@ func TestSkewBetween(t *testing.T) {
 	assert.Equal(t, running("v1.35.4", "v1.34.6", "", "").OldestAPI(), "v1.34.6")
 	assert.Equal(t, running("", "", "v1.35.4", "").OldestAPI(), "")
 }
+
+// The way to another version goes over every minor between, after what is left of the one before.
+func TestWay(t *testing.T) {
+	const v132, v133, v134, v135, v136 = "v1.32.9", "v1.33.9", "v1.34.6", "v1.35.4", "v1.36.3"
+	for _, tt := range []struct {
+		name  string
+		state rollout.State
+		to    string
+		want  string // the hops, with the groups that are refreshed before each; or a part of the error
+	}{
+		{"nothing to do", running(v136, v136, v136, v136), "1.36", ""},
+		{"the next", running(v135, v135, v135, v135), "1.36", "1.36"},
+		{"over the one between", running(v134, v134, v134, v134), "1.36", "1.35 1.36"},
+		{"a master is left", running(v136, v135, v135, v135), "1.36", "1.36"},
+		{"minions are left", running(v136, v136, v136, v135), "1.36", "1.36"},
+		{"what is left comes first", running(v135, v135, v134, v134), "1.36", "1.35 1.36"},
+		{"kubelets that are too old for it", running(v136, v135, v132, v132), "1.36", "1.36(minions)"},
+		{"as old as they may be", running(v136, v136, v133, v133), "1.36", "1.36"},
+		{"back", running(v136, v136, v136, v136), "1.35", "masters: there are API servers of v1.36.3, and the next would be of v1.35"},
+		{"from nowhere", running("", "", v135, v135), "1.36", "the masters' version of Kubernetes is not known"},
+		{"no version", running(v135, v135, v135, v135), "new", `"new" is not a minor version`},
+		{"another major", running(v135, v135, v135, v135), "2.0", "there is none between major versions"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			hops, err := tt.state.Way(tt.to)
+			if err != nil {
+				assert.Assert(t, tt.want != "")
+				assert.ErrorContains(t, err, tt.want)
+				return
+			}
+			var got []string
+			for _, h := range hops {
+				text := h.Minor
+				if len(h.First) > 0 {
+					text += "(" + strings.Join(h.First, " ") + ")"
+				}
+				got = append(got, text)
+			}
+			assert.Equal(t, strings.Join(got, " "), tt.want)
+		})
+	}
+}
