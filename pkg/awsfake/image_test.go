@@ -38,6 +38,13 @@ func TestImageLife(t *testing.T) {
 	if err != nil || len(out.Images) != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
+	// A filter passes over an id that there is not; a list of ids is refused for it.
+	both := []string{id, "ami-0123456789abcdef0"}
+	if out, err := s.ec2.DescribeImages(t.Context(), &ec2.DescribeImagesInput{Filters: []types.Filter{{Name: aws.String("image-id"), Values: both}}}); err != nil || len(out.Images) != 1 {
+		t.Errorf("by a filter: %+v, %v", out, err)
+	}
+	_, err = s.ec2.DescribeImages(t.Context(), &ec2.DescribeImagesInput{ImageIds: both})
+	wantCode(t, err, "InvalidAMIID.NotFound", "The image id '["+both[1]+"]' does not exist")
 	i := out.Images[0]
 	disk := i.BlockDeviceMappings[0]
 	if *i.ImageId != id || i.State != types.ImageStateAvailable || *i.Name != "hardtack-1" || i.BootMode != types.BootModeValuesUefi || i.ImdsSupport != types.ImdsSupportValuesV20 ||

@@ -206,7 +206,7 @@ func (c *Cluster) holdBack(ctx context.Context, before rollout.State) (held []He
 		case err != nil:
 			return held, err
 		case to.Number == 0:
-			c.config.Log.Warn("until the masters have the same version, this group launches kubelets that are newer than their API servers", "group", g.Name, "kubelet", g.Wanted.Kubernetes, "masters", api)
+			c.config.Log.Warn("until the masters have the same version, this group launches kubelets that are newer than their API servers", "group", g.Name, "kubelet", g.Wanted.Kubernetes, "oldest_api_server", api)
 			continue
 		case to.Number != g.Launches.Number:
 			if err := machines.Point(ctx, g.Name, to.Number); err != nil {
