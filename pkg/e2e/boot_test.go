@@ -64,6 +64,7 @@ func boot(t *testing.T, a Asked) *Booted {
 	}
 	slots <- struct{}{}
 	defer func() { <-slots }()
+	needHour(t)
 	ctx, cancel := context.WithTimeout(interrupted, bound)
 	defer cancel()
 	b, err := ask(ctx, c)

@@ -88,7 +88,7 @@ func inNamespace(t *testing.T) bool {
 	const inside = "HARDTACK_E2E_NAMESPACE"
 	if os.Getenv(inside) == "" {
 		cmd := exec.CommandContext(interrupted, "unshare", "--net", "--mount", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
-		cmd.Env = append(os.Environ(), inside+"=1")
+		cmd.Env = append(os.Environ(), inside+"=1", untilVariable+"=")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("in its own network namespace: %v\n%s", err, out)
 		}

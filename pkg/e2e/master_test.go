@@ -72,7 +72,7 @@ func inMaster(t *testing.T, dir string) bool {
 		}
 		cmd := exec.CommandContext(interrupted, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", os.Args[0],
 			"-test.run="+run, "-test.v", "-test.timeout=45m")
-		cmd.Env = append(os.Environ(), inside+"=1")
+		cmd.Env = append(os.Environ(), inside+"=1", untilVariable+"=")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
 		if err != nil {
