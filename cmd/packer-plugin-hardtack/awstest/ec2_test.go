@@ -164,7 +164,7 @@ func (c *cloud) expectBuilder(t *testing.T) {
 		if left := time.Until(expires); err != nil || left < time.Hour || left > 3*time.Hour {
 			t.Errorf("%s has tags %v: want HardtackExpires within three hours", kind, tags)
 		}
-		if !strings.HasPrefix(tags["HardtackBuilder"], "hardtack-kubernetes-1.36-") {
+		if !strings.HasPrefix(tags["HardtackBuilder"], "hardtack-small-amd64-") {
 			t.Errorf("%s has tags %v: want HardtackBuilder with the name of the image", kind, tags)
 		}
 	}
