@@ -237,6 +237,14 @@ func (c *live) addons(t *testing.T) {
 	client, err := kube.New(c.admin())
 	assert.NilError(t, err)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	superuser := func(ctx context.Context) (addons.Cluster, error) {
+		kubeconfig, err := certs.Superuser(ctx, c.store, "https://127.0.0.1:"+c.api, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		return kube.NewOf(kubeconfig)
+	}
+	assert.NilError(t, addons.Grant(t.Context(), client, superuser, objects, log))
 	assert.NilError(t, addons.Apply(t.Context(), client, objects, log))
 	c.cloudAddons(t)
 	c.addonOff(t, client, dir, log)
