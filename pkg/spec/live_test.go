@@ -27,6 +27,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"gotest.tools/v3/assert"
@@ -88,6 +89,7 @@ func liveCluster(t *testing.T, p unpacked, document string) *live {
 	m := c.machine(t, document)
 	c.run(t, m, "etcd", "--data-dir=/var/lib/etcd/data") // hardtack-member decides where its data are
 	c.serve(t, m)
+	c.grant(t)
 	return c
 }
 
@@ -223,6 +225,25 @@ func (c *live) want(t *testing.T, who *rest.Config, method, path, body string, c
 	assert.Assert(t, got == code && strings.Contains(text, words), "%s %s: %d, want %d with %q: %.600s", method, path, got, code, words, text)
 }
 
+// grant gives the add-ons' user its rights, as the first master of a cluster does.
+func (c *live) grant(t *testing.T) {
+	t.Helper()
+	text, err := fs.ReadFile(images.FS, "rootfs"+addons.Dir+"/"+addons.First)
+	assert.NilError(t, err)
+	objects, err := addons.Load(nil, nil, fstest.MapFS{addons.First: {Data: text}})
+	assert.NilError(t, err)
+	client, err := kube.New(c.admin())
+	assert.NilError(t, err)
+	superuser := func(ctx context.Context) (addons.Cluster, error) {
+		kubeconfig, err := certs.Superuser(ctx, c.store, "https://127.0.0.1:"+c.api, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		return kube.NewOf(kubeconfig)
+	}
+	assert.NilError(t, addons.Grant(t.Context(), client, superuser, objects, slog.New(slog.NewTextHandler(t.Output(), nil))))
+}
+
 // addons applies what the masters apply at their start.
 func (c *live) addons(t *testing.T) {
 	t.Helper()
@@ -237,14 +258,6 @@ func (c *live) addons(t *testing.T) {
 	client, err := kube.New(c.admin())
 	assert.NilError(t, err)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	superuser := func(ctx context.Context) (addons.Cluster, error) {
-		kubeconfig, err := certs.Superuser(ctx, c.store, "https://127.0.0.1:"+c.api, time.Now())
-		if err != nil {
-			return nil, err
-		}
-		return kube.NewOf(kubeconfig)
-	}
-	assert.NilError(t, addons.Grant(t.Context(), client, superuser, objects, log))
 	assert.NilError(t, addons.Apply(t.Context(), client, objects, log))
 	c.cloudAddons(t)
 	c.addonOff(t, client, dir, log)
