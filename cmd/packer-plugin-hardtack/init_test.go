@@ -8,15 +8,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path"
@@ -31,6 +28,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
 // goreleaser is the part of .goreleaser.yml that decides the names of a release's files.
@@ -151,7 +149,7 @@ build {
 	if out, err := packer("init", dir); err != nil || !strings.Contains(out, "Installed plugin github.com/hardtack/hardtack v"+version.Version) {
 		t.Fatalf("packer init: %v\n%s\nit asked for %q", err, out, hub.asked)
 	}
-	proxy.close()
+	proxy.Close()
 	// The data source of the installed plugin answers.
 	if out, err := packer("build", "-color=false", dir); err != nil {
 		t.Errorf("packer build: %v\n%s", err, out)
@@ -200,82 +198,51 @@ func (g *github) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// listener hands on the connections that a proxy is given.
-type listener struct {
-	conns chan net.Conn
-	tcp   net.Listener
-	done  chan struct{}
-	once  sync.Once
-}
-
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.conns:
-		return conn, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *listener) Addr() net.Addr { return l.tcp.Addr() }
-
-func (l *listener) Close() error {
-	var err error
-	l.once.Do(func() {
-		err = l.tcp.Close()
-		close(l.done)
-	})
-	return err
-}
-
-func (l *listener) close() { _ = l.Close() }
-
-// serve starts the proxy, and returns the environment in which a program uses it and trusts what is behind it.
-func (g *github) serve(t *testing.T) ([]string, *listener) {
+// serve starts the stand-in and a proxy that leads every connection to it, and returns the environment in which a program uses the
+// proxy and trusts what is behind it.
+func (g *github) serve(t *testing.T) (env []string, proxy *httptest.Server) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a stand-in for GitHub"}, DNSNames: []string{"github.com", "api.github.com"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, certificate, certificate, key.Public(), key)
+	a, err := pki.NewAuthority("a stand-in for GitHub", key, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := a.Issue(pki.Profile{Name: "github.com", Usage: pki.Server, Names: []string{"github.com", "api.github.com"}, Life: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	trusted := filepath.Join(t.TempDir(), "ca.crt")
-	put(t, trusted, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &listener{conns: make(chan net.Conn), done: make(chan struct{}), tcp: tcp}
-	t.Cleanup(l.close)
-	go func() {
-		for {
-			conn, err := tcp.Accept()
-			if err != nil {
-				return
-			}
-			// CONNECT HOST:443, and headers up to an empty line.
-			var request []byte
-			for one := make([]byte, 1); !bytes.HasSuffix(request, []byte("\r\n\r\n")); request = append(request, one[0]) {
-				if _, err := io.ReadFull(conn, one); err != nil {
-					break
-				}
-			}
-			if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil || !bytes.HasPrefix(request, []byte("CONNECT ")) {
-				_ = conn.Close()
-				continue
-			}
-			select {
-			case l.conns <- tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}):
-			case <-l.done:
-				return
-			}
+	put(t, trusted, string(pki.EncodeCertificates(a.Trusted())))
+	hub := httptest.NewUnstartedServer(g)
+	hub.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	hub.StartTLS()
+	t.Cleanup(hub.Close)
+	proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to, err := (&net.Dialer{}).DialContext(r.Context(), "tcp", hub.Listener.Addr().String())
+		if err != nil || r.Method != http.MethodConnect {
+			http.Error(w, fmt.Sprint("only CONNECT: ", err), http.StatusBadGateway)
+			return
 		}
-	}()
-	go http.Serve(l, g) //nolint:errcheck,gosec // ends with the listener
-	at := "http://" + tcp.Addr().String()
-	return append(os.Environ(), "HTTPS_PROXY="+at, "https_proxy="+at, "NO_PROXY=", "no_proxy=", "SSL_CERT_FILE="+trusted, "SSL_CERT_DIR="+t.TempDir()), l
+		w.WriteHeader(http.StatusOK)
+		from, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		go func() {
+			defer to.Close()  //nolint:errcheck // both ends have gone
+			io.Copy(to, from) //nolint:errcheck // the client says what it has not got
+		}()
+		defer from.Close() //nolint:errcheck // both ends have gone
+		io.Copy(from, to)  //nolint:errcheck // the client says what it has not got
+	}))
+	t.Cleanup(proxy.Close)
+	return append(os.Environ(), "HTTPS_PROXY="+proxy.URL, "https_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=", "SSL_CERT_FILE="+trusted, "SSL_CERT_DIR="+t.TempDir()), proxy
 }

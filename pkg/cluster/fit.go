@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
@@ -35,19 +36,19 @@ const typesAtOnce = 100
 // matter of the document. The error is an *UnfitError.
 func (c *Cluster) fits(ctx context.Context, id string) error {
 	client := ec2.NewFromConfig(c.config.AWS)
-	out, err := client.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}, IncludeDeprecated: aws.Bool(true)})
-	switch code := awserr.Code(err); {
-	case strings.HasPrefix(code, "InvalidAMIID."), err == nil && len(out.Images) == 0:
-		return nil
+	images, err := account.Images(ctx, client, []string{id})
+	switch {
 	case err != nil:
 		return fmt.Errorf("reading what image %s of channel %s needs: %w", id, c.config.Document.Cluster.AWS.Channel, awserr.Explain(err, "ec2:DescribeImages"))
+	case len(images) == 0:
+		return nil
 	}
 	kinds, err := c.typesOf(ctx, client)
 	if err != nil {
 		return err
 	}
 	e := UnfitError{Channel: c.config.Document.Cluster.AWS.Channel, Image: id}
-	image := out.Images[0]
+	image := images[0]
 	if root := aws.ToString(image.RootDeviceName); root != ami.RootDevice {
 		e.Problems = append(e.Problems, fmt.Sprintf("the image starts from %s, and launch templates set the size of %s", root, ami.RootDevice))
 	}
