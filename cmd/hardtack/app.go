@@ -28,6 +28,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			lockCommand(),
 			rolesCommand(),
 			lintCommand(),
+			unitsCommand(),
 			treeCommand(),
 			completeCommand(),
 			explainCommand(),

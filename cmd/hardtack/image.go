@@ -27,6 +27,8 @@ func imageCommand() *cli.Command {
 				&cli.StringFlag{Name: "agent", Usage: "the hardtack-agent `PROGRAM` that would be baked in (default: not compared)"},
 				&cli.StringFlag{Name: "reader", Usage: "the hardtack-userdata `PROGRAM` that would be baked in (default: not compared)"},
 				&cli.StringFlag{Name: "hello", Usage: "the hardtack-hello `PROGRAM` that would be baked in (default: not compared)"},
+				&cli.StringFlag{Name: "lock", Usage: "the `LOCK` that would be baked, a name or file (default: the built-in one of the baked lock's name)"},
+				&cli.StringSliceFlag{Name: "units-dir", Usage: "a `DIRECTORY` of units that lie over the image's own, as the provisioner's option units_dir; may be repeated"},
 				jsonFlag(),
 			},
 			Action: imageCheck,
@@ -53,8 +55,17 @@ func imageCheck(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	now := image.Now{Assets: images.FS, Units: units.FS, Agent: ours.agent, Reader: ours.reader, Hello: ours.hello}
+	if now.Layers, err = unitLayers(c.StringSlice("units-dir")); err != nil {
+		return err
+	}
+	if c.IsSet("lock") {
+		if now.Lock, err = readLock(c.String("lock")); err != nil {
+			return err
+		}
+	}
 	f := freshness{}
-	if f.Changed, err = image.Changed(baked, image.Now{Assets: images.FS, Units: units.FS, Agent: ours.agent, Reader: ours.reader, Hello: ours.hello}); err != nil {
+	if f.Changed, err = image.Changed(baked, now); err != nil {
 		return err
 	}
 	f.Fresh = len(f.Changed) == 0

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,38 +19,40 @@ func lintCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "lint",
 		Usage:     "check the systemd units against each other, the roles, and the contents of the image",
-		ArgsUsage: "[UNITS DIRECTORY]",
+		ArgsUsage: "[UNITS DIRECTORY]...",
 		Flags: []cli.Flag{
+			aloneFlag(),
 			&cli.StringFlag{Name: "lock", Usage: "the `LOCK`, a name or file, with the image's components (default: every built-in lock)"},
 			&cli.StringFlag{Name: "rootfs", Usage: "the `DIRECTORY` with the image's plain files (default: the built-in ones)"},
+			&cli.StringSliceFlag{Name: "path", Usage: "an absolute `PATH` that the template puts into the image too; may be repeated"},
+			&cli.BoolFlag{Name: "packages", Usage: "the template installs further Debian packages: their programs and files are only known to the bake, and not asked for here"},
 			&cli.BoolFlag{Name: "json", Usage: "print the findings as a JSON array"},
 		},
 		Action: func(c *cli.Context) error {
-			fsys, prefix, err := unitFiles(c)
+			plan, err := unitPlan(c)
 			if err != nil {
 				return err
+			}
+			if c.Bool("packages") {
+				plan.Packages = []string{"any"}
 			}
 			tree, err := contents(c.String("lock"), c.String("rootfs"))
 			if err != nil {
 				return err
 			}
-			us, found := unit.Load(fsys)
-			found = append(found, unit.Lint(us, unit.OnDebian(tree))...)
-			if len(us) == 0 && len(found) == 0 {
-				return usagef("%s holds no units", strings.TrimSuffix(prefix, "/"))
+			for _, file := range c.StringSlice("path") {
+				tree.Add(file)
 			}
-			return printFindings(c, found, prefix)
+			layered, us, found := plan.LoadUnits()
+			linted := unit.Lint(us, plan.WithDebian(tree))
+			layered.Locate(linted)
+			return printFindings(c, append(found, linted...))
 		},
 	}
 }
 
 // printFindings prints the findings, and returns an error if there are any.
-func printFindings(c *cli.Context, found problem.List, prefix string) error {
-	for i := range found {
-		if found[i].File != "" {
-			found[i].File = prefix + found[i].File
-		}
-	}
+func printFindings(c *cli.Context, found problem.List) error {
 	found.Sort()
 	if c.Bool("json") {
 		// JSON has an empty array, not null.
@@ -66,9 +68,9 @@ func printFindings(c *cli.Context, found problem.List, prefix string) error {
 	case 0:
 		return nil
 	case 1:
-		return fmt.Errorf("1 finding in %s", strings.TrimSuffix(prefix, "/"))
+		return errors.New("1 finding")
 	}
-	return fmt.Errorf("%d findings in %s", len(found), strings.TrimSuffix(prefix, "/"))
+	return fmt.Errorf("%d findings", len(found))
 }
 
 // contents lists the image's content besides Debian. An empty lock means all locks of this program, an empty plain its

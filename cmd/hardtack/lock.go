@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,13 +22,10 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 )
 
-// lockSuffix is the suffix of the file names of this program's locks.
-const lockSuffix = ".lock.yaml"
-
 func lockCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "lock",
-		Usage: "list, verify and update the image's components and their versions",
+		Usage: "list, verify, export and update the image's components and their versions",
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list components with their versions, licences, sources and digests",
 				Flags: []cli.Flag{lockFlag(), archFlag("only this `ARCHITECTURE` (default: all)"), jsonFlag()}, Action: lockList},
@@ -37,6 +33,8 @@ func lockCommand() *cli.Command {
 				Flags: append(fetchFlags(), lockFlag(),
 					&cli.BoolFlag{Name: "require-pins", Usage: "refuse compiled programs that the lock does not pin, and compile with the Go version of its pins"}),
 				Action: lockVerify},
+			{Name: "export", Usage: "write one of the built-in locks into a directory, with the module archives that it compiles from",
+				ArgsUsage: "DIRECTORY", Flags: []cli.Flag{&cli.StringFlag{Name: "lock", Value: bake.DefaultLock, Usage: "the `NAME` of a built-in lock"}}, Action: lockExport},
 			{Name: "pin", Usage: "write into a lock file what members of archives and compiled programs come to",
 				Flags: append(fetchFlags(), &cli.StringFlag{Name: "lock", Required: true, Usage: "the lock `FILE` to write pins into"}), Action: lockPin},
 			{Name: "update", Usage: "update a lock file to the newest patch versions; needs the network",
@@ -70,39 +68,17 @@ func mirrorFlag() cli.Flag {
 	return &cli.StringFlag{Name: "mirror", Usage: "fetch https://HOST/PATH from `MIRROR`/HOST/PATH, an http(s) address or a directory"}
 }
 
-// readLock reads a lock: name is a file if it has a path separator or ends with .yaml, else one of this program's
-// locks.
+// readLock reads a lock: by the name of one of this program's locks, or a file. One that lies over others is read with them.
 func readLock(name string) (*lock.Lock, error) {
-	var data []byte
-	var err error
-	if strings.ContainsRune(name, filepath.Separator) || strings.HasSuffix(name, ".yaml") {
-		if data, err = os.ReadFile(name); err != nil {
-			return nil, usagef("reading the lock: %w", err)
-		}
-	} else {
-		name += lockSuffix
-		if data, err = fs.ReadFile(images.FS, name); err != nil {
-			return nil, usagef("this program has no %s: its locks are %s; a file is named with its path or .yaml", name, strings.Join(ownLocks(), ", "))
-		}
+	l, err := bake.LoadLock(images.FS, name)
+	if unknown := new(bake.UnknownLockError); errors.As(err, &unknown) && unknown.Name == name || errors.As(err, new(*fs.PathError)) {
+		return nil, usagef("%w", err)
 	}
-	l, problems := lock.Parse(name, data)
-	if err := problems.Err(); err != nil {
-		return nil, fmt.Errorf("reading the lock:\n%w", err)
-	}
-	return l, nil
+	return l, err
 }
 
 // ownLocks lists the names of this program's locks.
-func ownLocks() []string {
-	files, err := fs.Glob(images.FS, "*"+lockSuffix)
-	if err != nil { // only a malformed pattern fails
-		return nil
-	}
-	for i := range files {
-		files[i] = strings.TrimSuffix(files[i], lockSuffix)
-	}
-	return files
-}
+func ownLocks() []string { return bake.LockNames(images.FS) }
 
 func lockList(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
@@ -260,9 +236,9 @@ func lockPin(c *cli.Context) error {
 	if err != nil {
 		return usagef("lock pin writes a lock file: %w", err)
 	}
-	l, problems := lock.Parse(file, data)
+	l, problems := bake.ParseLock(images.FS, file, data)
 	if err := problems.Err(); err != nil {
-		return fmt.Errorf("reading the lock:\n%w", err)
+		return fmt.Errorf("the lock is not usable:\n%w", err)
 	}
 	for i := range l.Components {
 		l.Components[i].Pins = nil // what is pinned now is not asked, so that a wrong pin can be replaced

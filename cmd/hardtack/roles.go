@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/units"
@@ -21,19 +21,20 @@ func rolesCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "roles",
 		Usage:     "show which units a machine runs for each role, computed from the units themselves",
-		ArgsUsage: "[UNITS DIRECTORY]",
+		ArgsUsage: "[UNITS DIRECTORY]...",
 		Flags: []cli.Flag{
+			aloneFlag(),
 			&cli.StringFlag{Name: "role", Usage: "only a machine with these `ROLES`, such as masters+etcd or none"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, with every combination of roles"},
 		},
 		Action: func(c *cli.Context) error {
-			fsys, _, err := unitFiles(c)
+			plan, err := unitPlan(c)
 			if err != nil {
 				return err
 			}
-			us, problems := unit.Load(fsys)
+			_, us, problems := plan.LoadUnits()
 			if err := problems.Err(); err != nil {
-				return fmt.Errorf("reading the units: %w", err)
+				return fmt.Errorf("reading the units:\n%w", err)
 			}
 			table := unit.NewTable(us)
 			if !c.IsSet("role") {
@@ -48,22 +49,40 @@ func rolesCommand() *cli.Command {
 	}
 }
 
-// unitFiles returns the units of the directory in the command's argument, or else this program's. prefix goes before
-// the names of files in findings.
-func unitFiles(c *cli.Context) (fsys fs.FS, prefix string, err error) {
-	switch c.NArg() {
-	case 0:
-		return units.FS, "units/", nil
-	case 1:
-		dir := c.Args().First()
-		if info, err := os.Stat(dir); err != nil {
-			return nil, "", usagef("reading the directory of units: %w", err)
-		} else if !info.IsDir() {
-			return nil, "", usagef("%s is not a directory: name the one that holds the units", dir)
-		}
-		return os.DirFS(dir), strings.TrimSuffix(dir, "/") + "/", nil
+// aloneFlag is the flag of commands whose arguments are directories of units.
+func aloneFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "alone", Usage: "only the units of the directories, without the image's own, which they otherwise lie over"}
+}
+
+// unitPlan returns a plan with this program's units and, over them, those of the directories in the command's arguments.
+func unitPlan(c *cli.Context) (bake.Plan, error) {
+	plan := bake.Plan{Assets: images.FS, Units: units.FS}
+	layers, err := unitLayers(c.Args().Slice())
+	if err != nil {
+		return bake.Plan{}, err
 	}
-	return nil, "", usagef("one directory of units is expected, not %d (see %s --help)", c.NArg(), name(c))
+	plan.Layers = layers
+	if c.Bool("alone") {
+		if len(layers) == 0 {
+			return bake.Plan{}, usagef("--alone is for directories of units, and none is given")
+		}
+		plan.Units, plan.Layers = nil, layers
+	}
+	return plan, nil
+}
+
+// unitLayers returns the layers of directories.
+func unitLayers(dirs []string) ([]unit.Layer, error) {
+	var layers []unit.Layer
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err != nil {
+			return nil, usagef("reading the directory of units: %w", err)
+		} else if !info.IsDir() {
+			return nil, usagef("%s is not a directory: name the one that holds the units", dir)
+		}
+		layers = append(layers, unit.Directory(dir))
+	}
+	return layers, nil
 }
 
 // printJSON prints JSON for every command. Keys are snake_case; TestJSONKeys checks it.

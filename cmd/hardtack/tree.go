@@ -29,6 +29,7 @@ func treeCommand() *cli.Command {
 			&cli.StringFlag{Name: "agent", Required: true, Usage: "the hardtack-agent `PROGRAM` for that architecture, as built by make agent"},
 			&cli.StringFlag{Name: "reader", Required: true, Usage: "the hardtack-userdata `PROGRAM` for that architecture, as built by make agent"},
 			&cli.StringFlag{Name: "hello", Usage: "the hardtack-hello `PROGRAM` for that architecture (default: left out)"},
+			&cli.StringSliceFlag{Name: "units-dir", Usage: "a `DIRECTORY` of units that lie over the image's own, as the provisioner's option units_dir; may be repeated"},
 			jsonFlag(),
 		},
 		Action: tree,
@@ -67,10 +68,14 @@ func composeTree(c *cli.Context) (*rootfs.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
+	layers, err := unitLayers(c.StringSlice("units-dir"))
+	if err != nil {
+		return nil, err
+	}
 	bar := newProgress(c.App.ErrWriter)
 	defer bar.finish()
 	plan := image.Plan{
-		Plan:  bake.Plan{Assets: images.FS, Units: units.FS, Lock: lock, Architecture: c.String("arch")},
+		Plan:  bake.Plan{Assets: images.FS, Units: units.FS, Layers: layers, Lock: lock, Architecture: c.String("arch")},
 		Fetch: fetch.Options{Cache: c.String("cache"), Mirror: c.String("mirror"), Source: fetch.Source(c.String("source")), Progress: bar, Log: logger(c)},
 		OnFallback: func(r fetch.Result) {
 			bar.finish() // all transfers are over by now

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/hashicorp/packer-plugin-sdk/plugin"
 	"github.com/hashicorp/packer-plugin-sdk/rpc"
 
+	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/chroot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
@@ -123,29 +125,35 @@ func newComm(t *testing.T, room int) (*comm, string) {
 	return &comm{root: root}, dir
 }
 
-// mirror is a directory with one program of that many bytes, and a lock of it.
+// mirror is a directory with small releases of every component and one program of that many bytes, and a lock of it that
+// lies over theirs.
 func mirror(t *testing.T, size int) (dir, lock string) {
 	t.Helper()
-	dir = t.TempDir()
+	full, err := bake.LoadLock(images.FS, bake.DefaultLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, dir = baketest.SmallRelease(t, full)
 	program := append([]byte("#!/bin/sh\n"), bytes.Repeat([]byte("# filling\n"), size/10)...)
 	sum := sha256.Sum256(program)
-	put(t, filepath.Join(dir, "example.com", "kubelet"), string(program))
+	put(t, filepath.Join(dir, "example.com", "filler"), string(program))
 	lock = filepath.Join(dir, "test.lock.yaml")
 	put(t, lock, `schema: 1
 name: test-1.0
+over: [small.lock.yaml]
 components:
-  - name: kubernetes
+  - name: filler
     version: v1.0.0
     licence: Apache-2.0
     homepage: https://example.com/
-    files: [{name: kubelet, path: /usr/bin/kubelet, mode: "0755"}]
+    files: [{name: filler, path: /usr/bin/filler, mode: "0755"}]
     release:
       amd64: &release
-        - url: https://example.com/kubelet
+        - url: https://example.com/filler
           digest: sha256:`+hex.EncodeToString(sum[:])+`
           size: `+fmt.Sprint(len(program))+`
           published: https://example.com/sums
-          as: kubelet
+          as: filler
       arm64: *release
 `)
 	return dir, lock
@@ -165,31 +173,13 @@ func put(t *testing.T, file, content string) {
 func options(t *testing.T, size int) map[string]any {
 	t.Helper()
 	dir, lock := mirror(t, size)
-	put(t, filepath.Join(dir, "units", "kubelet.service"), `[Unit]
-After=hardtack-userdata.service
-ConditionPathExists=/etc/sysconfig/kubernetes-minions
-[Service]
-ExecStart=/usr/bin/kubelet
-[Install]
-WantedBy=multi-user.target
-`)
-	put(t, filepath.Join(dir, "units", "hardtack-userdata.service"), `[Unit]
-DefaultDependencies=no
-Before=multi-user.target
-[Service]
-Type=oneshot
-ExecStart=/usr/lib/hardtack/bin/hardtack-userdata
-[Install]
-WantedBy=multi-user.target
-[X-Hardtack]
-Role=any
-`)
+	put(t, filepath.Join(dir, "units", "kubelet.service.d", "10-own.conf"), "[Service]\nNice=1\n")
 	put(t, filepath.Join(dir, "agent"), "#!/bin/sh\n")
-	put(t, filepath.Join(dir, "mine.service"), "[Service]\nExecStart=/opt/mine\n[Install]\nWantedBy=multi-user.target\n")
+	put(t, filepath.Join(dir, "mine.service"), "[Unit]\nAfter=hardtack-userdata.service\nConditionPathExists=/etc/sysconfig/kubernetes-minions\n[Service]\nExecStart=/opt/mine\n[Install]\nWantedBy=multi-user.target\n")
 	return map[string]any{
 		"lock": lock, "source": "release", "mirror": dir, "cache_dir": filepath.Join(dir, "cache"),
-		"agent_path": filepath.Join(dir, "agent"), "reader_path": filepath.Join(dir, "agent"), "units_dir": filepath.Join(dir, "units"), "output": filepath.Join(dir, "out"),
-		"file":             []map[string]any{{"destination": "/opt/mine", "mode": "0755", "content": "#!/bin/sh\n"}},
+		"agent_path": filepath.Join(dir, "agent"), "reader_path": filepath.Join(dir, "agent"), "units_dir": []string{filepath.Join(dir, "units")}, "output": filepath.Join(dir, "out"),
+		"file":             []map[string]any{{"destination": "/opt/mine", "mode": "0755", "content": "#!/bin/sh\n"}, {"destination": "/opt/mine.conf", "content": "name: {{ .NodeName }}"}},
 		"units":            []string{filepath.Join(dir, "mine.service")},
 		"kernel_arguments": []string{"quiet"}, "sysctls": map[string]string{"kernel.panic": "10"},
 	}
@@ -218,7 +208,7 @@ func TestProvisionOverRPC(t *testing.T) {
 	out := config["output"].(string)
 	client, _ := start(t, "datasource", "lock")
 	d := client.Datasource()
-	if err := d.Configure(map[string]any{"lock": config["lock"], "units_dir": config["units_dir"]}); err != nil {
+	if err := d.Configure(map[string]any{"lock": config["lock"], "units_dir": config["units_dir"], "units": config["units"]}); err != nil {
 		t.Fatal(err)
 	}
 	value, err := d.Execute()
@@ -232,8 +222,18 @@ func TestProvisionOverRPC(t *testing.T) {
 	if want := value.AsValueMap()["fingerprint"].AsString(); manifest.Lock.Image != want {
 		t.Errorf("the fingerprint is %s in the image and %s in the data source", manifest.Lock.Image, want)
 	}
-	if source := manifest.Components[0].Source; source.Kind != "release" || source.Origin != "https://example.com/kubelet" || manifest.Components[0].Size < 1<<20 {
-		t.Errorf("the manifest says of kubernetes: %+v", manifest.Components[0])
+	filler := manifest.Components[len(manifest.Components)-1]
+	if filler.Name != "filler" || filler.Source.Kind != "release" || filler.Source.Origin != "https://example.com/filler" || filler.Size < 1<<20 {
+		t.Errorf("the manifest's last component is %+v", filler)
+	}
+	if !slices.Contains(manifest.Tree.Units, "mine.service") || !strings.Contains(manifest.Roles.Text(), "mine") {
+		t.Errorf("the unit of the template is not in the manifest: %v", manifest.Tree.Units)
+	}
+	if read(t, filepath.Join(root, "usr/lib/systemd/system/kubelet.service.d/10-own.conf")) != "[Service]\nNice=1\n" {
+		t.Error("the drop-in is not in the image as it was given")
+	}
+	if text := read(t, filepath.Join(root, "opt/mine.conf")); text != "name: {{ .NodeName }}" {
+		t.Errorf("the file's text is %q", text)
 	}
 	if read(t, filepath.Join(out, "image.json")) != read(t, filepath.Join(root, bake.ManifestPath)) ||
 		read(t, filepath.Join(out, "sbom.cdx.json")) != read(t, filepath.Join(root, bake.SBOMPath)) {
@@ -325,7 +325,7 @@ func TestCancelOverRPC(t *testing.T) {
 	if err := again.Provision(t.Context(), &packer.MockUi{}, c, nil); err != nil {
 		t.Error(err)
 	}
-	if info, err := os.Stat(filepath.Join(root, "usr/bin/kubelet")); err != nil || info.Size() < 100<<20 {
+	if info, err := os.Stat(filepath.Join(root, "usr/bin/filler")); err != nil || info.Size() < 100<<20 {
 		t.Errorf("the program after the second bake: %v, %v", info, err)
 	}
 }
@@ -333,7 +333,7 @@ func TestCancelOverRPC(t *testing.T) {
 func TestPrepareReportsEverything(t *testing.T) {
 	client, _ := start(t, "provisioner", plugin.DEFAULT_NAME)
 	err := client.Provisioner().Prepare(map[string]any{
-		"lock": "nope", "source": "elsewhere", "units_dir": "/etc/passwd", "agent_path": "/nowhere", "reader_path": "/nowhere/reader",
+		"lock": "nope", "source": "elsewhere", "units_dir": []string{"/etc/passwd"}, "agent_path": "/nowhere", "reader_path": "/nowhere/reader",
 		"packages": []string{"A b"}, "kernel_arguments": []string{`a"b`}, "units": []string{"/nowhere.service"},
 		"file": []map[string]any{{"destination": "etc/x", "mode": "999"}},
 	})
@@ -353,7 +353,7 @@ func TestPrepareTakesUnknownValues(t *testing.T) {
 	client, _ := start(t, "provisioner", plugin.DEFAULT_NAME)
 	const unknown = "<unknown>"
 	err := client.Provisioner().Prepare(map[string]any{
-		"lock": unknown, "source": unknown, "mirror": unknown, "units_dir": unknown, "agent_path": unknown, "reader_path": unknown, "output": unknown,
+		"lock": unknown, "source": unknown, "mirror": unknown, "units_dir": []string{unknown}, "agent_path": unknown, "reader_path": unknown, "output": unknown,
 		"packages": []string{unknown}, "kernel_arguments": []string{unknown}, "units": []string{unknown},
 		"file": []map[string]any{{"destination": unknown, "mode": unknown, "source": unknown}},
 	})
@@ -392,8 +392,9 @@ func TestDatasourceOverRPC(t *testing.T) {
 		return fields["fingerprint"].AsString()
 	}
 	units := t.TempDir()
+	put(t, filepath.Join(units, "etcd.service.d", "10-own.conf"), "[Service]\nNice=1\n")
 	seen := map[string]bool{}
-	for _, config := range []map[string]any{{}, {"lock": "kubernetes-1.35"}, {"units_dir": units}} {
+	for _, config := range []map[string]any{{}, {"lock": "kubernetes-1.35"}, {"units_dir": []string{units}}} {
 		f := fingerprint(config)
 		if len(f) != 12 || seen[f] || fingerprint(config) != f {
 			t.Errorf("the fingerprint of %v is %q, after %v", config, f, seen)

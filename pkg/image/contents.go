@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"path"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
@@ -18,18 +20,39 @@ var _ unit.Tree = Contents{}
 // Has reports whether a path is one of them.
 func (c Contents) Has(file string) bool { return c[file] }
 
+// Lint checks the units of a plan without fetching or composing anything. files are the paths that a template adds.
+func Lint(p bake.Plan, files []string) (problem.List, error) {
+	plain, err := fs.Sub(p.Assets, "rootfs")
+	if err != nil {
+		return nil, err
+	}
+	contents, err := NewContents([]*lock.Lock{p.Lock}, plain)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		contents.Add(f)
+	}
+	layered, units, found := p.LoadUnits()
+	linted := unit.Lint(units, p.WithDebian(contents))
+	layered.Locate(linted)
+	found = append(found, linted...)
+	found.Sort()
+	return found, nil
+}
+
 // NewContents lists what an image holds without fetching any of it: our own programs, the plain files (a directory that is laid out
 // as the image is), and what every one of the locks places, since the units are the same for each lock.
 func NewContents(locks []*lock.Lock, plain fs.FS) (Contents, error) {
 	c := Contents{}
-	c.add(rootfs.AgentPath)
-	c.add(rootfs.ReaderPath)
+	c.Add(rootfs.AgentPath)
+	c.Add(rootfs.ReaderPath)
 	err := fs.WalkDir(plain, ".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("reading the image's plain files: %w", err)
 		}
 		if !d.IsDir() {
-			c.add("/" + file)
+			c.Add("/" + file)
 		}
 		return nil
 	})
@@ -44,14 +67,14 @@ func NewContents(locks []*lock.Lock, plain fs.FS) (Contents, error) {
 	}
 	for file, n := range placed {
 		if n == len(locks) {
-			c.add(file)
+			c.Add(file)
 		}
 	}
 	return c, nil
 }
 
-// add puts a path and the directories above it into the set.
-func (c Contents) add(file string) {
+// Add puts a path and the directories above it into the set.
+func (c Contents) Add(file string) {
 	for ; file != "/" && file != "."; file = path.Dir(file) {
 		c[file] = true
 	}

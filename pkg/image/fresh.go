@@ -4,13 +4,19 @@ import (
 	"io/fs"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 )
 
 // Now is what would be baked now.
 type Now struct {
 	// Assets holds the locks, rootfs/ and packages; Units the units at its root.
 	Assets, Units fs.FS
+	// Layers lie over Units.
+	Layers []unit.Layer
+	// Lock is nil for the lock in Assets that has the baked one's name.
+	Lock *lock.Lock
 	// Agent, Reader and Hello are the programs' entries; nil is not compared.
 	Agent, Reader, Hello *rootfs.Entry
 }
@@ -38,20 +44,15 @@ func Changed(baked bake.Manifest, now Now) ([]string, error) {
 }
 
 // fingerprint stands for lock, units, plain files and packages together.
-func (n Now) fingerprint(lock string) (string, error) {
-	l, err := bake.LoadLock(n.Assets, lock)
-	if err != nil {
-		return "", err
+func (n Now) fingerprint(name string) (string, error) {
+	plan := bake.Plan{Assets: n.Assets, Units: n.Units, Layers: n.Layers, Lock: n.Lock}
+	if plan.Lock == nil {
+		var err error
+		if plan.Lock, err = bake.LoadLock(n.Assets, name); err != nil {
+			return "", err
+		}
 	}
-	packages, err := bake.Packages(n.Assets)
-	if err != nil {
-		return "", err
-	}
-	plain, err := fs.Sub(n.Assets, "rootfs")
-	if err != nil {
-		return "", err
-	}
-	return bake.Fingerprint(l.Fingerprint(), packages, n.Units, plain)
+	return plan.Fingerprint()
 }
 
 // holds reports whether the image has the entry as it would be now.

@@ -7,9 +7,11 @@ package datasource
 type Config struct {
 	// The lock file: a path, or the name of a lock of the plugin. The default is `kubernetes-1.36`.
 	Lock string `mapstructure:"lock"`
-	// A directory of systemd units that the image is baked with, as in the provisioner's option of this name: they are
-	// part of the fingerprint. The default is the plugin's units.
-	UnitsDir string `mapstructure:"units_dir"`
+	// Directories of systemd units that lie over the plugin's, as in the provisioner's option of this name: they are part of
+	// the fingerprint.
+	UnitsDir []string `mapstructure:"units_dir"`
+	// Paths of systemd units to add, as in the provisioner's option of this name: they are part of the fingerprint.
+	Units []string `mapstructure:"units"`
 }
 
 // DatasourceOutput is the output of the data source.

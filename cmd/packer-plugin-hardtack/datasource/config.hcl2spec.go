@@ -10,8 +10,9 @@ import (
 // FlatConfig is an auto-generated flat version of Config.
 // Where the contents of a field with a `mapstructure:,squash` tag are bubbled up.
 type FlatConfig struct {
-	Lock     *string `mapstructure:"lock" cty:"lock" hcl:"lock"`
-	UnitsDir *string `mapstructure:"units_dir" cty:"units_dir" hcl:"units_dir"`
+	Lock     *string  `mapstructure:"lock" cty:"lock" hcl:"lock"`
+	UnitsDir []string `mapstructure:"units_dir" cty:"units_dir" hcl:"units_dir"`
+	Units    []string `mapstructure:"units" cty:"units" hcl:"units"`
 }
 
 // FlatMapstructure returns a new FlatConfig.
@@ -27,7 +28,8 @@ func (*Config) FlatMapstructure() interface{ HCL2Spec() map[string]hcldec.Spec }
 func (*FlatConfig) HCL2Spec() map[string]hcldec.Spec {
 	s := map[string]hcldec.Spec{
 		"lock":      &hcldec.AttrSpec{Name: "lock", Type: cty.String, Required: false},
-		"units_dir": &hcldec.AttrSpec{Name: "units_dir", Type: cty.String, Required: false},
+		"units_dir": &hcldec.AttrSpec{Name: "units_dir", Type: cty.List(cty.String), Required: false},
+		"units":     &hcldec.AttrSpec{Name: "units", Type: cty.List(cty.String), Required: false},
 	}
 	return s
 }

@@ -2,8 +2,8 @@ package datasource
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/hashicorp/hcl/v2/hcldec"
 	"github.com/hashicorp/packer-plugin-sdk/hcl2helper"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 )
 
 // Datasource reads a lock.
@@ -58,19 +59,18 @@ func (d *Datasource) read() (DatasourceOutput, error) {
 	if err != nil {
 		return DatasourceOutput{}, err
 	}
-	packages, err := bake.Packages(d.assets)
-	if err != nil {
-		return DatasourceOutput{}, err
+	plan := bake.Plan{Assets: d.assets, Units: d.units, Lock: lock}
+	for _, dir := range d.config.UnitsDir {
+		plan.Layers = append(plan.Layers, unit.Directory(dir))
 	}
-	plain, err := fs.Sub(d.assets, "rootfs")
-	if err != nil {
-		return DatasourceOutput{}, err
+	for _, file := range d.config.Units {
+		layer, err := unit.Single(file)
+		if err != nil {
+			return DatasourceOutput{}, fmt.Errorf("units: %w", err)
+		}
+		plan.Layers = append(plan.Layers, layer)
 	}
-	units := d.units
-	if d.config.UnitsDir != "" {
-		units = os.DirFS(d.config.UnitsDir)
-	}
-	fingerprint, err := bake.Fingerprint(lock.Fingerprint(), packages, units, plain)
+	fingerprint, err := plan.Fingerprint()
 	if err != nil {
 		return DatasourceOutput{}, err
 	}

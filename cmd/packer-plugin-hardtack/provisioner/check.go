@@ -8,17 +8,18 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 
 	"github.com/hashicorp/packer-plugin-sdk/packer"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/oci"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 )
 
 // agents holds hardtack-agent-linux-<arch>, hardtack-userdata-linux-<arch> and hardtack-hello-linux-<arch> for each architecture for which the
@@ -52,7 +53,9 @@ func (p *Provisioner) check() error {
 	}
 	report(exists("agent_path", c.AgentPath, false))
 	report(exists("reader_path", c.ReaderPath, false))
-	report(exists("units_dir", c.UnitsDir, true))
+	for _, dir := range c.UnitsDir {
+		report(exists("units_dir", dir, true))
+	}
 	for _, file := range c.Units {
 		report(exists("units", file, false))
 	}
@@ -71,7 +74,34 @@ func (p *Provisioner) check() error {
 	if problems != nil {
 		return problems
 	}
-	return nil
+	return p.lint()
+}
+
+// lint checks the units as the bake will, before anything is fetched, unless a value that it needs is not known yet.
+func (p *Provisioner) lint() error {
+	c := &p.config
+	known := c.Lock != unknown && !slices.Contains(c.UnitsDir, unknown) && !slices.Contains(c.Units, unknown)
+	plan := bake.Plan{Assets: p.assets, Units: p.units, Packages: c.Packages}
+	var files []string
+	for _, f := range c.Files {
+		known = known && f.Destination != unknown
+		files = append(files, f.Destination)
+	}
+	if !known {
+		return nil
+	}
+	var err error
+	if plan.Lock, err = bake.LoadLock(p.assets, c.Lock); err != nil {
+		return err
+	}
+	if plan.Layers, err = p.layers(); err != nil {
+		return err
+	}
+	found, err := image.Lint(plan, files)
+	if err != nil {
+		return err
+	}
+	return prefix("the units do not fit the image", found.Err())
 }
 
 // exists reports a path that is set and does not exist, or is of the wrong kind.
@@ -124,12 +154,20 @@ func (f File) mode() (fs.FileMode, error) {
 	return fs.FileMode(bits), nil
 }
 
-// unitFiles returns the units of the image.
-func (p *Provisioner) unitFiles() fs.FS {
-	if p.config.UnitsDir != "" {
-		return os.DirFS(p.config.UnitsDir)
+// layers returns what lies over the plugin's units: the directories, and the single units, which replace nothing.
+func (p *Provisioner) layers() ([]unit.Layer, error) {
+	var layers []unit.Layer
+	for _, dir := range p.config.UnitsDir {
+		layers = append(layers, unit.Directory(dir))
 	}
-	return p.units
+	for _, file := range p.config.Units {
+		layer, err := unit.Single(file)
+		if err != nil {
+			return nil, prefix("units", err)
+		}
+		layers = append(layers, layer)
+	}
+	return layers, nil
 }
 
 // extra returns the entries besides the lock and the plugin's assets: our own programs, the hello image, and the template's
@@ -158,17 +196,6 @@ func (p *Provisioner) extra(arch string) ([]rootfs.Entry, error) {
 			return nil, err
 		}
 		entries = append(entries, entry)
-	}
-	for _, file := range p.config.Units {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		unit, err := rootfs.Unit(rootfs.FromExtra, filepath.Base(file), content)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, unit...)
 	}
 	return entries, nil
 }

@@ -25,7 +25,9 @@ type Config struct {
 
 // Components selects the image's binaries and units, and their sources.
 type Components struct {
-	// The lock file: a path, or the name of a lock of the plugin. The default is `kubernetes-1.36`.
+	// The lock file: a path, or the name of a lock of the plugin. The default is `kubernetes-1.36`. A lock of one's own lies
+	// over others with its field `over`: its components are added to theirs, or take the place of those of the same name.
+	// `hardtack lock export` writes the plugin's.
 	Lock string `mapstructure:"lock"`
 	// The source of the components: `release` (the files that upstream publishes, by digest), `modules` (compiled here
 	// from Go modules) or `auto` (`release`, or `modules` if that is unavailable). The default is `auto`.
@@ -46,22 +48,26 @@ type Components struct {
 	// The `hardtack-userdata` program for the target's architecture, which reads the user data. The default is the plugin's
 	// own; a plugin built without `make` has none.
 	ReaderPath string `mapstructure:"reader_path"`
-	// A directory of systemd units to use instead of the plugin's.
-	UnitsDir string `mapstructure:"units_dir"`
+	// Directories of systemd units that lie over the plugin's, the first lowest. A unit, or a drop-in as
+	// `kubelet.service.d/10-own.conf`, is added, or takes the place of the one of the same name; an empty file takes it
+	// away. `hardtack units export` writes the plugin's units.
+	UnitsDir []string `mapstructure:"units_dir"`
 }
 
 // Additions are the image's content besides the components.
 type Additions struct {
 	// Files to add, one block each.
 	Files []File `mapstructure:"file"`
-	// Paths of systemd units to add. They are enabled according to their `[Install]` section.
+	// Paths of systemd units to add, none of which may replace another. Like all units they are checked, are in the role
+	// table, and are enabled according to their `[Install]` section.
 	Units []string `mapstructure:"units"`
 	// Arguments to add to the kernel's command line. They are written to `/etc/kernel/cmdline` and, for systems that
 	// boot with GRUB, to `/etc/default/grub.d/90-hardtack.cfg`.
 	KernelArguments []string `mapstructure:"kernel_arguments"`
 	// Kernel parameters by name, written to `/etc/sysctl.d/90-hardtack.conf`.
 	Sysctls map[string]string `mapstructure:"sysctls"`
-	// Debian packages to install in addition to those that every image needs.
+	// Debian packages to install in addition to those that every image needs. Whether they have the programs and files that
+	// units name is verified on the target.
 	Packages []string `mapstructure:"packages"`
 }
 
@@ -69,7 +75,8 @@ type Additions struct {
 type File struct {
 	// The file on the machine that runs Packer. Either this or `content` is needed.
 	Source string `mapstructure:"source"`
-	// The text of the file. Either this or `source` is needed.
+	// The text of the file, which is taken as it is: `{{ }}` in it means nothing to Packer. Either this or `source` is
+	// needed.
 	Content string `mapstructure:"content"`
 	// The absolute path in the image.
 	Destination string `mapstructure:"destination" required:"true"`

@@ -25,7 +25,7 @@ type FlatConfig struct {
 	CacheDir            *string           `mapstructure:"cache_dir" cty:"cache_dir" hcl:"cache_dir"`
 	AgentPath           *string           `mapstructure:"agent_path" cty:"agent_path" hcl:"agent_path"`
 	ReaderPath          *string           `mapstructure:"reader_path" cty:"reader_path" hcl:"reader_path"`
-	UnitsDir            *string           `mapstructure:"units_dir" cty:"units_dir" hcl:"units_dir"`
+	UnitsDir            []string          `mapstructure:"units_dir" cty:"units_dir" hcl:"units_dir"`
 	Files               []FlatFile        `mapstructure:"file" cty:"file" hcl:"file"`
 	Units               []string          `mapstructure:"units" cty:"units" hcl:"units"`
 	KernelArguments     []string          `mapstructure:"kernel_arguments" cty:"kernel_arguments" hcl:"kernel_arguments"`
@@ -61,7 +61,7 @@ func (*FlatConfig) HCL2Spec() map[string]hcldec.Spec {
 		"cache_dir":                  &hcldec.AttrSpec{Name: "cache_dir", Type: cty.String, Required: false},
 		"agent_path":                 &hcldec.AttrSpec{Name: "agent_path", Type: cty.String, Required: false},
 		"reader_path":                &hcldec.AttrSpec{Name: "reader_path", Type: cty.String, Required: false},
-		"units_dir":                  &hcldec.AttrSpec{Name: "units_dir", Type: cty.String, Required: false},
+		"units_dir":                  &hcldec.AttrSpec{Name: "units_dir", Type: cty.List(cty.String), Required: false},
 		"file":                       &hcldec.BlockListSpec{TypeName: "file", Nested: hcldec.ObjectSpec((*FlatFile)(nil).HCL2Spec())},
 		"units":                      &hcldec.AttrSpec{Name: "units", Type: cty.List(cty.String), Required: false},
 		"kernel_arguments":           &hcldec.AttrSpec{Name: "kernel_arguments", Type: cty.List(cty.String), Required: false},

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hcldec"
 	"github.com/hashicorp/packer-plugin-sdk/packer"
 	"github.com/hashicorp/packer-plugin-sdk/template/config"
+	"github.com/hashicorp/packer-plugin-sdk/template/interpolate"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image"
@@ -46,6 +47,8 @@ func (p *Provisioner) Prepare(raws ...any) error {
 	p.config = Config{}
 	err := config.Decode(&p.config, &config.DecodeOpts{
 		PluginType: "hardtack", Interpolate: true, InterpolateContext: &p.config.ctx,
+		// The files' text may have templates of its own.
+		InterpolateFilter: &interpolate.RenderFilter{Exclude: []string{"file"}},
 	}, raws...)
 	if err != nil {
 		return err
@@ -65,6 +68,9 @@ func (p *Provisioner) Provision(ctx context.Context, ui packer.Ui, comm packer.C
 		return err
 	}
 	if err := t.become(ctx); err != nil {
+		return err
+	}
+	if err := bake.Probe(ctx, t); err != nil { // before minutes of fetching and compiling
 		return err
 	}
 	// Packer shows a plugin's stderr if logging is enabled.
@@ -91,13 +97,17 @@ func (p *Provisioner) plan(ctx context.Context, ui packer.Ui, log *slog.Logger, 
 	if err != nil {
 		return bake.Job{}, err
 	}
+	layers, err := p.layers()
+	if err != nil {
+		return bake.Job{}, err
+	}
 	source, err := fetch.ParseSource(p.config.Source)
 	if err != nil {
 		return bake.Job{}, err
 	}
 	ui.Say(fmt.Sprintf("hardtack: bringing the components of %s for %s", lock.Name, arch))
 	return image.Plan{
-		Plan: bake.Plan{Assets: p.assets, Units: p.unitFiles(), Lock: lock, Architecture: arch, Extra: extra,
+		Plan: bake.Plan{Assets: p.assets, Units: p.units, Layers: layers, Lock: lock, Architecture: arch, Extra: extra,
 			KernelArguments: p.config.KernelArguments, Sysctls: p.config.Sysctls, Packages: p.config.Packages},
 		Fetch: fetch.Options{Cache: p.config.CacheDir, Mirror: p.config.Mirror, Source: source, RequirePins: p.config.RequirePins, Progress: progress{ui: ui}, Log: log},
 		OnFallback: func(r fetch.Result) {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
@@ -14,7 +15,9 @@ import (
 type Plan struct {
 	// Assets holds rootfs/ and packages, Units the units at its root.
 	Assets, Units fs.FS
-	Lock          *lock.Lock
+	// Layers lie over Units, the first lowest; Units may be nil then.
+	Layers []unit.Layer
+	Lock   *lock.Lock
 	// Architecture as Go writes it: "amd64".
 	Architecture string
 	// Extra are the entries of the agent and of additional files and units.
@@ -40,7 +43,7 @@ func (p Plan) Job(components []Fetched) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	units, problems := unit.Load(p.Units)
+	layered, units, problems := p.LoadUnits()
 	if err := problems.Err(); err != nil {
 		return Job{}, fmt.Errorf("reading the units:\n%w", err)
 	}
@@ -48,8 +51,7 @@ func (p Plan) Job(components []Fetched) (Job, error) {
 	for _, u := range units {
 		image.Units = append(image.Units, u.Name)
 	}
-	// Without the packages that a template adds: they are Debian's, and in the manifest by version.
-	if image.Fingerprint, err = Fingerprint(p.Lock.Fingerprint(), packages, p.Units, plain); err != nil {
+	if image.Fingerprint, err = p.Fingerprint(); err != nil {
 		return Job{}, err
 	}
 	files := slices.Clone(p.Extra)
@@ -57,14 +59,54 @@ func (p Plan) Job(components []Fetched) (Job, error) {
 		files = append(files, c.Entries...)
 		image.Sources = append(image.Sources, c.Source)
 	}
-	tree, err := rootfs.Compose(rootfs.Inputs{Files: files, Units: p.Units, Rootfs: plain,
+	tree, err := rootfs.Compose(rootfs.Inputs{Files: files, Units: layered.FS, Rootfs: plain,
 		KernelArguments: p.KernelArguments, Sysctls: p.Sysctls})
 	if err != nil {
 		return Job{}, err
 	}
-	findings := unit.Lint(units, unit.OnDebian(tree))
+	findings := unit.Lint(units, p.WithDebian(tree))
+	layered.Locate(findings)
 	if err := findings.Err(); err != nil {
 		return Job{}, fmt.Errorf("the units do not fit the image:\n%w", err)
 	}
 	return Job{Tree: tree, Architecture: p.Architecture, Packages: slices.Concat(packages, p.Packages), Image: image}, nil
+}
+
+// LoadUnits merges and reads the units. The list has what is wrong with the layers or cannot be read as a unit.
+func (p Plan) LoadUnits() (unit.Layered, []unit.Unit, problem.List) {
+	layers := p.Layers
+	if p.Units != nil {
+		layers = append([]unit.Layer{{Name: "units/", FS: p.Units}}, layers...)
+	}
+	layered, problems := unit.Merge(layers...)
+	units, unread := unit.Load(layered.FS)
+	layered.Locate(unread)
+	return layered, units, append(problems, unread...)
+}
+
+// WithDebian returns the tree together with Debian's files below it. With Packages, it has whatever packages may put into
+// the image: which of that they do is seen on the target.
+func (p Plan) WithDebian(tree unit.Tree) unit.Tree {
+	if len(p.Packages) > 0 {
+		return unit.OnDebianWithMore(tree)
+	}
+	return unit.OnDebian(tree)
+}
+
+// Fingerprint returns the Fingerprint of the plan, without the packages that a template adds: they are Debian's, and in the
+// manifest by version.
+func (p Plan) Fingerprint() (string, error) {
+	packages, err := Packages(p.Assets)
+	if err != nil {
+		return "", err
+	}
+	plain, err := fs.Sub(p.Assets, "rootfs")
+	if err != nil {
+		return "", err
+	}
+	layered, _, problems := p.LoadUnits()
+	if err := problems.Err(); err != nil {
+		return "", fmt.Errorf("reading the units:\n%w", err)
+	}
+	return Fingerprint(p.Lock.Fingerprint(), packages, layered.FS, plain)
 }

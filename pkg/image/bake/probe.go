@@ -74,6 +74,16 @@ func (b *baker) probe(ctx context.Context) error {
 	if arch != b.job.Architecture {
 		return fmt.Errorf("the target is %s and the tree is for %s", arch, b.job.Architecture)
 	}
+	return Probe(ctx, b.target)
+}
+
+// Probe checks that the target is a system that a tree can be baked into, and that commands run as root: in a moment, and
+// before anything is fetched for it.
+func Probe(ctx context.Context, target Target) error {
+	b := &baker{target: target}
+	if err := b.base(ctx); err != nil {
+		return err
+	}
 	out, err := b.script(ctx, `
 for tool in `+tools+`; do command -v "$tool" >/dev/null || echo "missing $tool"; done
 [ "$(id -u)" = 0 ] || echo "not root"

@@ -373,3 +373,18 @@ func TestPinsOfAnotherGo(t *testing.T) {
 		t.Errorf("with a pin of the installed Go: %v", err)
 	}
 }
+
+// TestBuildTakesTheLocksArchive compiles a component of one's own: its archive came with the lock, and Hardtack has none.
+func TestBuildTakesTheLocksArchive(t *testing.T) {
+	b, progress := newBuilder(t, nil)
+	c := tinyComponent()
+	c.Modules.Archive = []byte(tiny)
+	entries, _, err := b.Build(t.Context(), c)
+	if err != nil || len(entries) != 3 || len(progress.started) != 1 {
+		t.Fatalf("%d entries after %v, %v", len(entries), progress.started, err)
+	}
+	c.Modules.Archive = []byte(strings.Replace(tiny, "v1.2.3", "v1.2.4", 1))
+	if _, _, err := b.Build(t.Context(), c); err == nil || !strings.Contains(err.Error(), "v1.2.4, but the lock says v1.2.3") {
+		t.Errorf("an archive of another version: %v", err)
+	}
+}

@@ -29,20 +29,23 @@ type source struct {
 	mod     *modfile.File
 }
 
-// readSource reads the component's archive, and checks that it compiles the version that the lock names.
+// readSource reads the component's archive, from the lock or the assets, and checks that it compiles the version that the lock names.
 func readSource(assets fs.FS, c lock.Component) (source, error) {
-	if assets == nil {
-		return source{}, errors.New("there are no module archives to build from (Builder.Assets)")
-	}
-	name := c.Modules.Source
-	data, err := fs.ReadFile(assets, name)
-	if err != nil {
-		return source{}, fmt.Errorf("module archive: %w", err)
+	name, data := c.Modules.Source, c.Modules.Archive
+	if data == nil {
+		if assets == nil {
+			return source{}, errors.New("there are no module archives to build from (Builder.Assets)")
+		}
+		var err error
+		if data, err = fs.ReadFile(assets, name); err != nil {
+			return source{}, fmt.Errorf("module archive: %w", err)
+		}
 	}
 	hash := sha256.Sum256(data)
 	s := source{name: name, digest: hex.EncodeToString(hash[:]), archive: txtar.Parse(data)}
 	for _, f := range s.archive.Files {
 		if f.Name == "go.mod" {
+			var err error
 			if s.mod, err = modfile.Parse(name+": go.mod", f.Data, nil); err != nil {
 				return source{}, err
 			}

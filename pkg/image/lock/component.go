@@ -10,7 +10,10 @@ type Lock struct {
 	// Schema is the version of this format: 1.
 	Schema int `yaml:"schema" json:"schema"`
 	// Name is the name of images made from the lock: "kubernetes-1.36".
-	Name       string      `yaml:"name" json:"name"`
+	Name string `yaml:"name" json:"name"`
+	// Over are the locks that this one lies over, the lowest first: names of Hardtack's locks, or files, relative to this
+	// one. Its components are added to theirs, and take the place of those of the same name. A complete lock has none.
+	Over       []string    `yaml:"over,omitempty" json:"over,omitempty"`
 	Components []Component `yaml:"components" json:"components"`
 	// Pins are digests of files that are made while baking. They change no byte of an image, so that Fingerprint leaves them
 	// out.
@@ -75,9 +78,13 @@ type Signature struct {
 
 // Modules says how a component is compiled from Go modules.
 type Modules struct {
-	// Source is the txtar archive in the assets (go.mod, go.sum, and main.go files of ours where
+	// Source is the txtar archive beside the lock, or in the assets (go.mod, go.sum, and main.go files of ours where
 	// needed) that is the main module of the build: "modules/kubernetes-1.36.txtar".
 	Source string `yaml:"source" json:"source"`
+	// Archive is the content of Source where that is a file beside the lock, and ArchiveDigest its sha256 in hex; both are
+	// empty if it is one of the assets. Whoever reads the lock's file sets them.
+	Archive       []byte `yaml:"-" json:"-"`
+	ArchiveDigest string `yaml:"-" json:"archive,omitempty"`
 	// Module is the module path whose version in that go.mod must be the component's.
 	Module   string    `yaml:"module" json:"module"`
 	Programs []Program `yaml:"programs" json:"programs"`

@@ -93,8 +93,11 @@ func (v validator) lock(l *Lock) {
 		v.errorf("schema", "is %d, but this program reads %d", l.Schema, Schema)
 	}
 	v.name("name", l.Name)
-	if len(l.Components) == 0 {
+	if len(l.Components) == 0 && len(l.Over) < 2 {
 		v.errorf("components", "is empty")
+	}
+	for i, name := range l.Over {
+		v.required(yamlfile.At("over", i), name)
 	}
 	v.allPins(l)
 	names, paths := map[string]string{}, map[string]string{}

@@ -46,7 +46,7 @@ func Opened(component, file string, mode fs.FileMode, open func() (io.ReadCloser
 	return Entry{Path: file, Mode: mode.Perm(), Size: size, Digest: hex.EncodeToString(hash.Sum(nil)), Component: component, Open: open}, nil
 }
 
-// Unit returns the entries of an additional unit: its file, and the links that enable it.
+// Unit returns the entries of a unit: its file, and the links that enable it.
 func Unit(component, name string, content []byte) ([]Entry, error) {
 	entries := []Entry{Bytes(component, path.Join(UnitDir, name), 0o644, content)}
 	links, err := enable(component, name, content)

@@ -11,6 +11,22 @@ func OnDebian(tree Tree) Tree { return onDebian{tree} }
 
 type onDebian struct{ tree Tree }
 
+// OnDebianWithMore is OnDebian for an image with further packages, whose files are not known before they are installed: every
+// path where packages put programs and configuration may be there.
+func OnDebianWithMore(tree Tree) Tree { return withMore{OnDebian(tree)} }
+
+type withMore struct{ Tree }
+
+func (t withMore) Has(file string) bool {
+	file = path.Clean(file)
+	for _, dir := range []string{"/bin/", "/sbin/", "/lib/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/libexec/", "/usr/share/", "/etc/"} {
+		if strings.HasPrefix(file, dir) {
+			return true
+		}
+	}
+	return t.Tree.Has(file)
+}
+
 func (d onDebian) Has(file string) bool {
 	file = path.Clean(file)
 	merged := file

@@ -28,6 +28,19 @@ func To(name string, candidates []string) string {
 	return best
 }
 
+// Typo returns the candidate that differs from name in at most two letters, and in no more than half of them, or "": so
+// near that the name is more likely a slip than a name of its own.
+func Typo(name string, candidates []string) string {
+	const letters, part = 2, 2
+	best, least := "", letters+1
+	for _, c := range candidates {
+		if d := levenshtein.Distance(name, c, nil); d < least && d > 0 && d*part <= len(c) {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
 // DidYouMean returns the hint for an unknown name, or "" if there is nothing to suggest.
 func DidYouMean(name string, candidates []string) string {
 	if best := To(name, candidates); best != "" {

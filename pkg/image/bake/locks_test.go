@@ -1,0 +1,66 @@
+package bake
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/images"
+)
+
+// TestLoadLockLayers reads a lock over a lock over a built-in one, whose module archive is beside it.
+func TestLoadLockLayers(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	component := func(name, version, source string) string {
+		return "  - name: " + name + "\n    version: " + version + "\n    licence: MIT\n    homepage: https://example.com\n" +
+			"    files: [{name: x, path: /opt/" + name + ", mode: \"0755\"}]\n" +
+			"    modules: {source: modules/" + source + ".txtar, module: example.com/x, programs: [{package: ./x, names: [x]}]}\n"
+	}
+	write("team/team.lock.yaml", "schema: 1\nname: team\nover: [kubernetes-1.35]\ncomponents:\n"+component("own", "v1", "own")+component("crictl", "v9", "crictl"))
+	archive := write("team/modules/own.txtar", "-- go.mod --\nmodule x\n")
+	top := write("top.lock.yaml", "schema: 1\nname: top\nover: [team/team.lock.yaml]\ncomponents:\n"+component("crictl", "v10", "crictl"))
+	base, err := LoadLock(images.FS, "kubernetes-1.35")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := LoadLock(images.FS, top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, _ := l.Component("own")
+	crictl, _ := l.Component("crictl")
+	if l.Name != "top" || len(l.Components) != len(base.Components)+1 || l.Kubernetes() != base.Kubernetes() || crictl.Version != "v10" || own.Version != "v1" {
+		t.Errorf("%s has %d components, crictl %s, own %s", l.Name, len(l.Components), crictl.Version, own.Version)
+	}
+	if string(own.Modules.Archive) != "-- go.mod --\nmodule x\n" || crictl.Modules.Archive != nil {
+		t.Errorf("the archives are %q and %q", own.Modules.Archive, crictl.Modules.Archive)
+	}
+	for _, pin := range l.Pins {
+		if pin.Component == "crictl" {
+			t.Errorf("the replaced component's pin is there: %s", pin)
+		}
+	}
+	before := l.Fingerprint()
+	write("team/modules/own.txtar", "-- go.mod --\nmodule y\n")
+	if l, err = LoadLock(images.FS, top); err != nil || l.Fingerprint() == before {
+		t.Errorf("with another archive the fingerprint is still %s, %v", before, err)
+	}
+	if err := os.Remove(archive); err != nil {
+		t.Fatal(err)
+	}
+	_, err = LoadLock(images.FS, top)
+	if err == nil || !strings.Contains(err.Error(), "team.lock.yaml: components[0].modules.source: modules/own.txtar is neither beside the lock nor one of Hardtack's archives") {
+		t.Errorf("without the archive: %v", err)
+	}
+}
