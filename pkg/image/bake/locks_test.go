@@ -27,9 +27,9 @@ func TestLoadLockLayers(t *testing.T) {
 			"    files: [{name: x, path: /opt/" + name + ", mode: \"0755\"}]\n" +
 			"    modules: {source: modules/" + source + ".txtar, module: example.com/x, programs: [{package: ./x, names: [x]}]}\n"
 	}
-	write("team/team.lock.yaml", "schema: 1\nname: team\nover: [kubernetes-1.35]\ncomponents:\n"+component("own", "v1", "own")+component("crictl", "v9", "crictl"))
+	write("team/team.lock.yaml", "schema: 1\nname: team\nover: [kubernetes-1.35]\ncomponents:\n"+component("own", "v1", "own")+component("cri-tools", "v9", "crictl"))
 	archive := write("team/modules/own.txtar", "-- go.mod --\nmodule x\n")
-	top := write("top.lock.yaml", "schema: 1\nname: top\nover: [team/team.lock.yaml]\ncomponents:\n"+component("crictl", "v10", "crictl"))
+	top := write("top.lock.yaml", "schema: 1\nname: top\nover: [team/team.lock.yaml]\ncomponents:\n"+component("cri-tools", "v10", "crictl"))
 	base, err := LoadLock(images.FS, "kubernetes-1.35")
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestLoadLockLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	own, _ := l.Component("own")
-	crictl, _ := l.Component("crictl")
+	crictl, _ := l.Component("cri-tools")
 	if l.Name != "top" || len(l.Components) != len(base.Components)+1 || l.Kubernetes() != base.Kubernetes() || crictl.Version != "v10" || own.Version != "v1" {
 		t.Errorf("%s has %d components, crictl %s, own %s", l.Name, len(l.Components), crictl.Version, own.Version)
 	}
@@ -47,7 +47,7 @@ func TestLoadLockLayers(t *testing.T) {
 		t.Errorf("the archives are %q and %q", own.Modules.Archive, crictl.Modules.Archive)
 	}
 	for _, pin := range l.Pins {
-		if pin.Component == "crictl" {
+		if pin.Component == "cri-tools" {
 			t.Errorf("the replaced component's pin is there: %s", pin)
 		}
 	}
