@@ -14,7 +14,7 @@ var examples = map[string]string{
 	"lock update":                   "hardtack lock update --lock my.lock.yaml --dry-run",
 	"roles":                         "hardtack roles --role masters+etcd",
 	"lint":                          "hardtack lint\nhardtack lint --lock own.lock.yaml my-units",
-	"units export":                  "hardtack units export --unit kubelet.service my-units",
+	"units export":                  "hardtack units export my-units",
 	"lock export":                   "hardtack lock export --lock kubernetes-1.36 locks",
 	"tree":                          "hardtack tree --agent build/hardtack-agent --reader build/hardtack-userdata",
 	"complete":                      "hardtack complete -f cluster.yaml",

@@ -25,7 +25,7 @@ func unitsCommand() *cli.Command {
 		Subcommands: []*cli.Command{{
 			Name: "export", Usage: "write the built-in units into a directory, to read them or to change a copy",
 			ArgsUsage: "DIRECTORY",
-			Flags:     []cli.Flag{&cli.StringSliceFlag{Name: "unit", Usage: "only this `UNIT`, such as etcd.service; may be repeated"}},
+			Flags:     []cli.Flag{&cli.StringSliceFlag{Name: "unit", Usage: "only this `UNIT`, by its file name; may be repeated"}},
 			Action:    unitsExport,
 		}},
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit/layer"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
@@ -72,15 +73,15 @@ func unitPlan(c *cli.Context) (bake.Plan, error) {
 }
 
 // unitLayers returns the layers of directories.
-func unitLayers(dirs []string) ([]unit.Layer, error) {
-	var layers []unit.Layer
+func unitLayers(dirs []string) ([]layer.Layer, error) {
+	var layers []layer.Layer
 	for _, dir := range dirs {
 		if info, err := os.Stat(dir); err != nil {
 			return nil, usagef("reading the directory of units: %w", err)
 		} else if !info.IsDir() {
 			return nil, usagef("%s is not a directory: name the one that holds the units", dir)
 		}
-		layers = append(layers, unit.Directory(dir))
+		layers = append(layers, layer.Directory(dir))
 	}
 	return layers, nil
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit/layer"
 )
 
 // Now is what would be baked now.
@@ -14,7 +14,7 @@ type Now struct {
 	// Assets holds the locks, rootfs/ and packages; Units the units at its root.
 	Assets, Units fs.FS
 	// Layers lie over Units.
-	Layers []unit.Layer
+	Layers []layer.Layer
 	// Lock is nil for the lock in Assets that has the baked one's name.
 	Lock *lock.Lock
 	// Agent, Reader and Hello are the programs' entries; nil is not compared.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit/layer"
 )
 
 // Datasource reads a lock.
@@ -61,14 +61,14 @@ func (d *Datasource) read() (DatasourceOutput, error) {
 	}
 	plan := bake.Plan{Assets: d.assets, Units: d.units, Lock: lock}
 	for _, dir := range d.config.UnitsDir {
-		plan.Layers = append(plan.Layers, unit.Directory(dir))
+		plan.Layers = append(plan.Layers, layer.Directory(dir))
 	}
 	for _, file := range d.config.Units {
-		layer, err := unit.Single(file)
+		one, err := layer.Single(file)
 		if err != nil {
 			return DatasourceOutput{}, fmt.Errorf("units: %w", err)
 		}
-		plan.Layers = append(plan.Layers, layer)
+		plan.Layers = append(plan.Layers, one)
 	}
 	fingerprint, err := plan.Fingerprint()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/oci"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit/layer"
 )
 
 // agents holds hardtack-agent-linux-<arch>, hardtack-userdata-linux-<arch> and hardtack-hello-linux-<arch> for each architecture for which the
@@ -155,17 +155,17 @@ func (f File) mode() (fs.FileMode, error) {
 }
 
 // layers returns what lies over the plugin's units: the directories, and the single units, which replace nothing.
-func (p *Provisioner) layers() ([]unit.Layer, error) {
-	var layers []unit.Layer
+func (p *Provisioner) layers() ([]layer.Layer, error) {
+	var layers []layer.Layer
 	for _, dir := range p.config.UnitsDir {
-		layers = append(layers, unit.Directory(dir))
+		layers = append(layers, layer.Directory(dir))
 	}
 	for _, file := range p.config.Units {
-		layer, err := unit.Single(file)
+		one, err := layer.Single(file)
 		if err != nil {
 			return nil, prefix("units", err)
 		}
-		layers = append(layers, layer)
+		layers = append(layers, one)
 	}
 	return layers, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit/layer"
 )
 
 // Plan is the input of an image. The fields after Architecture may be empty.
@@ -16,7 +17,7 @@ type Plan struct {
 	// Assets holds rootfs/ and packages, Units the units at its root.
 	Assets, Units fs.FS
 	// Layers lie over Units, the first lowest; Units may be nil then.
-	Layers []unit.Layer
+	Layers []layer.Layer
 	Lock   *lock.Lock
 	// Architecture as Go writes it: "amd64".
 	Architecture string
@@ -73,12 +74,12 @@ func (p Plan) Job(components []Fetched) (Job, error) {
 }
 
 // LoadUnits merges and reads the units. The list has what is wrong with the layers or cannot be read as a unit.
-func (p Plan) LoadUnits() (unit.Layered, []unit.Unit, problem.List) {
+func (p Plan) LoadUnits() (layer.Merged, []unit.Unit, problem.List) {
 	layers := p.Layers
 	if p.Units != nil {
-		layers = append([]unit.Layer{{Name: "units/", FS: p.Units}}, layers...)
+		layers = append([]layer.Layer{{Name: "units/", FS: p.Units}}, layers...)
 	}
-	layered, problems := unit.Merge(layers...)
+	layered, problems := layer.Merge(layers...)
 	units, unread := unit.Load(layered.FS)
 	layered.Locate(unread)
 	return layered, units, append(problems, unread...)

@@ -16,6 +16,12 @@ import (
 // kinds are the suffixes of files that systemd reads as units.
 var kinds = []string{"service", "slice", "target", "socket", "timer", "path", "mount", "automount", "swap"}
 
+// Kinds lists the suffixes of files that systemd reads as units: "service".
+func Kinds() []string { return slices.Clone(kinds) }
+
+// IsUnit reports whether systemd would read a file of this name as a unit.
+func IsUnit(name string) bool { return slices.Contains(kinds, Unit{Name: name}.Kind()) }
+
 // Load reads every unit at the root of fsys, with its drop-ins (NAME.d/*.conf), sorted by name. Files of
 // other kinds are left alone. A file that cannot be read as a unit gives problems and no unit.
 func Load(fsys fs.FS) ([]Unit, problem.List) {
@@ -31,7 +37,7 @@ func Load(fsys fs.FS) ([]Unit, problem.List) {
 		if e.IsDir() || !slices.Contains(kinds, u.Kind()) {
 			continue
 		}
-		files := append([]string{u.File}, dropIns(fsys, u.Name)...)
+		files := append([]string{u.File}, DropIns(fsys, u.Name)...)
 		before := len(problems)
 		for _, file := range files {
 			options, found := parseFile(fsys, file)
@@ -45,8 +51,8 @@ func Load(fsys fs.FS) ([]Unit, problem.List) {
 	return units, problems
 }
 
-// dropIns lists the drop-ins of a unit in the order in which systemd reads them.
-func dropIns(fsys fs.FS, name string) []string {
+// DropIns lists the drop-ins of a unit in the order in which systemd reads them.
+func DropIns(fsys fs.FS, name string) []string {
 	// The pattern has no metacharacters but its star: unit names have none.
 	files, err := fs.Glob(fsys, path.Join(name+".d", "*.conf"))
 	if err != nil {

@@ -1,4 +1,7 @@
-package unit
+// Package layer lays directories of systemd units over each other: an image's own units over those that come with Hardtack.
+//
+// Its rule: it decides by names alone which file is in the image; what a unit says is pkg/image/unit's.
+package layer
 
 import (
 	"errors"
@@ -15,11 +18,12 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 )
 
 // The rules of findings about layers.
 const (
-	RuleLayer = "layer"
+	Rule      = "layer"
 	RuleClash = "clash"
 )
 
@@ -41,8 +45,8 @@ func Directory(dir string) Layer {
 // Single is the layer of one local unit, which replaces none.
 func Single(file string) (Layer, error) {
 	dir, name := filepath.Split(file)
-	if !isUnit(name) {
-		return Layer{}, fmt.Errorf("%s: systemd reads no unit of this name: it ends with one of .%s", file, strings.Join(kinds, ", ."))
+	if !unit.IsUnit(name) {
+		return Layer{}, fmt.Errorf("%s: systemd reads no unit of this name: it ends with one of .%s", file, strings.Join(unit.Kinds(), ", ."))
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -52,8 +56,8 @@ func Single(file string) (Layer, error) {
 	return Layer{Name: dir, FS: fsys, AddOnly: true}, err
 }
 
-// Layered is what layers come to.
-type Layered struct {
+// Merged is what layers come to.
+type Merged struct {
 	// FS has the units of all layers at its root.
 	FS   fs.FS
 	from map[string]string // by file: the Name of its layer
@@ -63,7 +67,7 @@ type Layered struct {
 // empty one, or a link to /dev/null, takes it away, as it does in systemd: of a unit with all drop-ins that lie below. The
 // list has what is wrong with the layers as such: one that holds nothing, a suffix or a drop-in's unit with a typo, a file
 // that takes nothing away or must not replace what it replaces.
-func Merge(layers ...Layer) (Layered, problem.List) {
+func Merge(layers ...Layer) (Merged, problem.List) {
 	m := merger{files: map[string][]byte{}, from: map[string]string{}}
 	for _, l := range layers {
 		m.add(l)
@@ -76,13 +80,13 @@ func Merge(layers ...Layer) (Layered, problem.List) {
 	}
 	fsys, err := txtar.FS(archive)
 	if err != nil { // a name below another one that is a file; directory entries exclude it within a layer
-		m.found.Add(problem.Problem{Rule: RuleLayer, Text: err.Error()})
+		m.found.Add(problem.Problem{Rule: Rule, Text: err.Error()})
 	}
-	return Layered{FS: fsys, from: m.from}, m.found
+	return Merged{FS: fsys, from: m.from}, m.found
 }
 
 // Locate puts the name of its layer before the file of every finding.
-func (l Layered) Locate(found problem.List) {
+func (l Merged) Locate(found problem.List) {
 	for i := range found {
 		found[i].File = l.from[found[i].File] + found[i].File
 	}
@@ -105,25 +109,25 @@ func (m *merger) add(l Layer) {
 		if at := new(fs.PathError); errors.As(err, &at) {
 			err = at.Err // the path of a layer's root says nothing
 		}
-		m.report(l, "", RuleLayer, "", "reading the units: %v", err)
+		m.report(l, "", Rule, "", "reading the units: %v", err)
 		return
 	}
 	if len(names) == 0 {
-		m.report(l, "", RuleLayer, "a unit is a file at its root, such as web.service, and a drop-in of one is kubelet.service.d/10-own.conf", "the directory holds no units")
+		m.report(l, "", Rule, "a unit is a file at its root, such as web.service, and a drop-in of it web.service.d/10-own.conf", "the directory holds no units")
 	}
 	for _, name := range names {
 		content, err := fs.ReadFile(l.FS, name)
 		_, there := m.files[name]
 		switch {
 		case err != nil:
-			m.report(l, name, RuleLayer, "", "reading the unit: %v", err)
+			m.report(l, name, Rule, "", "reading the unit: %v", err)
 		case there && l.AddOnly:
 			m.report(l, name, RuleClash, "give it another name; to replace that one on purpose, put it into a directory of units_dir",
 				"%s%s is a unit of this name already", m.from[name], name)
 		case len(content) == 0 && there:
 			m.remove(name)
 		case len(content) == 0:
-			m.report(l, name, RuleLayer, "an empty file takes away a unit of the layers below, and they have none of this name: write the unit, or remove the file", "the file is empty")
+			m.report(l, name, Rule, "an empty file takes away a unit of the layers below, and they have none of this name: write the unit, or remove the file", "the file is empty")
 		default:
 			m.files[name], m.from[name] = content, l.Name
 		}
@@ -145,11 +149,11 @@ func (m *merger) names(l Layer) ([]string, error) {
 	var units, dropped []string
 	for _, e := range entries {
 		name := e.Name()
-		unit, isDropIn := strings.CutSuffix(name, ".d")
+		of, isDropIn := strings.CutSuffix(name, ".d")
 		switch {
-		case isDropIn && isUnit(unit):
-			dropped = append(dropped, dropIns(l.FS, unit)...)
-		case isUnit(name):
+		case isDropIn && unit.IsUnit(of):
+			dropped = append(dropped, unit.DropIns(l.FS, of)...)
+		case unit.IsUnit(name):
 			units = append(units, name)
 		default:
 			m.typo(l, strings.TrimSuffix(name, ".d"))
@@ -158,14 +162,12 @@ func (m *merger) names(l Layer) ([]string, error) {
 	return append(units, dropped...), nil
 }
 
-func isUnit(name string) bool { return slices.Contains(kinds, Unit{Name: name}.Kind()) }
-
 // typo reports a file whose suffix was probably meant as a unit's: systemd would not look at it.
 func (m *merger) typo(l Layer, name string) {
 	const shortest = 3 // ".md" and ".go" are like nothing
 	kind := strings.TrimPrefix(path.Ext(name), ".")
-	if meant := near.To(kind, kinds); len(kind) > shortest && meant != "" {
-		m.report(l, name, RuleLayer, fmt.Sprintf("did you mean %s?", strings.TrimSuffix(name, kind)+meant), "systemd reads no unit with the suffix .%s", kind)
+	if meant := near.To(kind, unit.Kinds()); len(kind) > shortest && meant != "" {
+		m.report(l, name, Rule, fmt.Sprintf("did you mean %s?", strings.TrimSuffix(name, kind)+meant), "systemd reads no unit with the suffix .%s", kind)
 	}
 }
 
@@ -179,7 +181,7 @@ func (m *merger) dropIns() {
 		// Without the suffix, which is most of a short name.
 		suffix := path.Ext(dir)
 		if meant := near.Typo(strings.TrimSuffix(dir, suffix), m.stems(suffix)); meant != "" {
-			m.found.Add(problem.Problem{File: m.from[name] + name, Rule: RuleLayer, Text: "it is a drop-in of " + dir + ", and the image has no unit of this name",
+			m.found.Add(problem.Problem{File: m.from[name] + name, Rule: Rule, Text: "it is a drop-in of " + dir + ", and the image has no unit of this name",
 				Hint: "did you mean " + meant + suffix + ".d?"})
 		}
 	}

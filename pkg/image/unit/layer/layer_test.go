@@ -1,4 +1,4 @@
-package unit
+package layer
 
 import (
 	"io/fs"
