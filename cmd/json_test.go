@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,7 +25,8 @@ const module = "github.com/hardtack/packer-plugin-hardtack"
 var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 
 // TestJSONKeys: every key of every --json is snake_case, so that a script that has seen one command knows the others.
-// It follows the types of what is given to printJSON, the one way in which the programs print JSON. Not looked into are
+// It follows the types of what is given to printJSON, the one way in which the programs of a machine print JSON, and to
+// printResult and printAs, those of the command. Not looked into are
 // types of other modules, and those that encode themselves: a cluster's document has Kubernetes' spelling.
 func TestJSONKeys(t *testing.T) {
 	for _, program := range []string{"hardtack", "hardtack-agent", "hardtack-userdata"} {
@@ -32,7 +34,7 @@ func TestJSONKeys(t *testing.T) {
 			w := &walker{t: t, seen: map[types.Type]bool{}}
 			printed := printedTypes(t, program)
 			if len(printed) == 0 {
-				t.Fatal("nothing is printed as JSON: has printJSON another name now?")
+				t.Fatal("nothing is printed as JSON: has the function another name now?")
 			}
 			for _, p := range printed {
 				w.walk(p, types.TypeString(p, nil))
@@ -58,8 +60,8 @@ func printedTypes(t *testing.T, program string) []types.Type {
 			if !ok {
 				return true
 			}
-			if name, ok := call.Fun.(*ast.Ident); ok && name.Name == "printJSON" && len(call.Args) == 2 {
-				out = append(out, concrete(t, info, info.Types[call.Args[1]].Type, fset.Position(call.Pos()))...)
+			if name, ok := call.Fun.(*ast.Ident); ok && slices.Contains([]string{"printJSON", "printResult", "printAs"}, name.Name) {
+				out = append(out, concrete(t, info, info.Types[call.Args[len(call.Args)-1]].Type, fset.Position(call.Pos()))...)
 			}
 			return true
 		})

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -69,6 +71,9 @@ func inherit(above string, commands []*cli.Command) {
 		showExamples(path, c)
 		c.OnUsageError = usageError
 		c.HideHelpCommand = true
+		if _, none := withoutResult[path]; !none && c.Action != nil {
+			c.Flags = append(slices.Clip(c.Flags), outputFlags()...)
+		}
 		if len(c.Subcommands) > 0 {
 			if c.Action == nil { // etcd backup takes one, and its list shows them
 				c.Action = unknownCommand
@@ -100,7 +105,7 @@ func checkCall(c *cli.Context, needed []string) error {
 		}
 		return usagef("%s %s needed (see %s --help)", strings.Join(missing, " and "), verb, name(c))
 	}
-	return refuseYesAndDryRun(c)
+	return cmp.Or(refuseYesAndDryRun(c), checkFormat(c))
 }
 
 // noArguments reports arguments of a command without any.

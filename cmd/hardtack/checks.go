@@ -1,10 +1,10 @@
 package main
 
 import (
-	"fmt"
+	"cmp"
 	"io"
-	"text/tabwriter"
 
+	"github.com/fatih/color"
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/doctor"
@@ -13,8 +13,8 @@ import (
 // report prints the checks of a doctor command. It returns an error if one of them is.
 func report(c *cli.Context, checks doctor.List) error {
 	var err error
-	if c.Bool("json") {
-		err = printJSON(c.App.Writer, checks)
+	if structured(c) {
+		err = printResult(c, checks)
 	} else {
 		err = printChecks(c.App.Writer, checks)
 	}
@@ -25,12 +25,14 @@ func report(c *cli.Context, checks doctor.List) error {
 }
 
 func printChecks(w io.Writer, checks doctor.List) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := newPainted()
 	for _, ch := range checks {
-		fmt.Fprintf(tw, "%s\t%s\t%s\n", ch.State, ch.Name, ch.Text)
+		paint := map[doctor.State]*color.Color{doctor.OK: good, doctor.Error: bad}[ch.State]
+		table.row(cmp.Or(paint, unclear), "%s\t%s\t%s", ch.State, ch.Name, ch.Text)
 		if ch.Next != "" {
-			fmt.Fprintf(tw, "\t\tnext: %s\n", ch.Next)
+			table.row(nil, "\t\tnext: %s", ch.Next)
 		}
 	}
-	return tw.Flush()
+	_, err := io.WriteString(w, table.String())
+	return err
 }

@@ -6,7 +6,7 @@ func completeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "complete",
 		Usage: "print a cluster's complete configuration: every flag and field of every component, and the origin of each value",
-		Flags: []cli.Flag{exampleFlag(), jsonFlag()},
+		Flags: []cli.Flag{exampleFlag()},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -15,8 +15,8 @@ func completeCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, complete)
+			if structured(c) {
+				return printResult(c, complete)
 			}
 			text, err := complete.YAML()
 			if err != nil {

@@ -57,7 +57,6 @@ func zoneFlags(more ...cli.Flag) []cli.Flag {
 		&cli.BoolFlag{Name: "route53", Usage: "keep the records in Route 53"},
 		&cli.StringFlag{Name: "zone-id", Usage: "with --route53: the hosted zone's `ID` (default: the zone is found by its name)"},
 		&cli.StringFlag{Name: "vpc", Usage: "with --route53: the `VPC` of the private zone, if several zones have the name"},
-		jsonFlag(),
 	), more...)
 }
 

@@ -23,7 +23,6 @@ func dnsLookupCommand() *cli.Command {
 		Flags: []cli.Flag{
 			clusterFlag(), dnsClusterFlag(), suffixFlag(),
 			&cli.StringSliceFlag{Name: "server", Usage: "a name server, `HOST[:PORT]`; may be repeated (default: those of /etc/resolv.conf)"},
-			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			names, err := lookupNames(c)
@@ -37,8 +36,8 @@ func dnsLookupCommand() *cli.Command {
 				}
 			}
 			answers := lookup.All(c.Context, servers, names)
-			if c.Bool("json") {
-				err = printJSON(c.App.Writer, answers)
+			if structured(c) {
+				err = printResult(c, answers)
 			} else {
 				err = printAnswers(c.App.Writer, answers)
 			}

@@ -57,8 +57,8 @@ func (t *dnsTarget) sync(c *cli.Context, s *reconcile.Syncer, changesOnly bool) 
 	if changesOnly && !report.Changed && len(report.Problems) == 0 {
 		return nil
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, report)
+	if structured(c) {
+		return printResult(c, report)
 	}
 	return printReport(c.App.Writer, report)
 }
@@ -144,8 +144,8 @@ func (t *dnsTarget) plan(c *cli.Context, s *reconcile.Syncer) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		err = printJSON(c.App.Writer, plan)
+	if structured(c) {
+		err = printResult(c, plan)
 	} else {
 		_, err = io.WriteString(c.App.Writer, diffText(plan))
 	}

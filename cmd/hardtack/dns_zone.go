@@ -32,7 +32,7 @@ func dnsZoneCreateCommand() *cli.Command {
 		Flags: append(awsFlags(),
 			clusterFlag(), dnsClusterFlag(), suffixFlag(),
 			&cli.StringFlag{Name: "vpc", Usage: "the `VPC` that uses the zone, in the region"},
-			jsonFlag(), dryRunFlag(), timeoutFlag(time.Minute),
+			dryRunFlag(), timeoutFlag(time.Minute),
 		),
 		Action: dnsZoneCreate,
 	}
@@ -93,8 +93,8 @@ func dnsZoneCreate(c *cli.Context) error {
 }
 
 func printZone(c *cli.Context, r *prepare.Report) error {
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, r)
+	if structured(c) {
+		return printResult(c, r)
 	}
 	_, err := io.WriteString(c.App.Writer, r.String())
 	return err

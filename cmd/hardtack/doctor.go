@@ -15,7 +15,7 @@ func doctorCommand() *cli.Command {
 		Usage: "ask a running cluster what waits, and for what: nodes, webhooks and APIs without a pod, metrics, volumes, load balancers",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "an administrator's kubeconfig, a `FILE`: hardtack pki kubeconfig prints one"},
-			timeoutFlag(time.Minute), jsonFlag(),
+			timeoutFlag(time.Minute),
 		},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {

@@ -37,7 +37,6 @@ func etcdFlags(more ...cli.Flag) []cli.Flag {
 	return append(append(awsFlags(),
 		clusterFlag(),
 		&cli.StringFlag{Name: "store", Usage: "the store's `LOCATION`: ssm:/path or dir:PATH (default: the document's)"},
-		jsonFlag(),
 	), more...)
 }
 

@@ -41,8 +41,8 @@ func etcdAdoptCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, out)
+			if structured(c) {
+				return printResult(c, out)
 			}
 			_, err = fmt.Fprint(c.App.Writer, adoptedText(out, o.DryRun))
 			return err

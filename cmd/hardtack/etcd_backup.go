@@ -59,8 +59,8 @@ func etcdBackupListCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, list)
+			if structured(c) {
+				return printResult(c, list)
 			}
 			return printBackups(c.App.Writer, list, time.Now())
 		},

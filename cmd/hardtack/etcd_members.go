@@ -29,8 +29,8 @@ func etcdMembersCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, r.List())
+			if structured(c) {
+				return printResult(c, r.List())
 			}
 			return printMembers(c.App.Writer, r.List())
 		},

@@ -71,8 +71,8 @@ func etcdMove(c *cli.Context) error {
 	if err == nil {
 		out.Next = applyMoved(c, member, subnets)
 	}
-	if c.Bool("json") {
-		return errors.Join(printJSON(c.App.Writer, out), err)
+	if structured(c) {
+		return errors.Join(printResult(c, out), err)
 	}
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func orderEtcd(c *cli.Context, order func(*operate.Cluster, *spec.Complete) (*op
 		return err
 	}
 	out := c.App.Writer
-	if !c.Bool("json") {
+	if !structured(c) {
 		if _, err := fmt.Fprint(out, askedText(asked)); err != nil {
 			return err
 		}
@@ -76,8 +76,8 @@ func orderEtcd(c *cli.Context, order func(*operate.Cluster, *spec.Complete) (*op
 		err = k.AwaitOrder(c.Context, asked, func(step string) { fmt.Fprintln(c.App.ErrWriter, step) })
 	}
 	switch {
-	case c.Bool("json"):
-		return errors.Join(printJSON(out, asked), err)
+	case structured(c):
+		return errors.Join(printResult(c, asked), err)
 	case err == nil && asked.Answer != nil:
 		_, err = fmt.Fprintf(out, "done: %s by the machine of member %s\n", asked.Verb, asked.Answer.Member)
 	}

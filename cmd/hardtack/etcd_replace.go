@@ -31,8 +31,8 @@ func etcdReplaceCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, out)
+			if structured(c) {
+				return printResult(c, out)
 			}
 			_, err = fmt.Fprintf(c.App.Writer, "member %s: %s\nnext: %s\n", out.Member, replacedText(out), out.Next)
 			return err

@@ -61,8 +61,8 @@ func etcdRestore(c *cli.Context) error {
 		}
 		r.Epoch, r.Formed = p.Epoch, true
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, r)
+	if structured(c) {
+		return printResult(c, r)
 	}
 	_, err = fmt.Fprint(c.App.Writer, restoredText(r, o))
 	return err

@@ -34,8 +34,8 @@ func etcdStatusCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				err = printJSON(c.App.Writer, r)
+			if structured(c) {
+				err = printResult(c, r)
 			} else {
 				err = printEtcd(c.App.Writer, r, time.Now())
 			}

@@ -17,7 +17,7 @@ func explainCommand() *cli.Command {
 		Name:      "explain",
 		Usage:     "explain a field of a cluster document: its meaning, its value, the value's origin, and its effect on the machines",
 		ArgsUsage: "[PATH, such as kubelet.config.maxPods or groups[].roles]",
-		Flags:     []cli.Flag{exampleFlag(), jsonFlag()},
+		Flags:     []cli.Flag{exampleFlag()},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
 				return usagef("one path is expected, not %d (see %s --help)", c.NArg(), name(c))
@@ -30,8 +30,8 @@ func explainCommand() *cli.Command {
 			if err != nil {
 				return usagef("%w", err)
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, e)
+			if structured(c) {
+				return printResult(c, e)
 			}
 			return printExplanation(c.App.Writer, e)
 		},

@@ -86,7 +86,8 @@ func export(c *cli.Context, files map[string][]byte) error {
 	if len(changed) > 0 {
 		return fmt.Errorf("%w\nnothing was written: name an empty directory, or remove what is there", errors.Join(changed...))
 	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
 		at := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return fmt.Errorf("writing %s: %w", at, err)
@@ -94,7 +95,6 @@ func export(c *cli.Context, files map[string][]byte) error {
 		if _, err := file.Replace(at, files[name], 0o644); err != nil {
 			return fmt.Errorf("writing %s: %w", at, err)
 		}
-		fmt.Fprintln(c.App.Writer, at)
 	}
-	return nil
+	return printWritten(c, dir, names)
 }

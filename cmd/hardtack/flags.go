@@ -13,8 +13,6 @@ import (
 
 // The flags that mean the same in every command.
 
-func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
-
 // timeoutFlag limits the run time of a command.
 func timeoutFlag(value time.Duration) cli.Flag {
 	return &cli.DurationFlag{Name: "timeout", Value: value, Usage: "give up after this `DURATION`"}

@@ -165,7 +165,6 @@ func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "version",
 		Usage: "print the version, the commit, and the versions of the components that an image gets",
-		Flags: []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -174,8 +173,8 @@ func versionCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, a)
+			if structured(c) {
+				return printResult(c, a)
 			}
 			commit := a.Commit
 			if commit == "" {

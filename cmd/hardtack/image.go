@@ -29,7 +29,6 @@ func imageCommand() *cli.Command {
 				&cli.StringFlag{Name: "hello", Usage: "the hardtack-hello `PROGRAM` that would be baked in (default: not compared)"},
 				&cli.StringFlag{Name: "lock", Usage: "the `LOCK` that would be baked, a name or file (default: the built-in one of the baked lock's name)"},
 				&cli.StringSliceFlag{Name: "units-dir", Usage: "a `DIRECTORY` of units that lie over the image's own, as the provisioner's option units_dir; may be repeated"},
-				jsonFlag(),
 			},
 			Action: imageCheck,
 		}},
@@ -69,8 +68,8 @@ func imageCheck(c *cli.Context) error {
 		return err
 	}
 	f.Fresh = len(f.Changed) == 0
-	if c.Bool("json") {
-		err = printJSON(c.App.Writer, f)
+	if structured(c) {
+		err = printResult(c, f)
 	} else if f.Fresh {
 		_, err = fmt.Fprintln(c.App.Writer, "the image is up to date")
 	}

@@ -22,7 +22,7 @@ func imagePromoteCommand() *cli.Command {
 		Name:      "promote",
 		Usage:     "point a channel at an image, given by its ID or name; launch templates follow the channel",
 		ArgsUsage: "IMAGE",
-		Flags:     append(append(regionsFlags(), channelFlag(), jsonFlag()), confirmFlags()...),
+		Flags:     append(append(regionsFlags(), channelFlag()), confirmFlags()...),
 		Action:    imagePromote,
 	}
 }
@@ -32,7 +32,7 @@ func imageRollbackCommand() *cli.Command {
 		Name:  "rollback",
 		Usage: "point a channel back at its previous image",
 		Flags: append(append(regionsFlags(), channelFlag(),
-			&cli.Int64Flag{Name: "to", Usage: "the `VERSION` in the channel's history to return to, as printed by hardtack image list --channel (default: the previous one)"}, jsonFlag()), confirmFlags()...),
+			&cli.Int64Flag{Name: "to", Usage: "the `VERSION` in the channel's history to return to, as printed by hardtack image list --channel (default: the previous one)"}), confirmFlags()...),
 		Action: imageRollback,
 	}
 }
@@ -140,8 +140,8 @@ func imageRollback(c *cli.Context) error {
 }
 
 func answerPromotions(c *cli.Context, p promotions) error {
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, p.done)
+	if structured(c) {
+		return printResult(c, p.done)
 	}
 	_, err := io.WriteString(c.App.Writer, promotionsText(p))
 	return err

@@ -23,7 +23,6 @@ func imageListCommand() *cli.Command {
 		Flags: append(regionsFlags(),
 			lineFlag(),
 			&cli.StringFlag{Name: "channel", Usage: "print the history of this `CHANNEL` instead"},
-			jsonFlag(),
 		),
 		Action: imageList,
 	}
@@ -38,7 +37,6 @@ func imageGCCommand() *cli.Command {
 			&cli.IntFlag{Name: "keep", Value: 3, Usage: "keep the newest `N` of each image family and architecture"},
 			&cli.DurationFlag{Name: "older", Value: 24 * time.Hour, Usage: "keep images created or launched within this `DURATION`"},
 			&cli.BoolFlag{Name: "shared", Usage: "also remove images shared with other accounts, whose use of them cannot be seen"},
-			jsonFlag(),
 		)...),
 		Action: imageGC,
 	}
@@ -91,8 +89,8 @@ func imageList(c *cli.Context) error {
 			})
 		}
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, all)
+	if structured(c) {
+		return printResult(c, all)
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "REGION\tIMAGE\tNAME\tKUBERNETES\tSTATE\tCREATED\tCHANNELS\tUSERS")
@@ -136,8 +134,8 @@ func channelHistory(c *cli.Context) error {
 			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", client.Region, v.Number, v.Image, v.Since.UTC().Format(time.RFC3339), dash(v.By))
 		}
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, histories)
+	if structured(c) {
+		return printResult(c, histories)
 	}
 	return w.Flush()
 }
@@ -177,8 +175,8 @@ func imageGC(c *cli.Context) error {
 		},
 		text: collectedText,
 		answer: func(all []gcResult) error {
-			if c.Bool("json") {
-				return errors.Join(failed, printJSON(c.App.Writer, all))
+			if structured(c) {
+				return errors.Join(failed, printResult(c, all))
 			}
 			_, err := io.WriteString(c.App.Writer, collectedText(all))
 			return errors.Join(failed, err)

@@ -36,8 +36,7 @@ func imagePolicyCommand() *cli.Command {
 			for _, note := range r.Notes() {
 				fmt.Fprintln(c.App.ErrWriter, "note: "+note)
 			}
-			_, err = c.App.Writer.Write(policy)
-			return err
+			return printDocument(c, policy)
 		},
 	}
 }

@@ -37,7 +37,6 @@ func imagePublishCommand() *cli.Command {
 			&cli.StringFlag{Name: "state", Usage: "the `DIRECTORY` that keeps the state of unfinished uploads, so that they can be resumed"},
 			&cli.BoolFlag{Name: "keep", Usage: "if publishing fails or is interrupted, keep the unfinished snapshot, so that it can be resumed"},
 			&cli.IntFlag{Name: "parallel", Value: ami.DefaultWorkers, Usage: "upload `N` blocks of 512 KiB at once"},
-			jsonFlag(),
 		),
 		Action: imagePublish,
 	}
@@ -138,8 +137,8 @@ type phases struct{ *progress }
 func (p phases) Begin(what string, total int64) { p.Start(what, total) }
 
 func printShipped(c *cli.Context, job ami.Pipeline, s ami.PipelineResult) error {
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, s)
+	if structured(c) {
+		return printResult(c, s)
 	}
 	verb := "published"
 	if s.Found {

@@ -26,6 +26,7 @@ func labCommand() *cli.Command {
 			labAWSCommand(),
 			labShellCommand(),
 			labExecCommand(),
+			labCopyCommand(),
 			labLogsCommand(),
 			labKillCommand(),
 			labNoticeCommand(),
@@ -138,9 +139,20 @@ func labDownCommand() *cli.Command {
 				logger(c).Info("no daemon was running", "lab", h.Name, "machines_left_by_a_killed_one", ended)
 			}
 			if c.Bool("delete") {
-				return h.Delete()
+				if err := h.Delete(); err != nil {
+					return err
+				}
 			}
-			return nil
+			if structured(c) {
+				return printResult(c, struct {
+					Lab string `json:"lab"`
+					// Ended are the machines that a killed daemon had left.
+					Ended   int  `json:"ended"`
+					Deleted bool `json:"deleted"`
+				}{h.Name, ended, c.Bool("delete")})
+			}
+			_, err = fmt.Fprintf(c.App.Writer, "lab %s is down\n", h.Name)
+			return err
 		}),
 	}
 }
@@ -150,7 +162,7 @@ func labKillCommand() *cli.Command {
 		Name:      "kill",
 		Usage:     "power a machine off at once, or with --graceful after its pods have moved away; its group replaces it",
 		ArgsUsage: "MACHINE",
-		Flags:     labFlags(jsonFlag(), &cli.BoolFlag{Name: "graceful", Usage: "have its group end it: it is held until its pods have moved away, for at most the group's drainTimeout"}),
+		Flags:     labFlags(&cli.BoolFlag{Name: "graceful", Usage: "have its group end it: it is held until its pods have moved away, for at most the group's drainTimeout"}),
 		Action: onMachine(func(c *cli.Context, _ lab.Home, client *lab.Client, m lab.MachineStatus) error {
 			if c.Bool("graceful") {
 				return endMachine(c, client, m)
@@ -158,8 +170,8 @@ func labKillCommand() *cli.Command {
 			if err := client.Kill(c.Context, m.ID); err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, m)
+			if structured(c) {
+				return printResult(c, m)
 			}
 			if _, err := fmt.Fprintf(c.App.Writer, "%s of group %s is powered off\n", m.ID, m.Group); err != nil {
 				return err
@@ -180,8 +192,8 @@ func endMachine(c *cli.Context, client *lab.Client, m lab.MachineStatus) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, out)
+	if structured(c) {
+		return printResult(c, out)
 	}
 	pods := "all its pods have moved away"
 	switch {
@@ -199,7 +211,7 @@ func labLoadCommand() *cli.Command {
 		Name:      "load",
 		Usage:     "put the container images of archives into the lab's registry, from which its machines pull",
 		ArgsUsage: "ARCHIVE...",
-		Flags:     labFlags(jsonFlag()),
+		Flags:     labFlags(),
 		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
 			if c.NArg() == 0 {
 				return usagef("no archive is given (docker save -o image.tar NAME:TAG writes one)")
@@ -215,8 +227,8 @@ func labLoadCommand() *cli.Command {
 					logger(c).Info("loaded", "image", name)
 				}
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, loaded)
+			if structured(c) {
+				return printResult(c, loaded)
 			}
 			_, err := fmt.Fprintf(c.App.Writer, "%d images are in the registry of the lab\n", len(loaded))
 			return err
@@ -235,7 +247,18 @@ func labScaleCommand() *cli.Command {
 			if c.NArg() != 2 || err != nil {
 				return usagef("a group and a number are expected (see %s --help)", name(c))
 			}
-			return client.Scale(c.Context, c.Args().First(), size)
+			group := c.Args().First()
+			if err := client.Scale(c.Context, group, size); err != nil {
+				return err
+			}
+			if structured(c) {
+				return printResult(c, struct {
+					Group string `json:"group"`
+					Size  int    `json:"size"`
+				}{group, size})
+			}
+			_, err = fmt.Fprintf(c.App.Writer, "group %s will have %d machines (hardtack lab status shows them)\n", group, size)
+			return err
 		}),
 	}
 }

@@ -18,7 +18,7 @@ func labAWSCommand() *cli.Command {
 		Usage: "run a program whose AWS calls go to the lab, or print the environment variables for that",
 		// The flags after PROGRAM are the program's.
 		SkipFlagParsing: true,
-		ArgsUsage:       "[--name NAME] [PROGRAM ARGUMENTS]",
+		ArgsUsage:       "[--name NAME] [-o FORMAT] [PROGRAM ARGUMENTS]",
 		Action:          labAWS,
 	}
 }
@@ -27,6 +27,10 @@ func labAWS(c *cli.Context) error {
 	name, args := leadingName(c.Args().Slice(), os.Getenv("HARDTACK_LAB"))
 	if wantsHelp(args) {
 		return cli.ShowSubcommandHelp(c)
+	}
+	format, args, err := leadingFormat(args)
+	if err != nil {
+		return err
 	}
 	h, err := labNamed(name)
 	if err != nil {
@@ -37,8 +41,8 @@ func labAWS(c *cli.Context) error {
 		return err
 	}
 	switch {
-	case len(args) == 1 && args[0] == "--json":
-		return printJSON(c.App.Writer, region)
+	case format != "":
+		return printAs(c, format, region)
 	case len(args) == 0:
 		for _, v := range region.Environ() {
 			if _, err := fmt.Fprintf(c.App.Writer, "export %s\n", v); err != nil {

@@ -1,95 +1,17 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 )
-
-func labLogsCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "logs",
-		Usage:     "print the journal or console log of a machine, running or stopped",
-		ArgsUsage: "MACHINE",
-		Flags: labFlags(
-			&cli.BoolFlag{Name: "console", Usage: "print the serial console instead: firmware, kernel and systemd"},
-			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "follow the output until Ctrl-C"},
-			&cli.BoolFlag{Name: "path", Usage: "print only the file's path"},
-		),
-		Action: func(c *cli.Context) error {
-			h, err := labHome(c)
-			if err != nil {
-				return err
-			}
-			file, err := logOf(c, h)
-			if err != nil {
-				return err
-			}
-			if c.Bool("path") {
-				_, err := fmt.Fprintln(c.App.Writer, file)
-				return err
-			}
-			return follow(c.Context, c.App.Writer, file, c.Bool("f"))
-		},
-	}
-}
-
-// logOf returns the path of a machine's log. While the lab runs, MACHINE may be any name of the machine, later only
-// its instance id.
-func logOf(c *cli.Context, h lab.Home) (string, error) {
-	if c.NArg() != 1 {
-		return "", usagef("one machine is expected, not %d (hardtack lab status --all lists them)", c.NArg())
-	}
-	name := lab.JournalFile
-	if c.Bool("console") {
-		name = lab.ConsoleFile
-	}
-	id := c.Args().First()
-	s, err := lab.NewClient(h).Status(c.Context)
-	switch {
-	case errors.Is(err, lab.ErrNotRunning):
-	case err != nil:
-		return "", err
-	default:
-		m, err := s.Find(id)
-		if err != nil {
-			return "", err
-		}
-		id = m.ID
-	}
-	return h.LogOf(id, name)
-}
-
-// follow prints a file and, if on is set, text added to it until ctx ends.
-func follow(ctx context.Context, out io.Writer, file string, on bool) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return fmt.Errorf("reading the machine's log: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	for {
-		if _, err := io.Copy(out, f); err != nil {
-			return fmt.Errorf("printing %s: %w", file, err)
-		}
-		if !on {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
 
 // detachKey is Ctrl-], as in telnet and virsh.
 const detachKey = 0x1d

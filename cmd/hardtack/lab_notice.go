@@ -15,7 +15,7 @@ func labNoticeCommand() *cli.Command {
 		Name:      "notice",
 		Usage:     "announce to a machine what EC2 would, and take its power when a spot instance's time has come; the masters move its pods away",
 		ArgsUsage: "MACHINE",
-		Flags: labFlags(jsonFlag(),
+		Flags: labFlags(
 			&cli.StringFlag{Name: "kind", Value: "spot", Usage: "the `KIND`: " + strings.Join(lab.NoticeKinds, ", ") + ", where none takes back what was announced"},
 			&cli.DurationFlag{Name: "in", Value: 2 * time.Minute, Usage: "what is announced comes after this `DURATION`; EC2 gives spot instances two minutes"},
 		),
@@ -24,8 +24,8 @@ func labNoticeCommand() *cli.Command {
 			if err := client.Announce(c.Context, m.ID, n); err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, struct {
+			if structured(c) {
+				return printResult(c, struct {
 					Machine string    `json:"machine"`
 					Kind    string    `json:"kind"`
 					At      time.Time `json:"at"`

@@ -14,9 +14,8 @@ func labPlotCommand() *cli.Command {
 		Name:  "plot",
 		Usage: "draw the boot of each machine of a lab, as SVG",
 		Flags: labFlags(
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` instead of stdout"},
+			&cli.StringFlag{Name: "out", Usage: "write to `FILE` instead of stdout"},
 			&cli.BoolFlag{Name: "all", Usage: "include stopped machines"},
-			&cli.BoolFlag{Name: "json", Usage: "print the data as JSON instead of drawing it"},
 		),
 		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
 			if err := noArguments(c); err != nil {
@@ -27,10 +26,10 @@ func labPlotCommand() *cli.Command {
 				return err
 			}
 			plot := lab.NewPlot(s, c.Bool("all"))
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, plot)
+			if structured(c) {
+				return printResult(c, plot)
 			}
-			file := c.String("output")
+			file := c.String("out")
 			if file == "" {
 				return plot.WriteSVG(c.App.Writer)
 			}

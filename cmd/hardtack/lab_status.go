@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/fatih/color"
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
@@ -23,7 +24,7 @@ func labStatusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "show a lab's groups, machines, DNS records and nodes, and what keeps a machine from becoming ready",
-		Flags: labFlags(jsonFlag(),
+		Flags: labFlags(
 			&cli.BoolFlag{Name: "all", Usage: "include stopped machines"},
 			&cli.BoolFlag{Name: "exit-code", Usage: fmt.Sprintf("exit with status %d if the cluster is not ready", notReadyExit)},
 		),
@@ -38,8 +39,8 @@ func labStatusCommand() *cli.Command {
 			if !c.Bool("all") {
 				s.Machines = slices.DeleteFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Power == "off" && m.Lifecycle == "" })
 			}
-			if c.Bool("json") {
-				err = printJSON(c.App.Writer, s)
+			if structured(c) {
+				err = printResult(c, s)
 			} else {
 				err = printStatus(c.App.Writer, s)
 			}
@@ -53,22 +54,26 @@ func labStatusCommand() *cli.Command {
 
 // printStatus prints the tables of groups, machines and records, and then the problems.
 func printStatus(out io.Writer, s lab.Status) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	ready := "is not ready yet"
+	table := newPainted()
+	ready, paint := "is not ready yet", unclear
 	if s.Ready {
-		ready = "is ready"
+		ready, paint = "is ready", good
 	}
-	fmt.Fprintf(w, "lab %s: cluster %s %s, up for %s, API server at %s\n\n", s.Lab, s.Cluster, ready, time.Since(s.Since).Round(time.Second), s.API)
-	fmt.Fprintln(w, "MACHINE\tGROUP\tROLES\tADDRESS\tMEMBER\tPOWER\tLIFECYCLE\tNODE\tPHASE\tSECONDS")
+	table.row(paint, "lab %s: cluster %s %s, up for %s, API server at %s\n", s.Lab, s.Cluster, ready, time.Since(s.Since).Round(time.Second), s.API)
+	table.row(nil, "MACHINE\tGROUP\tROLES\tADDRESS\tMEMBER\tPOWER\tLIFECYCLE\tNODE\tPHASE\tSECONDS")
 	for _, m := range s.Machines {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+		var paint *color.Color
+		if len(m.Failures) > 0 || m.NodeReady != nil && !*m.NodeReady {
+			paint = bad
+		}
+		table.row(paint, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s",
 			m.ID, m.Group, m.Roles, m.Address, dash(m.Member), power(m), dash(m.Lifecycle), nodeState(m), dash(string(m.Phase())), bootTime(m))
 	}
-	fmt.Fprintln(w, "\nRECORD\tTYPE\tTTL\tVALUES")
+	table.row(nil, "\nRECORD\tTYPE\tTTL\tVALUES")
 	for _, r := range s.Records {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", strings.TrimSuffix(r.Name, "."), r.Type, r.TTL, strings.Join(r.Values, " "))
+		table.row(nil, "%s\t%s\t%d\t%s", strings.TrimSuffix(r.Name, "."), r.Type, r.TTL, strings.Join(r.Values, " "))
 	}
-	if err := w.Flush(); err != nil {
+	if _, err := io.WriteString(out, table.String()); err != nil {
 		return err
 	}
 	return printTroubles(out, s)
@@ -143,7 +148,6 @@ func labListCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "list",
 		Usage: "list the labs of this user",
-		Flags: []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -152,8 +156,8 @@ func labListCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, lines)
+			if structured(c) {
+				return printResult(c, lines)
 			}
 			w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "LAB\tSTATE\tCLUSTER\tMACHINES\tDIRECTORY")

@@ -36,7 +36,6 @@ func labUpCommand() *cli.Command {
 			&cli.BoolFlag{Name: "detach", Usage: "return as soon as the machines are starting"},
 			&cli.BoolFlag{Name: "keep", Usage: "keep the lab running if waiting fails or is interrupted"},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "give up if no machine makes progress for this `DURATION`"},
-			jsonFlag(),
 		},
 		Action: labUp,
 	}
@@ -171,8 +170,8 @@ func labReady(c *cli.Context, h lab.Home, client *lab.Client) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, s)
+	if structured(c) {
+		return printResult(c, s)
 	}
 	if err := printStatus(c.App.Writer, s); err != nil {
 		return err

@@ -28,7 +28,7 @@ func labVolumeListCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "list",
 		Usage: "list the volumes, and the machines that have them",
-		Flags: labFlags(jsonFlag()),
+		Flags: labFlags(),
 		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -37,8 +37,8 @@ func labVolumeListCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, list)
+			if structured(c) {
+				return printResult(c, list)
 			}
 			return printVolumes(c.App.Writer, list)
 		}),
@@ -60,7 +60,7 @@ func labVolumeVerb(verb, usage, done string, do func(*lab.Client, context.Contex
 		Name:      verb,
 		Usage:     usage,
 		ArgsUsage: "VOLUME",
-		Flags:     labFlags(jsonFlag()),
+		Flags:     labFlags(),
 		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
 			if c.NArg() != 1 {
 				return usagef("one volume is expected, not %d (hardtack lab volume list shows them)", c.NArg())
@@ -77,8 +77,8 @@ func labVolumeVerb(verb, usage, done string, do func(*lab.Client, context.Contex
 			if err := do(client, c.Context, id); err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(c.App.Writer, list[i])
+			if structured(c) {
+				return printResult(c, list[i])
 			}
 			_, err = fmt.Fprintf(c.App.Writer, "%s %s\n", id, done)
 			return err

@@ -33,7 +33,6 @@ func lambdaDoctorCommand() *cli.Command {
 			&cli.StringFlag{Name: "function", Usage: "the function's `NAME`, if it belongs to no stack"},
 			&cli.StringFlag{Name: "zip", Usage: "compare with the `FILE` that should be deployed, as built by make lambda"},
 			&cli.BoolFlag{Name: "policy", Usage: "only print the IAM policy that this command needs"},
-			jsonFlag(),
 			timeoutFlag(2*time.Minute),
 		),
 		Action: func(c *cli.Context) error {

@@ -26,7 +26,6 @@ func lintCommand() *cli.Command {
 			&cli.StringFlag{Name: "rootfs", Usage: "the `DIRECTORY` with the image's plain files (default: the built-in ones)"},
 			&cli.StringSliceFlag{Name: "path", Usage: "an absolute `PATH` that the template puts into the image too; may be repeated"},
 			&cli.BoolFlag{Name: "packages", Usage: "the template installs further Debian packages: their programs and files are only known to the bake, and not asked for here"},
-			&cli.BoolFlag{Name: "json", Usage: "print the findings as a JSON array"},
 		},
 		Action: func(c *cli.Context) error {
 			plan, err := unitPlan(c)
@@ -54,9 +53,9 @@ func lintCommand() *cli.Command {
 // printFindings prints the findings, and returns an error if there are any.
 func printFindings(c *cli.Context, found problem.List) error {
 	found.Sort()
-	if c.Bool("json") {
+	if structured(c) {
 		// JSON has an empty array, not null.
-		if err := printJSON(c.App.Writer, append(problem.List{}, found...)); err != nil {
+		if err := printResult(c, append(problem.List{}, found...)); err != nil {
 			return err
 		}
 	} else {

@@ -28,7 +28,7 @@ func lockCommand() *cli.Command {
 		Usage: "list, verify, export and update the image's components and their versions",
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list components with their versions, licences, sources and digests",
-				Flags: []cli.Flag{lockFlag(), archFlag("only this `ARCHITECTURE` (default: all)"), jsonFlag()}, Action: lockList},
+				Flags: []cli.Flag{lockFlag(), archFlag("only this `ARCHITECTURE` (default: all)")}, Action: lockList},
 			{Name: "verify", Usage: "fetch every component, or read it from the cache, and verify its size, digest and signature",
 				Flags: append(fetchFlags(), lockFlag(),
 					&cli.BoolFlag{Name: "require-pins", Usage: "refuse compiled programs that the lock does not pin, and compile with the Go version of its pins"}),
@@ -41,7 +41,7 @@ func lockCommand() *cli.Command {
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "lock", Required: true, Usage: "the lock `FILE` to update"}, mirrorFlag(),
 					&cli.BoolFlag{Name: "insecure-mirror", Usage: "believe digests that come over plain http, where anybody on the way can change them"},
-					dryRunFlag(), jsonFlag(),
+					dryRunFlag(),
 				}, Action: lockUpdate},
 		},
 	}
@@ -54,7 +54,6 @@ func fetchFlags() []cli.Flag {
 		&cli.StringFlag{Name: "source", Value: string(fetch.Release), Usage: "fetch from `SOURCE`: release, modules (compiles; may take long) or auto"},
 		archFlag("the `ARCHITECTURE` (default: this machine's)"),
 		&cli.StringFlag{Name: "cache", Usage: "the cache `DIRECTORY` (default: hardtack in the user's cache directory)"},
-		jsonFlag(),
 	}
 }
 
@@ -95,7 +94,7 @@ func lockList(c *cli.Context) error {
 		}
 		arches = []string{arch}
 	}
-	if c.Bool("json") {
+	if structured(c) {
 		for i := range l.Components {
 			for arch := range l.Components[i].Release {
 				if !slices.Contains(arches, arch) {
@@ -103,7 +102,7 @@ func lockList(c *cli.Context) error {
 				}
 			}
 		}
-		return printJSON(c.App.Writer, struct {
+		return printResult(c, struct {
 			*lock.Lock
 			Fingerprint string `json:"fingerprint"`
 		}{l, l.Fingerprint()})
@@ -267,8 +266,8 @@ func lockPin(c *cli.Context) error {
 }
 
 func printVerdicts(c *cli.Context, verdicts []verdict) error {
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, verdicts)
+	if structured(c) {
+		return printResult(c, verdicts)
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "COMPONENT\tVERSION\tVERDICT\tFROM")
@@ -388,8 +387,8 @@ func printUpdates(c *cli.Context, updates []fetch.Update) error {
 			failed = append(failed, u.Component+": "+u.Problem)
 		}
 	}
-	if c.Bool("json") {
-		if err := printJSON(c.App.Writer, updates); err != nil {
+	if structured(c) {
+		if err := printResult(c, updates); err != nil {
 			return err
 		}
 	} else {

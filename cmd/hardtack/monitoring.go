@@ -59,7 +59,8 @@ func writeMonitoring(c *cli.Context) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("writing what Prometheus needs: %w", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
 		mode := fs.FileMode(0o644)
 		if name == monitoring.Key {
 			mode = 0o600
@@ -68,9 +69,8 @@ func writeMonitoring(c *cli.Context) error {
 		if _, err := file.Replace(where, files[name], mode); err != nil {
 			return fmt.Errorf("writing %s: %w", where, err)
 		}
-		fmt.Fprintln(c.App.Writer, where)
 	}
-	return nil
+	return printWritten(c, dir, names)
 }
 
 // monitoringCredentials signs with the authority's key, as an administrator's kubeconfig is: the API server would sign for no group

@@ -32,12 +32,12 @@ func pkiCommand() *cli.Command {
 		Usage: "create and inspect a cluster's certificate authorities and keys, in its store",
 		Subcommands: []*cli.Command{
 			{Name: "create", Usage: "create the missing authorities and keys, and record the settings that all machines must share; nothing is ever replaced",
-				Flags:  append(storeFlags(), &cli.BoolFlag{Name: "rekey", Usage: "encrypt every secret again, with the document's aws.secretsKey"}, jsonFlag()),
+				Flags:  append(storeFlags(), &cli.BoolFlag{Name: "rekey", Usage: "encrypt every secret again, with the document's aws.secretsKey"}),
 				Action: pkiCreate},
 			{Name: "show", Usage: "list the stored objects with their expiry and fingerprints; never keys",
-				Flags: append(storeFlags(), jsonFlag()), Action: pkiShow},
+				Flags: storeFlags(), Action: pkiShow},
 			{Name: "verify", Usage: "print the problems of the stored objects, and fail if there are any",
-				Flags: append(storeFlags(), jsonFlag()), Action: pkiVerify},
+				Flags: storeFlags(), Action: pkiVerify},
 			{Name: "ca", Usage: "print the CA certificate that every machine trusts, or another authority's",
 				Flags: append(storeFlags(), &cli.StringFlag{Name: "authority", Usage: "the authority's `NAME`, as pki show lists it without its directory: kubelet-serving-ca (default: what every machine trusts)"}), Action: pkiCA},
 			{Name: "rotate", Usage: "replace a key of a running cluster, step by step", Subcommands: pkiRotate()},
@@ -179,8 +179,8 @@ func pkiCreate(c *cli.Context) error {
 	if note != "" {
 		fmt.Fprintln(c.App.ErrWriter, note)
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, struct {
+	if structured(c) {
+		return printResult(c, struct {
 			Store   string           `json:"store"`
 			Objects []authority.Made `json:"objects"`
 		}{s.String(), made})
@@ -232,8 +232,8 @@ func pkiShow(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, found)
+	if structured(c) {
+		return printResult(c, found)
 	}
 	return printItems(c.App.Writer, found)
 }
@@ -288,8 +288,8 @@ func pkiVerify(c *cli.Context) error {
 			wrong++
 		}
 	}
-	if c.Bool("json") {
-		err = printJSON(c.App.Writer, found)
+	if structured(c) {
+		err = printResult(c, found)
 	} else {
 		err = printProblems(c.App.Writer, found)
 	}
@@ -320,7 +320,15 @@ func pkiCA(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", object, err)
 	}
-	_, err = c.App.Writer.Write(pki.EncodeCertificates(certs))
+	text := pki.EncodeCertificates(certs)
+	if structured(c) {
+		return printResult(c, struct {
+			Object string `json:"object"`
+			// PEM are the certificates.
+			PEM string `json:"pem"`
+		}{object, string(text)})
+	}
+	_, err = c.App.Writer.Write(text)
 	return err
 }
 
@@ -337,8 +345,7 @@ func pkiPolicy(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.App.Writer.Write(policy)
-	return err
+	return printDocument(c, policy)
 }
 
 func readAuthority(ctx context.Context, s store.Store, name string) (pki.Authority, error) {

@@ -27,7 +27,7 @@ func pkiIssuerCommand() *cli.Command {
 		Name: "issuer", Usage: "publish the keys by which others verify the tokens of the cluster's pods",
 		Subcommands: []*cli.Command{
 			{Name: "publish", Usage: "write the issuer's discovery document and its keys to where the document says, if they are not there; pki rotate service-account does so too from then on",
-				Flags: append(slices.Clip(more), &cli.StringFlag{Name: "dir", Usage: "write them to a `DIRECTORY` instead, for a web server of your own"}, jsonFlag()), Action: issuerPublish},
+				Flags: append(slices.Clip(more), &cli.StringFlag{Name: "dir", Usage: "write them to a `DIRECTORY` instead, for a web server of your own"}), Action: issuerPublish},
 			{Name: "check", Usage: "read what is published as everybody can, and fail if it is not the cluster's keys", Flags: more, Action: issuerCheck},
 		},
 	}
@@ -95,8 +95,8 @@ func issuerPublish(c *cli.Context) error {
 	if err := recordIssuer(c, s, r); err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, struct {
+	if structured(c) {
+		return printResult(c, struct {
 			Issuer  string   `json:"issuer"`
 			To      string   `json:"to"`
 			Changed []string `json:"changed"`
@@ -143,5 +143,16 @@ func issuerCheck(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return publish.Issuer{URL: doc.PublicIssuer()}.Check(c.Context, public)
+	issuer := publish.Issuer{URL: doc.PublicIssuer()}
+	if err := issuer.Check(c.Context, public); err != nil {
+		return err
+	}
+	if structured(c) {
+		return printResult(c, struct {
+			Issuer string `json:"issuer"`
+			Served bool   `json:"served"`
+		}{issuer.URL, true})
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "%s has the cluster's keys\n", issuer.URL)
+	return err
 }

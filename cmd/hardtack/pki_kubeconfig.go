@@ -22,7 +22,7 @@ func pkiKubeconfigCommand() *cli.Command {
 		Flags: append(storeFlags(),
 			&cli.StringFlag{Name: "server", Usage: "the API server's `URL` (default: https://" + role.Masters.Host("<cluster>") + ")"},
 			&cli.DurationFlag{Name: "life", Value: pki.AdminLife, Usage: "the `DURATION` until it expires"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` instead of stdout, atomically, with mode 0600"},
+			&cli.StringFlag{Name: "out", Usage: "write to `FILE` instead of stdout, atomically, with mode 0600"},
 			&cli.StringFlag{Name: "user", Usage: "the person's `NAME`; needs --kubeconfig instead of --cluster and --store"},
 			&cli.StringSliceFlag{Name: "group", Usage: "a `GROUP` of the person, which a binding gives rights; may be repeated"},
 			&cli.StringFlag{Name: "kubeconfig", Usage: "the kubeconfig, a `FILE`, of whoever asks for the person's certificate"},
@@ -36,11 +36,11 @@ func pkiKubeconfig(c *cli.Context) error {
 	if life := c.Duration("life"); life <= 0 || life > pki.LeafLife {
 		return usagef("--life %v: must be more than 0 and at most %v: a certificate cannot be revoked", life, pki.LeafLife)
 	}
-	output := c.String("output")
+	output := c.String("out")
 	if output != "" {
 		// Before anything is signed.
 		if info, err := os.Stat(filepath.Dir(output)); err != nil || !info.IsDir() {
-			return usagef("--output %s: %w", output, cmp.Or(err, errors.New("its directory is none")))
+			return usagef("--out %s: %w", output, cmp.Or(err, errors.New("its directory is none")))
 		}
 	}
 	get := adminKubeconfig
@@ -49,6 +49,9 @@ func pkiKubeconfig(c *cli.Context) error {
 	}
 	data, err := get(c)
 	if err != nil {
+		return err
+	}
+	if data, err = inForm(c, data); err != nil {
 		return err
 	}
 	if output == "" {

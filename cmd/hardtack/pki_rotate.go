@@ -57,8 +57,8 @@ func pkiRotate() []*cli.Command {
 func rotateFlags(more ...cli.Flag) []cli.Flag {
 	return append(append(append(storeFlags(), confirmFlags()...),
 		&cli.BoolFlag{Name: "status", Usage: "print the step, and take none"},
-		&cli.BoolFlag{Name: "taken", Usage: "take the step before its time: every machine has taken the last one, which you have seen"},
-		jsonFlag()), more...)
+		&cli.BoolFlag{Name: "taken", Usage: "take the step before its time: every machine has taken the last one, which you have seen"}),
+		more...)
 }
 
 func pkiRotateEncryption() *cli.Command {
@@ -125,8 +125,8 @@ func rewriteSecrets(ctx context.Context, story io.Writer, client *kube.Client) e
 }
 
 func printRotation(c *cli.Context, r authority.Rotation) error {
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, r)
+	if structured(c) {
+		return printResult(c, r)
 	}
 	_, err := io.WriteString(c.App.Writer, rotationText(r))
 	return err

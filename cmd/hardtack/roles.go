@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -26,7 +25,6 @@ func rolesCommand() *cli.Command {
 		Flags: []cli.Flag{
 			aloneFlag(),
 			&cli.StringFlag{Name: "role", Usage: "only a machine with these `ROLES`, such as masters+etcd or none"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON, with every combination of roles"},
 		},
 		Action: func(c *cli.Context) error {
 			plan, err := unitPlan(c)
@@ -39,13 +37,13 @@ func rolesCommand() *cli.Command {
 			}
 			table := unit.NewTable(us)
 			if !c.IsSet("role") {
-				return printTable(c.App.Writer, table, c.Bool("json"))
+				return printTable(c, table)
 			}
 			set, err := role.ParseSet(c.String("role"))
 			if err != nil {
 				return usagef("--role: %w", err)
 			}
-			return printCombination(c.App.Writer, table.Combination(set), c.Bool("json"))
+			return printCombination(c, table.Combination(set))
 		},
 	}
 }
@@ -86,37 +84,29 @@ func unitLayers(dirs []string) ([]layer.Layer, error) {
 	return layers, nil
 }
 
-// printJSON prints JSON for every command. Keys are snake_case; TestJSONKeys checks it.
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
 // printTable prints a row for each unit, with a mark under each role that runs it.
-func printTable(w io.Writer, table unit.Table, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, table)
+func printTable(c *cli.Context, table unit.Table) error {
+	if structured(c) {
+		return printResult(c, table)
 	}
-	_, err := io.WriteString(w, table.Text())
+	_, err := io.WriteString(c.App.Writer, table.Text())
 	return err
 }
 
 // printCombination prints a line for each unit of one machine: whether it runs.
-func printCombination(w io.Writer, c unit.Combination, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, c)
+func printCombination(c *cli.Context, machine unit.Combination) error {
+	if structured(c) {
+		return printResult(c, machine)
 	}
 	fates := []struct {
 		fate  string
 		units []string
-	}{{"starts", c.Starts}, {"skips", c.Skips}}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	}{{"starts", machine.Starts}, {"skips", machine.Skips}}
+	tw := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	for _, f := range fates {
 		for _, u := range f.units {
 			fate := f.fate
-			if slices.Contains(c.Fails, u) {
+			if slices.Contains(machine.Fails, u) {
 				fate = "fails"
 			}
 			fmt.Fprintf(tw, "%s\t%s\n", fate, u)

@@ -19,8 +19,7 @@ func schemaCommand() *cli.Command {
 			if err != nil {
 				return usagef("--kubernetes: %w", err)
 			}
-			_, err = c.App.Writer.Write(data)
-			return err
+			return printDocument(c, data)
 		},
 	}
 }
@@ -37,8 +36,7 @@ func exampleCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			_, err = c.App.Writer.Write(data)
-			return err
+			return printDocument(c, data)
 		},
 	}
 }

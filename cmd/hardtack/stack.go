@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,6 +15,22 @@ func stackCommand() *cli.Command {
 		Usage:       "create, change, roll and delete a cluster on AWS; render its template, and estimate its cost",
 		Subcommands: []*cli.Command{stackRenderCommand(), stackTerraformCommand(), stackCostCommand(), stackDiffCommand(), stackApplyCommand(), stackRefreshCommand(), stackRollbackCommand(), stackStatusCommand(), stackDeleteCommand()},
 	}
+}
+
+// printWritten prints the files that a command has written into a directory.
+func printWritten(c *cli.Context, dir string, names []string) error {
+	if structured(c) {
+		return printResult(c, struct {
+			Directory string   `json:"directory"`
+			Files     []string `json:"files"`
+		}{dir, names})
+	}
+	for _, name := range names {
+		if _, err := fmt.Fprintln(c.App.Writer, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeWhole writes a file atomically.

@@ -24,7 +24,6 @@ func stackCostCommand() *cli.Command {
 			clusterFlag(),
 			&cli.StringFlag{Name: "region", Usage: "the `REGION` of the prices", EnvVars: []string{"AWS_REGION", "AWS_DEFAULT_REGION"}, Value: defaultPriceRegion},
 			&cli.StringFlag{Name: "prices", Usage: "a `FILE` of prices (default: the built-in ones)"},
-			jsonFlag(),
 		},
 		Action: stackCost,
 	}
@@ -46,8 +45,8 @@ func stackCost(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("computing the cost of %s: %w", complete.Cluster.Name, err)
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, sheet)
+	if structured(c) {
+		return printResult(c, sheet)
 	}
 	return printSheet(c.App.Writer, sheet)
 }

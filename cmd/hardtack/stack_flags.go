@@ -26,7 +26,6 @@ func stackFlags(more ...cli.Flag) []cli.Flag {
 		clusterFlag(),
 		&cli.StringFlag{Name: "stack", Usage: "the stack's `NAME` (default: hardtack-<cluster>)"},
 		&cli.DurationFlag{Name: "poll", Value: cloudformation.DefaultPoll, Usage: "the `DURATION` between two polls of a running operation"},
-		jsonFlag(),
 	), more...)
 }
 

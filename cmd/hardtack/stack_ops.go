@@ -88,7 +88,7 @@ func stackApply(c *cli.Context, k *cluster.Cluster) error {
 		question = "End every machine of " + stackName(c, k) + "?"
 	}
 	o.Confirm = func(context.Context, *cluster.Applied) error { return proceed(c, question) }
-	if !c.Bool("json") && !o.DryRun {
+	if !structured(c) && !o.DryRun {
 		o.OnDiff = func(d *cluster.Diff) { fmt.Fprint(c.App.ErrWriter, changesText(d.Changes, nil)) }
 	}
 	a, err := k.Apply(c.Context, o)

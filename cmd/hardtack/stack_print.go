@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/fatih/color"
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
@@ -50,8 +51,8 @@ func printStep(c *cli.Context) func(rollout.Step) {
 
 // stackAnswer prints the result of a stack command: with --json the value, else the text and the next commands.
 func stackAnswer[A any](c *cli.Context, answer A, text string, next ...string) error {
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, answer)
+	if structured(c) {
+		return printResult(c, answer)
 	}
 	for _, command := range next {
 		text += "next: " + command + "\n"
@@ -63,11 +64,12 @@ func stackAnswer[A any](c *cli.Context, answer A, text string, next ...string) e
 // changesText formats the changes of apply as a table of mark, resource and reasons, and then the refresh.
 func changesText(changes []cloudformation.Change, refresh []cluster.Behind) string {
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	table := newPainted()
 	for _, c := range changes {
-		fmt.Fprintf(table, "%s %s\t%s\t%s\n", mark(c), c.Resource, c.Type, strings.Join(reasons(c), ", "))
+		paint := map[string]*color.Color{"+": good, "-": bad, "!": bad, "~": unclear}[mark(c)]
+		table.row(paint, "%s %s\t%s\t%s", mark(c), c.Resource, c.Type, strings.Join(reasons(c), ", "))
 	}
-	_ = table.Flush() // writes to memory
+	b.WriteString(table.String())
 	for _, n := range refresh {
 		fmt.Fprintf(&b, "refresh %s: %d of %d machines: %s\n", n.Group, len(n.Machines), n.Of, strings.Join(n.Why, ", "))
 	}

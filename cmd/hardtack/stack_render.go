@@ -15,8 +15,7 @@ func stackRenderCommand() *cli.Command {
 		Flags: []cli.Flag{
 			clusterFlag(),
 			stackCAFlag(),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` instead of stdout, atomically"},
-			&cli.BoolFlag{Name: "json", Usage: "write JSON instead of YAML"},
+			&cli.StringFlag{Name: "out", Usage: "write to `FILE` instead of stdout, atomically"},
 		},
 		Action: stackRender,
 	}
@@ -35,7 +34,7 @@ func stackRender(c *cli.Context) error {
 		return fmt.Errorf("making the template of %s: %w", complete.Cluster.Name, err)
 	}
 	render := tmpl.YAML
-	if c.Bool("json") {
+	if formatOf(c) == asJSON {
 		render = tmpl.JSON
 	}
 	data, err := render()
@@ -45,7 +44,7 @@ func stackRender(c *cli.Context) error {
 	if len(data) > template.MaxInline {
 		logger(c).Warn("the template is too large for a request: deploy it from S3 (aws cloudformation deploy --s3-bucket BUCKET)", "bytes", len(data), "most", template.MaxInline)
 	}
-	if name := c.String("output"); name != "" {
+	if name := c.String("out"); name != "" {
 		return writeWhole(name, data)
 	}
 	_, err = c.App.Writer.Write(data)

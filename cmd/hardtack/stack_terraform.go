@@ -19,7 +19,7 @@ func stackTerraformCommand() *cli.Command {
 		Flags: []cli.Flag{
 			clusterFlag(),
 			stackCAFlag(),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "the module's `DIRECTORY`, created if it does not exist"},
+			&cli.StringFlag{Name: "out", Usage: "the module's `DIRECTORY`, created if it does not exist"},
 		},
 		Action: stackTerraform,
 	}
@@ -34,9 +34,9 @@ func stackTerraform(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
 	}
-	dir := c.String("output")
+	dir := c.String("out")
 	if dir == "" {
-		return usagef("--output: name the directory of the module")
+		return usagef("--out: name the directory of the module")
 	}
 	complete, ca, err := readTrusted(c)
 	if err != nil {
@@ -46,7 +46,8 @@ func stackTerraform(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the module of %s: %w", complete.Cluster.Name, err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			return fmt.Errorf("making the module's directory: %w", err)
 		}
@@ -54,5 +55,5 @@ func stackTerraform(c *cli.Context) error {
 			return err
 		}
 	}
-	return nil
+	return printWritten(c, dir, names)
 }

@@ -30,7 +30,6 @@ func treeCommand() *cli.Command {
 			&cli.StringFlag{Name: "reader", Required: true, Usage: "the hardtack-userdata `PROGRAM` for that architecture, as built by make agent"},
 			&cli.StringFlag{Name: "hello", Usage: "the hardtack-hello `PROGRAM` for that architecture (default: left out)"},
 			&cli.StringSliceFlag{Name: "units-dir", Usage: "a `DIRECTORY` of units that lie over the image's own, as the provisioner's option units_dir; may be repeated"},
-			jsonFlag(),
 		},
 		Action: tree,
 	}
@@ -51,8 +50,8 @@ func tree(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, treeOutput{Digest: composed.Digest(), Size: composed.Size(), Files: bake.Files(composed)})
+	if structured(c) {
+		return printResult(c, treeOutput{Digest: composed.Digest(), Size: composed.Size(), Files: bake.Files(composed)})
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "%sdigest %s\n%.1f MB\n", composed.Listing(), composed.Digest(), float64(composed.Size())/1e6)
 	return err

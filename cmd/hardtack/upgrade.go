@@ -25,7 +25,6 @@ func upgradeCommand() *cli.Command {
 			clusterFlag(),
 			&cli.StringFlag{Name: "stack", Usage: "the stack's `NAME` (default: hardtack-<cluster>)"},
 			&cli.StringFlag{Name: "to", Usage: "the minor `VERSION` to go to, such as 1.36 (default: the document's)"},
-			jsonFlag(),
 		),
 		Action: onStack(upgrade),
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/pem"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ import (
 func userdataCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "userdata",
-		Usage: "print the user data for the machines of a group: role files and what differs from the image; no secrets but the token of --machine, at most 16 KB",
+		Usage: "print the user data for the machines of a group: role files and what differs from the image; no secrets but the token of --machine, at most 16 KB. As JSON or YAML it is a summary",
 		Flags: []cli.Flag{
 			clusterFlag(),
 			&cli.StringFlag{Name: "group", Usage: "the `GROUP`, by name"},
@@ -30,7 +29,6 @@ func userdataCommand() *cli.Command {
 			&cli.StringFlag{Name: "ca", Usage: "the `FILE` with the cluster's public CA certificate in PEM, as printed by hardtack pki ca"},
 			&cli.StringFlag{Name: "machine", Usage: "for one machine, the `NODE` of that name: make a bootstrap token that is good for it alone, once, within a day; needs --kubeconfig"},
 			&cli.StringFlag{Name: "kubeconfig", Usage: "an administrator's kubeconfig, a `FILE`, for --machine"},
-			&cli.BoolFlag{Name: "json", Usage: "print a summary as JSON instead of the user data"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
@@ -51,8 +49,8 @@ func userdataCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printUserData(c.App.Writer, complete, group, ca, data)
+			if structured(c) {
+				return printUserData(c, complete, group, ca, data)
 			}
 			_, err = c.App.Writer.Write(data)
 			return err
@@ -66,8 +64,8 @@ func userdataFor(c *cli.Context, complete *spec.Complete, group string, ca []byt
 	switch {
 	case name == "" || kubeconfig == "":
 		return usagef("--machine and --kubeconfig belong together: the token is made in the cluster")
-	case c.Bool("json"):
-		return usagef("--json prints no user data, and a token for --machine would be lost")
+	case structured(c):
+		return usagef("--output json or yaml prints no user data, and a token for --machine would be lost")
 	}
 	bound, err := pki.MachineGroup(name)
 	if err != nil {
@@ -173,13 +171,13 @@ func chooseGroup(c *spec.Complete, group, roles string) (string, error) {
 }
 
 // printUserData prints a summary of the user data.
-func printUserData(w io.Writer, c *spec.Complete, group string, ca, data []byte) error {
+func printUserData(c *cli.Context, complete *spec.Complete, group string, ca, data []byte) error {
 	type file struct {
 		Path  string `json:"path"`
 		Mode  string `json:"mode"`
 		Bytes int    `json:"bytes"`
 	}
-	hash, err := c.Hash(group, ca)
+	hash, err := complete.Hash(group, ca)
 	if err != nil {
 		return err
 	}
@@ -197,5 +195,5 @@ func printUserData(w io.Writer, c *spec.Complete, group string, ca, data []byte)
 	for _, f := range result.Files {
 		out.Files = append(out.Files, file{f.Path, fmt.Sprintf("%04o", uint32(f.Mode)), len(f.Content)})
 	}
-	return printJSON(w, out)
+	return printResult(c, out)
 }

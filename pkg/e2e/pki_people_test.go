@@ -26,7 +26,7 @@ import (
 func (m *master) people(t *testing.T) {
 	m.mustKubectl(t, "create", "clusterrolebinding", "platform", "--clusterrole=view", "--group=platform")
 	admin, jane := filepath.Join(m.dir, "admin.kubeconfig"), filepath.Join(t.TempDir(), "jane.kubeconfig")
-	out, err := m.person(t, "--kubeconfig", admin, "--user", "jane@example.org", "--group", "platform", "--life", "1h", "-o", jane).wait()
+	out, err := m.person(t, "--kubeconfig", admin, "--user", "jane@example.org", "--group", "platform", "--life", "1h", "--out", jane).wait()
 	if err != nil || !strings.Contains(out, "jane@example.org may log in until 2") {
 		t.Fatalf("for an administrator: %v\n%s", err, out)
 	}
@@ -52,7 +52,7 @@ func (m *master) people(t *testing.T) {
 
 	// She may not even ask, then she may, and not approve.
 	joe := filepath.Join(t.TempDir(), "joe.kubeconfig")
-	asJane := []string{"--kubeconfig", jane, "--user", "joe", "-o", joe}
+	asJane := []string{"--kubeconfig", jane, "--user", "joe", "--out", joe}
 	if out, err := m.person(t, asJane...).wait(); err == nil || !strings.Contains(out, "creating the request") || !strings.Contains(out, "forbidden") {
 		t.Errorf("by somebody without the right to ask: %v\n%s", err, out)
 	}
