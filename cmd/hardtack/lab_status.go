@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -98,14 +100,6 @@ func printTroubles(out io.Writer, s lab.Status) error {
 	b.WriteString("\n")
 	_, err := io.WriteString(out, "\n"+b.String())
 	return err
-}
-
-// dash replaces an empty cell of a table.
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 func power(m lab.MachineStatus) string {

@@ -217,3 +217,11 @@ func (p *painted) String() string {
 	}
 	return b.String()
 }
+
+// dash replaces an empty cell of a table.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

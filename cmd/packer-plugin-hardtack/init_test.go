@@ -93,7 +93,11 @@ func release(t *testing.T) map[string][]byte {
 					program = []byte(read(t, binary))
 				}
 				name := expand(t, archive.Name, values) + ".zip"
-				files[name] = zipped(t, expand(t, build.Binary, values), program)
+				inside := expand(t, build.Binary, values)
+				if system == "windows" { // GoReleaser and Packer both add it
+					inside += ".exe"
+				}
+				files[name] = zipped(t, inside, program)
 				sums += fmt.Sprintf("%x  %s\n", sha256.Sum256(files[name]), name)
 			}
 		}

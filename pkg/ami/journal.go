@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 )
 
 // journal is the state of an unfinished publication: a file whose first line is the decision, written before any
@@ -75,8 +75,8 @@ func takeLock(path string) (*lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keeping a journal: %w", err)
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	err = file.TryLock(f)
+	if errors.Is(err, file.ErrLocked) {
 		err = fmt.Errorf("%w (%s is locked)", errBusy, path)
 	}
 	if err != nil {

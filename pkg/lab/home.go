@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 )
 
 // The names of files and directories in a lab's directory.
@@ -117,8 +119,8 @@ func (h Home) lock() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lab's lock: %w", err)
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	err = file.TryLock(f)
+	if errors.Is(err, file.ErrLocked) {
 		_ = f.Close()
 		return nil, ErrRunning
 	}

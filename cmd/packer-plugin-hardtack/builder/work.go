@@ -1,3 +1,5 @@
+//go:build linux
+
 package builder
 
 import (
@@ -6,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 )
 
 // workPrefix begins the name of every working directory.
@@ -23,7 +25,7 @@ func claim(parent string) (dir string, lock *os.File, err error) {
 		lock, err = os.Open(dir)
 	}
 	if err == nil {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err = file.TryLock(lock)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("working directory: %w", err)
@@ -59,8 +61,8 @@ func removeUnheld(dir string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	err = file.TryLock(f)
+	if errors.Is(err, file.ErrLocked) {
 		return false, nil
 	}
 	if err != nil {

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"syscall"
 )
 
 // CheckOwn returns an error if the file or directory belongs to another user, or if others may write to it: what is
@@ -18,22 +16,6 @@ func CheckOwn(name string) error {
 		return err
 	}
 	return checkOwn(name, info)
-}
-
-func checkOwn(name string, info fs.FileInfo) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fmt.Errorf("%s: no owner known", name)
-	}
-	if uid := os.Geteuid(); int(stat.Uid) != uid {
-		return fmt.Errorf("%s belongs to user %d and this is user %d: use another directory (with sudo: sudo -H),"+
-			" or look what is in it and take it over (chown -R %d %[1]s)", name, stat.Uid, uid, uid)
-	}
-	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return fmt.Errorf("%s can be written by others (mode %04o): remove it if others may have written to it, and otherwise close it"+
-			" (chmod -R go-w %[1]s)", name, mode)
-	}
-	return nil
 }
 
 // ReadOwn reads a file that CheckOwn finds no fault with.
@@ -62,7 +44,7 @@ func OpenWithin(dir, name string) (*os.File, error) {
 	}
 	defer func() { _ = root.Close() }() // a handle on a directory
 	// A named pipe would otherwise wait for a writer.
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := root.OpenFile(name, os.O_RDONLY|nonblocking, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"syscall"
 )
 
 // Detached is a process that keeps running when this one ends.
@@ -20,7 +19,7 @@ func Detach(c Command, output *os.File) (Detached, error) {
 	cmd := exec.Command(c.Name, c.Args...) //nolint:noctx // it is to live on when everything here has ended
 	cmd.Dir, cmd.Env = c.Dir, c.Env
 	cmd.Stdout, cmd.Stderr = output, output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = ownSession()
 	if err := cmd.Start(); err != nil {
 		return Detached{}, fmt.Errorf("starting %s: %w", c.Name, err)
 	}

@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -63,8 +62,8 @@ func Run(ctx context.Context, c Command) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// A separate process group: Ctrl-C in a terminal reaches only us, and we end the children in order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.SysProcAttr = ownGroup()
+	cmd.Cancel = func() error { return endGroup(cmd.Process) }
 	cmd.WaitDelay = grace
 	var out, errs tail
 	cmd.Stdout, cmd.Stderr = tee(c.Stdout, &out), tee(c.Stderr, &errs)
@@ -76,8 +75,7 @@ func Run(ctx context.Context, c Command) error {
 		err = cmd.Wait()
 	}
 	if ctx.Err() != nil && cmd.Process != nil {
-		// Kill processes that survived the grace time; an empty group returns ESRCH, which is fine.
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		killGroup(cmd.Process) // those that survived the grace time
 		err = errors.Join(ctx.Err(), err)
 	}
 	if err == nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lima-vm/go-qcow2reader/image"
 	"github.com/lima-vm/go-qcow2reader/image/qcow2"
-	"golang.org/x/sys/unix"
 )
 
 // File is an open disk image. It may be read by several goroutines at once.
@@ -96,27 +95,6 @@ func (f *File) Data(offset int64) (start, end int64, ok bool, err error) { retur
 
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
-
-// sparse finds data as the file system knows it.
-func sparse(f *os.File, size int64) func(int64) (int64, int64, bool, error) {
-	return func(offset int64) (int64, int64, bool, error) {
-		start, err := unix.Seek(int(f.Fd()), offset, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return 0, 0, false, nil // only a hole is left
-		}
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
-			return offset, size, offset < size, nil // a file system that knows no holes
-		}
-		if err != nil {
-			return 0, 0, false, fmt.Errorf("looking for data: %w", err)
-		}
-		end, err := unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE)
-		if err != nil {
-			return 0, 0, false, fmt.Errorf("looking for the end of data: %w", err)
-		}
-		return start, end, true, nil
-	}
-}
 
 // stride is how many bytes of a qcow2's clusters are searched for one answer.
 const stride = 1 << 30

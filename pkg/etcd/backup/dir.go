@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // dir is a place in a directory, which several machines may have mounted.
@@ -115,13 +113,4 @@ func syncDir(name string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-// free is how many bytes a file in a directory may have.
-func free(name string) (int64, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(name, &s); err != nil {
-		return 0, fmt.Errorf("asking for the free space of %s: %w", name, err)
-	}
-	return int64(s.Bavail) * s.Bsize, nil
 }

@@ -27,8 +27,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
@@ -239,7 +237,7 @@ func (c cancellable) Read(p []byte) (int, error) {
 // Key turns a digest of the lock into a file name.
 func Key(digest string) string { return strings.ReplaceAll(digest, ":", "-") }
 
-// poll is the interval for retrying a lock that is taken; flock(2) itself cannot be cancelled by a context.
+// poll is the interval for retrying a lock that is taken; a lock that waits cannot be cancelled by a context.
 const poll = 50 * time.Millisecond
 
 // Lock waits until no other process or goroutine has the lock of key. The returned function releases the lock and
@@ -255,7 +253,7 @@ func (c *Cache) Lock(ctx context.Context, key string) (func(), error) {
 		if err != nil {
 			return nil, fmt.Errorf("cache: %w", err)
 		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err = file.TryLock(f)
 		if err == nil && sameFile(f, path) {
 			return func() {
 				// Removed while locked: others that opened it before notice that it is no longer the file at path.
@@ -264,7 +262,7 @@ func (c *Cache) Lock(ctx context.Context, key string) (func(), error) {
 			}, nil
 		}
 		_ = f.Close()
-		if err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+		if err != nil && !errors.Is(err, file.ErrLocked) {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}
 		select {

@@ -1,0 +1,130 @@
+//go:build linux
+
+package builder
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/docker/go-units"
+	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
+	"github.com/hashicorp/packer-plugin-sdk/template/config"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/debian"
+)
+
+const (
+	// unknown is Packer's placeholder for a value that is not known while a template is validated.
+	unknown = "<unknown>"
+	// off disables the base cache.
+	off = "off"
+	// smallest is the smallest accepted disk, in bytes.
+	smallest = 512 << 20
+)
+
+// packageName follows Debian policy 5.6.1, and accepts a version or a suite as apt does.
+var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?([=/][A-Za-z0-9.+~:-]+)?$`)
+
+// suiteName also rejects names that would be taken for options.
+var suiteName = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]*$`)
+
+func (c *Config) prepare(raws []any) error {
+	err := config.Decode(c, &config.DecodeOpts{
+		PluginType: "hardtack-disk", Interpolate: true, InterpolateContext: &c.ctx,
+	}, raws...)
+	if err != nil {
+		return err
+	}
+	if err := c.complete(); err != nil {
+		return err
+	}
+	return c.validate()
+}
+
+// complete sets the defaults.
+func (c *Config) complete() error {
+	c.Suite = cmp.Or(c.Suite, "trixie")
+	c.Arch = cmp.Or(c.Arch, runtime.GOARCH)
+	c.OutputDirectory = cmp.Or(c.OutputDirectory, "output-"+c.PackerBuildName)
+	c.ImageName = cmp.Or(c.ImageName, "hardtack")
+	c.DiskSize = cmp.Or(c.DiskSize, "8G")
+	if len(c.Formats) == 0 {
+		c.Formats = []string{string(disk.QCOW2)}
+	}
+	if c.BaseCache == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("base_cache: %w (set base_cache to a directory, or to %q)", err, off)
+		}
+		c.BaseCache = filepath.Join(cache, "hardtack", "base")
+	}
+	return nil
+}
+
+// validate reports all errors at once.
+func (c *Config) validate() error {
+	var errs *packersdk.MultiError
+	wrong := func(format string, args ...any) {
+		errs = packersdk.MultiErrorAppend(errs, fmt.Errorf(format, args...))
+	}
+	if !suiteName.MatchString(c.Suite) && c.Suite != unknown {
+		wrong("suite %q: is not the name of a suite", c.Suite)
+	}
+	if _, err := debian.Base(c.Arch); err != nil && c.Arch != unknown {
+		wrong("arch: %w", err)
+	}
+	for _, name := range c.Packages {
+		if !packageName.MatchString(name) && name != unknown {
+			wrong("packages: %q is not the name of a package", name)
+		}
+	}
+	for _, format := range c.Formats {
+		if !slices.Contains([]string{string(disk.Raw), string(disk.QCOW2), unknown}, format) {
+			wrong("formats: %q is neither raw nor qcow2", format)
+		}
+	}
+	if strings.ContainsRune(c.ImageName, '/') {
+		wrong("image_name %q: is a path; the directory is output_directory", c.ImageName)
+	}
+	for _, argument := range c.KernelArguments {
+		if strings.ContainsAny(argument, "\n\r") {
+			wrong("kernel_arguments: %q holds a line break", argument)
+		}
+	}
+	if size, err := c.size(); c.DiskSize != unknown && (err != nil || size < smallest) {
+		wrong("disk_size %q: is not a size of at least 512M, as 8G", c.DiskSize)
+	}
+	if c.SourceDateEpoch < 0 {
+		wrong("source_date_epoch %d: is negative", c.SourceDateEpoch)
+	}
+	if c.Offline && c.BaseCache == off {
+		wrong("offline: needs a base_cache")
+	}
+	if errs == nil {
+		return nil
+	}
+	return errs
+}
+
+// size returns the disk's size in bytes.
+func (c *Config) size() (int64, error) { return units.RAMInBytes(c.DiskSize) }
+
+// options returns the options of the base system; listed are the packages that every image gets.
+func (c *Config) options(listed []string) debian.Options {
+	return debian.Options{
+		Suite: c.Suite, Mirror: c.Mirror, Components: c.Components, Arch: c.Arch, Keyring: c.Keyring,
+		Packages: slices.Concat(listed, c.Packages), Documentation: c.Documentation, Initrd: c.Initrd,
+	}
+}
+
+// image returns the path of the finished image in a format.
+func (c *Config) image(format disk.Format) string {
+	return filepath.Join(c.OutputDirectory, c.ImageName+"."+string(format))
+}
