@@ -104,10 +104,7 @@ func onLab(do func(c *cli.Context, h lab.Home, client *lab.Client) error) cli.Ac
 
 // onMachine returns the action of a command for one machine, its first argument.
 func onMachine(do func(c *cli.Context, h lab.Home, client *lab.Client, m lab.MachineStatus) error) cli.ActionFunc {
-	return onLab(func(c *cli.Context, h lab.Home, client *lab.Client) error {
-		if c.NArg() != 1 {
-			return usagef("one machine is expected, not %d (hardtack lab status lists them)", c.NArg())
-		}
+	on := onLab(func(c *cli.Context, h lab.Home, client *lab.Client) error {
 		s, err := client.Status(c.Context)
 		if err != nil {
 			return err
@@ -118,6 +115,12 @@ func onMachine(do func(c *cli.Context, h lab.Home, client *lab.Client, m lab.Mac
 		}
 		return do(c, h, client, m)
 	})
+	return func(c *cli.Context) error {
+		if c.NArg() != 1 { // said whether or not a lab runs
+			return usagef("one machine is expected, not %d (hardtack lab status lists them)", c.NArg())
+		}
+		return on(c)
+	}
 }
 
 func labDownCommand() *cli.Command {
@@ -244,23 +247,27 @@ func labScaleCommand() *cli.Command {
 		Usage:     "change a group's number of machines",
 		ArgsUsage: "GROUP SIZE",
 		Flags:     labFlags(),
-		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
+		Action: func(c *cli.Context) error {
 			size, err := strconv.Atoi(c.Args().Get(1))
-			if c.NArg() != 2 || err != nil {
+			if c.NArg() != 2 || err != nil || size < 0 {
 				return usagef("a group and a number are expected (see %s --help)", name(c))
 			}
-			group := c.Args().First()
-			if err := client.Scale(c.Context, group, size); err != nil {
-				return err
-			}
-			if structured(c) {
-				return printResult(c, struct {
-					Group string `json:"group"`
-					Size  int    `json:"size"`
-				}{group, size})
-			}
-			_, err = fmt.Fprintf(c.App.Writer, "group %s will have %d machines (hardtack lab status shows them)\n", group, size)
-			return err
-		}),
+			return onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error { return scale(c, client, size) })(c)
+		},
 	}
+}
+
+func scale(c *cli.Context, client *lab.Client, size int) error {
+	group := c.Args().First()
+	if err := client.Scale(c.Context, group, size); err != nil {
+		return err
+	}
+	if structured(c) {
+		return printResult(c, struct {
+			Group string `json:"group"`
+			Size  int    `json:"size"`
+		}{group, size})
+	}
+	_, err := fmt.Fprintf(c.App.Writer, "group %s will have %d machines (hardtack lab status shows them)\n", group, size)
+	return err
 }

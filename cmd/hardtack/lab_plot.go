@@ -3,47 +3,74 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
-	"os"
+	"os/exec"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 )
 
 func labPlotCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "plot",
-		Usage: "draw the boot of each machine of a lab, as SVG",
+		Usage: "draw the boot of each machine of a lab, and the unit that a stuck one waits for",
 		Flags: labFlags(
 			&cli.StringFlag{Name: "out", Usage: "write to `FILE` instead of stdout"},
+			&cli.StringFlag{Name: "format", Value: "svg", Usage: "draw in this `FORMAT`: svg or png"},
 			&cli.BoolFlag{Name: "all", Usage: "include stopped machines"},
 		),
-		Action: onLab(func(c *cli.Context, _ lab.Home, client *lab.Client) error {
-			if err := noArguments(c); err != nil {
-				return err
+		Action: func(c *cli.Context) error {
+			if form := c.String("format"); form != "svg" && form != "png" {
+				return usagef("--format %s: it is svg or png", form)
 			}
-			s, err := client.Status(c.Context)
-			if err != nil {
-				return err
-			}
-			plot := lab.NewPlot(s, c.Bool("all"))
-			if structured(c) {
-				return printResult(c, plot)
-			}
-			file := c.String("out")
-			if file == "" {
-				return plot.WriteSVG(c.App.Writer)
-			}
-			out, err := os.Create(file)
-			if err != nil {
-				return fmt.Errorf("writing the plot: %w", err)
-			}
-			if err := plot.WriteSVG(out); err != nil {
-				_ = out.Close() // the first error is returned
-				return err
-			}
-			return out.Close()
-		}),
+			return onLab(labPlot)(c)
+		},
 	}
+}
+
+func labPlot(c *cli.Context, _ lab.Home, client *lab.Client) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	s, err := client.Status(c.Context)
+	if err != nil {
+		return err
+	}
+	plot := lab.NewPlot(s, c.Bool("all"))
+	if structured(c) {
+		return printResult(c, plot)
+	}
+	var drawing bytes.Buffer
+	if err := plot.WriteSVG(&drawing); err != nil {
+		return err
+	}
+	if c.String("format") == "png" {
+		if err := toPNG(c.Context, &drawing); err != nil {
+			return err
+		}
+	}
+	if file := c.String("out"); file != "" {
+		return writeWhole(file, drawing.Bytes())
+	}
+	_, err = drawing.WriteTo(c.App.Writer)
+	return err
+}
+
+// toPNG replaces an SVG by its pixels. Go has no library that draws the text of one.
+func toPNG(ctx context.Context, drawing *bytes.Buffer) error {
+	var pixels bytes.Buffer
+	err := run.Run(ctx, run.Command{Name: "rsvg-convert", Args: []string{"--format=png", "--zoom=2"}, Stdin: bytes.NewReader(drawing.Bytes()), Stdout: &pixels})
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("drawing the plot as PNG: %w (Debian's package librsvg2-bin has it; --format svg needs nothing)", err)
+	}
+	if err != nil {
+		return fmt.Errorf("drawing the plot as PNG: %w", err)
+	}
+	*drawing = pixels
+	return nil
 }

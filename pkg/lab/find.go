@@ -22,5 +22,8 @@ func (s Status) Find(name string) (MachineStatus, error) {
 	if len(found) > 1 {
 		what = fmt.Sprintf("%d machines are", len(found))
 	}
+	if len(list) == 0 {
+		return MachineStatus{}, fmt.Errorf("%s called %q: no machine runs (hardtack lab status --all shows those that did)", what, name)
+	}
 	return MachineStatus{}, fmt.Errorf("%s called %q: there are %s", what, name, strings.Join(list, ", "))
 }

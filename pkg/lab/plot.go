@@ -2,13 +2,13 @@ package lab
 
 import (
 	"cmp"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/figure"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -26,6 +26,8 @@ type PlotRow struct {
 	Label string `json:"label"`
 	// Bars follow each other without a gap.
 	Bars []PlotBar `json:"bars"`
+	// Stuck is the unit that keeps the machine from working, and the reason; empty if it works or has ended.
+	Stuck string `json:"stuck,omitempty"`
 	// Ready is when the machine worked, in seconds; nil if it has not.
 	Ready *float64 `json:"ready,omitempty"`
 	// Ended is when its power was cut, in seconds; nil while it is on.
@@ -81,6 +83,10 @@ func rowOf(m MachineStatus, first time.Time) PlotRow {
 		}
 		from = at
 	}
+	if row.Ready == nil && m.Ended.IsZero() && len(m.Failures) > 0 {
+		f := m.Failures[len(m.Failures)-1]
+		row.Stuck = fmt.Sprintf("%s: %s", f.Unit, f.Reason)
+	}
 	if !m.Ended.IsZero() {
 		at := m.Ended.Sub(first).Seconds()
 		row.Ended = &at
@@ -88,9 +94,9 @@ func rowOf(m MachineStatus, first time.Time) PlotRow {
 	return row
 }
 
-// The plot's measures, in SVG's units.
+// The plot's measures, in pixels.
 const (
-	plotLabel  = 330
+	plotLabel  = 300
 	plotWidth  = 760
 	plotRow    = 30
 	plotBar    = 20
@@ -99,49 +105,32 @@ const (
 	plotAxis   = 34
 )
 
-// plotColours are the phases' colours, which people with red-green colour blindness can distinguish (Okabe and Ito's
-// palette).
+// plotColours are the phases' colours.
 var plotColours = map[timeline.Phase]string{
-	timeline.PhaseKernel: "#999999", timeline.PhaseSystemd: "#56b4e9", timeline.PhaseUserData: "#e69f00", timeline.PhaseCerts: "#f0e442",
-	timeline.PhaseEtcd: "#cc79a7", timeline.PhaseAPI: "#0072b2", timeline.PhaseKubelet: "#d55e00", timeline.PhaseReady: "#009e73",
-}
-
-// svg writes the drawing, and keeps the first error.
-type svg struct {
-	out io.Writer
-	err error
-}
-
-func (s *svg) printf(format string, args ...any) {
-	if s.err == nil {
-		_, s.err = fmt.Fprintf(s.out, format, args...)
-	}
-}
-
-// text draws text, escaped.
-func (s *svg) text(x, y float64, attributes, text string) {
-	s.printf(`<text x="%.1f" y="%.1f" %s>`, x, y, attributes)
-	if s.err == nil {
-		s.err = xml.EscapeText(s.out, []byte(text))
-	}
-	s.printf("</text>\n")
+	timeline.PhaseKernel: figure.Grey, timeline.PhaseSystemd: figure.Sky, timeline.PhaseUserData: figure.Orange, timeline.PhaseCerts: figure.Yellow,
+	timeline.PhaseEtcd: figure.Purple, timeline.PhaseAPI: figure.Blue, timeline.PhaseKubelet: figure.Red, timeline.PhaseReady: figure.Green,
 }
 
 // WriteSVG draws the diagram.
 func (p Plot) WriteSVG(out io.Writer) error {
-	s := &svg{out: out}
-	height := plotTop + plotRow*len(p.Rows) + plotAxis + plotMargin
-	width := plotLabel + plotWidth + 2*plotMargin
-	s.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="13">`+"\n", width, height, width, height)
-	s.printf(`<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height)
-	s.text(plotMargin, 28, `font-size="17" font-weight="bold"`, p.Title)
-	p.legend(s)
-	p.axis(s)
-	for i, r := range p.Rows {
-		p.row(s, float64(plotTop+plotRow*i), r)
+	bottom := float64(plotTop + plotRow*len(p.Rows))
+	f := figure.New(plotLabel+plotWidth+2*plotMargin, bottom+plotAxis+plotMargin, p.Title)
+	var entries [][2]string
+	for _, phase := range timeline.Phases(role.All()) {
+		if colour, ok := plotColours[phase]; ok {
+			entries = append(entries, [2]string{colour, "until " + string(phase)})
+		}
 	}
-	s.printf("</svg>\n")
-	return s.err
+	x := f.Legend(42, entries...)
+	f.Line(x+4, 42, x+4, 56, figure.Alarm)
+	f.Text(x+12, 54, figure.Plain, "off")
+	f.Axis(p.Seconds, plotTop-6, bottom, p.x)
+	f.Middle(p.x(p.Seconds/2), bottom+plotAxis+6, figure.Muted, "seconds after the first machine was powered on")
+	for i, r := range p.Rows {
+		p.row(f, float64(plotTop+plotRow*i), r)
+	}
+	_, err := f.WriteTo(out)
+	return err
 }
 
 // x converts seconds to a horizontal position.
@@ -149,48 +138,31 @@ func (p Plot) x(seconds float64) float64 {
 	return plotMargin + plotLabel + seconds/p.Seconds*plotWidth
 }
 
-func (p Plot) legend(s *svg) {
-	x := float64(plotMargin)
-	for _, phase := range timeline.Phases(role.All()) {
-		colour, ok := plotColours[phase]
-		if !ok {
-			continue
-		}
-		s.printf(`<rect x="%.1f" y="42" width="14" height="14" fill="%s" stroke="#333333" stroke-width="0.5"/>`+"\n", x, colour)
-		s.text(x+20, 54, "", "until "+string(phase))
-		x += 38 + 7.5*float64(len("until ")+len(phase))
-	}
-}
-
-// axis draws the time axis, with at most a dozen labels at round numbers.
-func (p Plot) axis(s *svg) {
-	step := 1.0
-	for _, candidate := range []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600} {
-		step = candidate
-		if p.Seconds/candidate <= 12 {
-			break
-		}
-	}
-	bottom := float64(plotTop + plotRow*len(p.Rows))
-	for at := 0.0; at <= p.Seconds; at += step {
-		s.printf(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%.1f" stroke="#cccccc" stroke-width="1"/>`+"\n", p.x(at), plotTop-6, p.x(at), bottom+4)
-		s.text(p.x(at), bottom+20, `text-anchor="middle" fill="#333333"`, fmt.Sprintf("%g s", at))
-	}
-	s.text(p.x(p.Seconds/2), bottom+plotAxis+6, `text-anchor="middle" fill="#333333"`, "seconds after the first machine was powered on")
-}
-
-func (p Plot) row(s *svg, y float64, r PlotRow) {
-	s.text(plotMargin, y+15, "", r.Label)
+func (p Plot) row(f *figure.Figure, y float64, r PlotRow) {
+	f.Text(plotMargin, y+15, figure.Plain, r.Label)
+	end := 0.0
 	for _, b := range r.Bars {
-		s.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%d" fill="%s" stroke="#333333" stroke-width="0.5"><title>%s: %.1f s to %.1f s</title></rect>`+"\n",
-			p.x(b.From), y, math.Max(p.x(b.To)-p.x(b.From), 0.5), plotBar, plotColours[b.Phase], b.Phase, b.From, b.To)
+		f.Rect(p.x(b.From), y, p.x(b.To)-p.x(b.From), plotBar, plotColours[b.Phase], fmt.Sprintf("%s: %.1f s to %.1f s", b.Phase, b.From, b.To))
+		end = b.To
 	}
-	if r.Ready != nil {
-		s.text(p.x(*r.Ready)+5, y+15, `font-size="12"`, fmt.Sprintf("ready, %.1f s", *r.Ready-p.start(r)))
+	switch {
+	case r.Ready != nil:
+		p.beside(f, *r.Ready, y, figure.Plain, fmt.Sprintf("ready, %.1f s", *r.Ready-p.start(r)))
+	case r.Stuck != "":
+		p.beside(f, end, y, figure.Alarm, r.Stuck)
 	}
 	if r.Ended != nil {
-		s.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#c00000" stroke-width="3"><title>off at %.1f s</title></line>`+"\n", p.x(*r.Ended), y-3, p.x(*r.Ended), y+plotBar+3, *r.Ended)
+		f.Line(p.x(*r.Ended), y-3, p.x(*r.Ended), y+plotBar+3, figure.Alarm)
 	}
+}
+
+// beside writes what became of a machine behind its bars, or below their end where there is no room behind them.
+func (p Plot) beside(f *figure.Figure, at, y float64, class, text string) {
+	if x := p.x(at) + 6; x+6.5*float64(len(text)) < plotMargin+plotLabel+plotWidth+plotMargin {
+		f.Text(x, y+15, class, text)
+		return
+	}
+	f.End(plotMargin+plotLabel+plotWidth+plotMargin-4, y+plotRow-1, class, text)
 }
 
 // start returns when the row's machine got its power, in seconds.

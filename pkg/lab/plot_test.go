@@ -11,6 +11,7 @@ import (
 
 	"gotest.tools/v3/golden"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 )
 
@@ -28,7 +29,7 @@ func plotted() Status {
 	return Status{Lab: "a&b", Cluster: "demo", Machines: []MachineStatus{
 		{ID: "i-1", Group: "masters", Address: netip.MustParseAddr("10.1.0.10"), Power: "on", PoweredOn: on, Reached: boot(0, 2, 5, 20.5, 25, 31, 60, 95)},
 		{ID: "i-2", Group: "minions", Address: netip.MustParseAddr("10.1.0.11"), Power: "off", PoweredOn: on.Add(time.Second), Ended: on.Add(40 * time.Second), Reached: boot(0, 3, 6)},
-		{ID: "i-3", Group: "minions", Address: netip.MustParseAddr("10.1.0.12"), Power: "on", PoweredOn: on.Add(41 * time.Second), Reached: boot(0, 2)},
+		{ID: "i-3", Group: "minions", Address: netip.MustParseAddr("10.1.0.12"), Power: "on", PoweredOn: on.Add(41 * time.Second), Reached: boot(0, 2), Failures: []reason.Failure{{Unit: "hardtack-userdata.service", Reason: reason.UserData}}},
 		{ID: "i-4", Group: "minions", Address: netip.MustParseAddr("10.1.0.13"), Power: "pending"},
 	}}
 }
@@ -82,6 +83,9 @@ func TestFind(t *testing.T) {
 		case err != nil && !strings.Contains(err.Error(), want):
 			t.Errorf("%q: %v, want %s", name, err, want)
 		}
+	}
+	if _, err := (Status{}).Find("nobody"); err == nil || !strings.Contains(err.Error(), `called "nobody": no machine runs (`) {
+		t.Errorf("in an empty lab: %v", err)
 	}
 	if got := strings.Join(s.Names(), " "); got != "i-abc1 i-abd2 i-bcd3 masters" {
 		t.Errorf("names %q", got)

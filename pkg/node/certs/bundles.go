@@ -8,13 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
@@ -52,19 +48,6 @@ func (b bundles) check() error {
 		return fmt.Errorf("making the directory of the certificates: %w", err)
 	}
 	return requireTmpfs(pki.Dir)
-}
-
-// requireTmpfs reports a directory that is on a disk.
-func requireTmpfs(dir string) error {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return fmt.Errorf("looking at the file system of %s: %w", dir, err)
-	}
-	if s.Type != unix.TMPFS_MAGIC && s.Type != unix.RAMFS_MAGIC {
-		return &reason.Error{Reason: reason.Certificates, Next: "mount a tmpfs on /run",
-			Err: fmt.Errorf("%s is not on a tmpfs: private keys would reach a disk", dir)}
-	}
-	return nil
 }
 
 // renew mints a bundle when any of it is due.
@@ -186,10 +169,7 @@ func fillGeneration(dir, generation string, files []pki.File) error {
 	if err != nil {
 		return err
 	}
-	gid := -1
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		gid = int(s.Gid)
-	}
+	gid := groupOf(info)
 	give := func(name string, mode fs.FileMode) error {
 		if info.Mode().Perm()&0o050 == 0 {
 			return nil // only the owner may read it

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 )
@@ -37,15 +35,6 @@ func ReadDir(dir string) (etcd.Disk, error) {
 	}
 	out.WAL = len(wal) > 0
 	return out, nil
-}
-
-// isMount reports whether a file system is mounted at a directory.
-func isMount(dir string) (bool, error) {
-	var at, above unix.Stat_t
-	if err := errors.Join(unix.Stat(dir, &at), unix.Stat(filepath.Dir(dir), &above)); err != nil {
-		return false, err
-	}
-	return at.Dev != above.Dev, nil
 }
 
 // restoreDir is where the backup of an epoch is restored, complete if it is there.
