@@ -27,8 +27,8 @@ func report(c *cli.Context, checks doctor.List) error {
 func printChecks(w io.Writer, checks doctor.List) error {
 	table := newPainted()
 	for _, ch := range checks {
-		paint := map[doctor.State]*color.Color{doctor.OK: good, doctor.Error: bad}[ch.State]
-		table.row(cmp.Or(paint, unclear), "%s\t%s\t%s", ch.State, ch.Name, ch.Text)
+		paint := map[doctor.State]*color.Color{doctor.OK: green, doctor.Error: red}[ch.State]
+		table.row(cmp.Or(paint, yellow), "%s\t%s\t%s", ch.State, ch.Name, ch.Text)
 		if ch.Next != "" {
 			table.row(nil, "\t\tnext: %s", ch.Next)
 		}

@@ -57,16 +57,16 @@ func labStatusCommand() *cli.Command {
 // printStatus prints the tables of groups, machines and records, and then the problems.
 func printStatus(out io.Writer, s lab.Status) error {
 	table := newPainted()
-	ready, paint := "is not ready yet", unclear
+	ready, paint := "is not ready yet", yellow
 	if s.Ready {
-		ready, paint = "is ready", good
+		ready, paint = "is ready", green
 	}
 	table.row(paint, "lab %s: cluster %s %s, up for %s, API server at %s\n", s.Lab, s.Cluster, ready, time.Since(s.Since).Round(time.Second), s.API)
 	table.row(nil, "MACHINE\tGROUP\tROLES\tADDRESS\tMEMBER\tPOWER\tLIFECYCLE\tNODE\tPHASE\tSECONDS")
 	for _, m := range s.Machines {
 		var paint *color.Color
 		if len(m.Failures) > 0 || m.NodeReady != nil && !*m.NodeReady {
-			paint = bad
+			paint = red
 		}
 		table.row(paint, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s",
 			m.ID, m.Group, m.Roles, m.Address, dash(m.Member), power(m), dash(m.Lifecycle), nodeState(m), dash(string(m.Phase())), bootTime(m))

@@ -42,7 +42,7 @@ func mainExit() int {
 		fmt.Fprintln(os.Stderr, "hardtack: interrupted")
 		return 130
 	}
-	fmt.Fprintln(os.Stderr, onStderr(bad, "hardtack:"), err)
+	fmt.Fprintln(os.Stderr, onStderr(red, "hardtack:"), err)
 	var coder cli.ExitCoder
 	if errors.As(err, &coder) {
 		return coder.ExitCode()

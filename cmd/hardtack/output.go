@@ -164,9 +164,9 @@ func printDocument(c *cli.Context, data []byte) error {
 
 // The colours of what people look for. The library leaves them out where stdout is no terminal, TERM is dumb or NO_COLOR is set.
 var (
-	good    = color.New(color.FgGreen)
-	bad     = color.New(color.FgRed)
-	unclear = color.New(color.FgYellow)
+	green  = color.New(color.FgGreen)
+	red    = color.New(color.FgRed)
+	yellow = color.New(color.FgYellow)
 )
 
 // onStderr is a text in a colour where standard error is a terminal, whatever stdout is.

@@ -66,7 +66,7 @@ func changesText(changes []cloudformation.Change, refresh []cluster.Behind) stri
 	var b strings.Builder
 	table := newPainted()
 	for _, c := range changes {
-		paint := map[string]*color.Color{"+": good, "-": bad, "!": bad, "~": unclear}[mark(c)]
+		paint := map[string]*color.Color{"+": green, "-": red, "!": red, "~": yellow}[mark(c)]
 		table.row(paint, "%s %s\t%s\t%s", mark(c), c.Resource, c.Type, strings.Join(reasons(c), ", "))
 	}
 	b.WriteString(table.String())

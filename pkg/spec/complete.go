@@ -40,16 +40,7 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 		checker: checker{source: c.source, problems: &problems}, in: c, image: image,
 		out: &Complete{Cluster: &Cluster{source: c.source}, Origins: map[string]Origin{}},
 	}
-	f.top()
-	f.network()
-	f.timeServers()
-	f.podSecurity()
-	f.serviceAccounts()
-	f.groups()
-	f.etcdMembers()
-	f.aws()
-	f.addonNeeds()
-	f.etcd()
+	f.settings()
 	var err error
 	if f.upstream, err = readUpstream(f.out.Cluster.Version); err != nil {
 		f.errorf("version", "%v", err)
@@ -66,6 +57,43 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 		return nil, problems
 	}
 	return f.out, problems
+}
+
+// settings completes what the components' flags are derived from.
+func (f *completer) settings() {
+	f.top()
+	f.network()
+	f.timeServers()
+	f.podSecurity()
+	f.serviceAccounts()
+	f.groups()
+	f.etcdMembers()
+	f.aws()
+	f.addonNeeds()
+	f.etcd()
+}
+
+// componentFaults are the findings about the components of a document that has others: its components, in a cluster that
+// is the default otherwise.
+func (c *Cluster) componentFaults(image *Image) problem.List {
+	in := &Cluster{Header: c.Header, Name: "demo", Version: c.Version, Components: c.Components, source: c.source}
+	if !slices.Contains(Versions(), in.Version) {
+		in.Version = DefaultVersion
+	}
+	var others, problems problem.List
+	f := completer{
+		checker: checker{source: c.source, problems: &others}, in: in, image: image,
+		out: &Complete{Cluster: &Cluster{source: c.source}, Origins: map[string]Origin{}},
+	}
+	f.settings()
+	var err error
+	if f.upstream, err = readUpstream(in.Version); err != nil {
+		return nil
+	}
+	f.out.upstream = f.upstream
+	f.checker.problems = &problems
+	f.components()
+	return problems
 }
 
 // orDefault returns the document's value, or else the default, and records the origin. A written value that equals the

@@ -14,7 +14,12 @@ func Minimal(name string) []byte {
 // Load reads a document and completes it by what the image has; file is only for messages. Warnings are of a complete cluster
 // too. An error lists every problem, a line each.
 func Load(image *Image, file string, data []byte) (complete *Complete, warnings problem.List, err error) {
-	cluster, problems := Parse(file, data)
+	cluster, problems := parse(file, data)
+	if problems.Err() != nil && cluster != nil {
+		// In one pass: the components' flags and fields can be judged beside what is wrong elsewhere.
+		problems = append(problems, cluster.componentFaults(image)...)
+		problems.Sort()
+	}
 	if err := problems.Err(); err != nil {
 		return nil, nil, fmt.Errorf("reading the cluster:\n%w", err)
 	}

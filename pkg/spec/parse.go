@@ -34,6 +34,15 @@ type source struct {
 // Parse reads a cluster.yaml strictly. file is only for messages. The list holds every finding about the
 // document's form, each with its line; the cluster is nil when the list has an error.
 func Parse(file string, data []byte) (*Cluster, problem.List) {
+	c, problems := parse(file, data)
+	if problems.Err() != nil {
+		return nil, problems
+	}
+	return c, problems
+}
+
+// parse is Parse, with what could be read also where the list has an error; nil where that is nothing.
+func parse(file string, data []byte) (*Cluster, problem.List) {
 	var problems problem.List
 	if len(data) > MaxInput {
 		problems.Errorf(file, "", "is larger than %d bytes", MaxInput)
@@ -69,9 +78,6 @@ func Parse(file string, data []byte) (*Cluster, problem.List) {
 	v := checker{source: c.source, problems: &problems}
 	v.document(c)
 	problems.Sort()
-	if problems.Err() != nil {
-		return nil, problems
-	}
 	return c, problems
 }
 
