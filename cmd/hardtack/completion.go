@@ -12,6 +12,7 @@ import (
 
 // The scripts that `hardtack completion` prints. They call the program with the words so far, the one that is being written
 // last and perhaps empty, and with --generate-bash-completion. It answers with lines of a word, a tab and what the word is.
+// The library has scripts too, but none for fish, and theirs do not pass a word that is no flag, by which values are found.
 const (
 	completeBash = `_hardtack() {
   local IFS=$'\n' current="${COMP_WORDS[COMP_CWORD]}"

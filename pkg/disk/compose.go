@@ -127,7 +127,7 @@ func (c Composer) assemble(ctx context.Context, m machine, r Result, esp string)
 	if err := sparse(r.File, r.Size); err != nil {
 		return err
 	}
-	table := run.Command{
+	table := run.Command{ // not go-diskfs: fdisk is in every Debian, and the table's text is tested as a value
 		Name: "sfdisk", Args: []string{"--quiet", "--no-reread", "--no-tell-kernel", r.File},
 		Stdin: strings.NewReader(r.table(m)),
 	}

@@ -76,7 +76,9 @@ func (e esp) env() []string {
 	}
 }
 
-// commands fill the partition. One sector a cluster: with more, 64 MiB would have too few for FAT32.
+// commands fill the partition. Programs do it and not go-diskfs (read at v1.9.3): a reproducible FAT32 of that has the volume id 0
+// and not ours, which tells disks apart, and syslinux needs mtools anyway to install itself. One sector a cluster: with more, 64 MiB would
+// have too few for FAT32.
 func (e esp) commands(staging string) [][]string {
 	commands := [][]string{
 		{"mkfs.vfat", "--invariant", "-F", "32", "-s", "1", "-S", strconv.Itoa(sector), "-n", "ESP", "-i", fmt.Sprintf("%08x", e.volume), e.file},

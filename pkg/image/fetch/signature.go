@@ -67,7 +67,8 @@ func PublicTrust() (*Trust, error) {
 //
 // Such a certificate is valid for ten minutes around the signing, so its chain is verified at its own time of issue.
 // Whether the key signed within those minutes is not verified. Rekor, the public transparency log, has the time in its
-// entry for this signature. It is not queried, and the certificate's own log timestamp is not checked either: to misuse
+// entry for this signature. sigstore-go would verify it in a bundle; Kubernetes publishes none, but a signature and a
+// certificate, for which it would need the network. It is not queried, and the certificate's own log timestamp is not checked either: to misuse
 // an expired key an attacker must have stolen it, and must also replace a file whose digest the lock pins.
 func (t *Trust) verify(want lock.Signature, digest string, sig, cert []byte) error {
 	leaf, err := parseCertificate(cert)
