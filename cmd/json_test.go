@@ -4,6 +4,7 @@ package cmd
 import (
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -105,7 +106,11 @@ func parseProgram(t *testing.T, fset *token.FileSet, program string) []*ast.File
 	}
 	var files []*ast.File
 	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
+		built, err := build.Default.MatchFile(program, filepath.Base(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !built || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)

@@ -57,7 +57,7 @@ func TestEveryActionPrintsItsResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") || name == "output.go" {
+		if strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_elsewhere.go") || name == "output.go" {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
@@ -166,7 +166,7 @@ func TestEncode(t *testing.T) {
 	if err := encode(&out, asYAML, v); err != nil {
 		t.Fatal(err)
 	}
-	want := "---\nzulu: |-\n  a: b\n  c\nalpha:\n  - 1\n  - 2\nnone: []\n\"yes\": \"true\"\nunder:\n  x: null\n"
+	want := "---\nzulu: |-\n  a: b\n  c\nalpha:\n  - 1\n  - 2\nnone: []\nyes: \"true\"\nunder:\n  x: null\n"
 	if got := out.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -164,7 +164,8 @@ func pack(from string) ([]byte, error) {
 		}
 		return packOne(archive, file, path.Join("it", filepath.ToSlash(below)))
 	})
-	return out.Bytes(), errors.Join(err, archive.Close(), zipped.Close())
+	err = errors.Join(err, archive.Close(), zipped.Close())
+	return out.Bytes(), err
 }
 
 func packOne(archive *tar.Writer, file, name string) error {
