@@ -91,7 +91,7 @@ func (c *Cluster) componentFaults(image *Image) problem.List {
 		return nil
 	}
 	f.out.upstream = f.upstream
-	f.checker.problems = &problems
+	f.problems = &problems
 	f.components()
 	return problems
 }
