@@ -63,13 +63,13 @@ func samples() []asked {
 	query := func(service, action, form string) asked { return asked{service: service, action: action, form: form} }
 	var list []asked
 	for _, action := range []string{"CancelInstanceRefresh", "CompleteLifecycleAction", "RecordLifecycleActionHeartbeat", "RollbackInstanceRefresh", "SetDesiredCapacity", "StartInstanceRefresh", "TerminateInstanceInAutoScalingGroup",
-		"DescribeAutoScalingGroups", "DescribeAutoScalingInstances", "DescribeInstanceRefreshes", "DescribeLaunchConfigurations", "DescribeLifecycleHooks", "DescribeScalingActivities"} {
+		"DescribeAccountLimits", "DescribeAutoScalingGroups", "DescribeAutoScalingInstances", "DescribeInstanceRefreshes", "DescribeLaunchConfigurations", "DescribeLifecycleHooks", "DescribeScalingActivities"} {
 		list = append(list, query("autoscaling", action, "AutoScalingGroupName=demo"))
 	}
 	for _, action := range []string{"CreateAutoScalingGroup", "UpdateAutoScalingGroup"} {
 		list = append(list, query("autoscaling", action, "AutoScalingGroupName=demo&MaxSize=1&MinSize=1&VPCZoneIdentifier=subnet-1,subnet-2&TargetGroupARNs.member.1=arn&LaunchTemplate.LaunchTemplateName=demo&LaunchConfigurationName=old&Tags.member.1.Key=team&Tags.member.1.Value=a"))
 	}
-	for _, action := range []string{"DescribeImages", "DescribeInstances", "DescribeInstanceTypes", "DescribeLaunchTemplateVersions", "DescribeLaunchTemplates", "DescribeSnapshots", "DescribeSubnets", "DescribeVolumes", "DescribeVolumesModifications"} {
+	for _, action := range []string{"DescribeImages", "DescribeInstances", "DescribeInstanceTypes", "DescribeLaunchTemplateVersions", "DescribeLaunchTemplates", "DescribeRouteTables", "DescribeVpcEndpoints", "DescribeSnapshots", "DescribeSubnets", "DescribeVolumes", "DescribeVolumesModifications"} {
 		list = append(list, query("ec2", action, ""))
 	}
 	spec := "&TagSpecification.1.ResourceType=KIND&TagSpecification.1.Tag.1.Key=team&TagSpecification.1.Tag.1.Value=a"
@@ -92,6 +92,10 @@ func samples() []asked {
 	}
 	list = append(list, asked{service: "ebs", action: "CompleteSnapshot", path: "/snapshots/completion/SNAPSHOT"},
 		asked{service: "ebs", action: "StartSnapshot", path: "/snapshots", body: `{"VolumeSize": 8, "Description": "d", "ParentSnapshotId": "SNAPSHOT", "Tags": [{"Key": "team", "Value": "a"}]}`})
+	list = append(list, query("ec2", "DescribeVpcAttribute", "VpcId=vpc-1&Attribute=enableDnsSupport"), query("iam", "GetAccountSummary", ""), query("iam", "GetRole", "RoleName=demo"),
+		query("iam", "SimulatePrincipalPolicy", "PolicySourceArn="+roleARN("demo")), query("iam", "SimulatePrincipalPolicy", "PolicySourceArn=arn:aws:iam::"+owner+":user/anna"),
+		asked{service: "servicequotas", action: "GetServiceQuota", body: "{}"}, asked{service: "servicequotas", action: "GetAWSDefaultServiceQuota", body: "{}"},
+		asked{service: "route53", action: "GetAccountLimit", path: "/2013-04-01/accountlimit/MAX_HOSTED_ZONES_BY_OWNER"}, asked{service: "route53", action: "ListHostedZonesByVPC", path: "/2013-04-01/hostedzonesbyvpc?vpcid=vpc-1&vpcregion=us-west-2"})
 	for _, action := range []string{"GetHostedZone", "ListResourceRecordSets", "ListHostedZones", "ListHostedZonesByName"} {
 		list = append(list, asked{service: "route53", action: action, path: "/2013-04-01/hostedzone/Z1"})
 	}
@@ -214,6 +218,7 @@ func implemented(a *Account) (names []string) {
 	add("ec2", sortedKeys(a.regional.ec2.actions())...)
 	add("ec2", sortedKeys(a.regional.ec2.volumeCalls())...)
 	add("ec2", sortedKeys(a.Images().calls())...)
+	add("iam", sortedKeys(iamService{a}.actions())...)
 	add("ssm", sortedKeys(a.regional.ssm.actions())...)
 	add("ebs", sortedKeys(directAPI{a.Images()}.actions())...)
 	add("sqs", append(sortedKeys(a.regional.sqs.actions()), "CreateQueue", "GetQueueUrl", "ListQueues")...)

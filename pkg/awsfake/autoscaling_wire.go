@@ -8,6 +8,7 @@ import (
 // actions are the calls of AutoScaling's Query protocol (version 2011-01-01) that are understood.
 func (s *AutoScaling) actions() actions {
 	return actions{
+		"DescribeAccountLimits":  s.groupLimits,
 		"CreateAutoScalingGroup": s.createGroup, "UpdateAutoScalingGroup": s.updateGroup,
 		"DescribeAutoScalingGroups": s.describeGroups, "DescribeAutoScalingInstances": s.describeInstances,
 		"DescribeLaunchConfigurations": s.describeConfigurations,

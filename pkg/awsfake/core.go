@@ -61,6 +61,8 @@ type Account struct {
 	buckets    map[string]*bucket
 	policies   map[string]Policy
 	identities identities
+	// quotas are the account's own values of Service Quotas, by code.
+	quotas map[string]float64
 	// dated reports whether the dates of signatures are checked.
 	dated bool
 	tally tally

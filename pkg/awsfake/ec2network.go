@@ -7,7 +7,12 @@ import (
 
 // Subnet is a subnet that exists before the tests: awsfake has no calls that make VPCs and subnets. Until the first
 // AddSubnet every subnet ID is accepted, but by DescribeSubnets; afterwards an unknown ID is refused.
-type Subnet struct{ ID, VPC, Zone string }
+type Subnet struct {
+	ID, VPC, Zone string
+	// Free is how many addresses are left, 0 for those of a /24; PublicAddresses is whether machines get a public one.
+	Free            int
+	PublicAddresses bool
+}
 
 // SecurityGroup is a security group with its rules.
 type SecurityGroup struct {
@@ -29,6 +34,10 @@ type network struct {
 	subnets []Subnet
 	groups  []*SecurityGroup
 	serial  int
+	// vpcs are the attributes that were set, by the VPC's id.
+	vpcs      map[string]VPCAttributes
+	tables    []RouteTable
+	endpoints []Endpoint
 }
 
 // AddSubnet makes a subnet known.

@@ -10,6 +10,9 @@ type xmlSubnet struct {
 	State string `xml:"state"`
 	VPC   string `xml:"vpcId"`
 	Zone  string `xml:"availabilityZone"`
+	Free  int    `xml:"availableIpAddressCount"`
+	// Public is whether machines get a public address.
+	Public bool `xml:"mapPublicIpOnLaunch"`
 }
 
 // describeSubnets lists the subnets that a call names, all if it names none. Here a subnet that nobody has added does not
@@ -23,6 +26,16 @@ func (e *EC2) describeSubnets(p params) (any, error) {
 		}
 	}
 	kept := slices.DeleteFunc(slices.Clone(known), func(s Subnet) bool { return len(ids) > 0 && !slices.Contains(ids, s.ID) })
+	filters := filtersOf(p.structs("Filter"), "Value", true)
+	for i := len(kept) - 1; i >= 0; i-- {
+		ok, err := passAll(filters, map[string][]string{"subnet-id": {kept[i].ID}, "vpc-id": {kept[i].VPC}}, nil)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			kept = slices.Delete(kept, i, i+1)
+		}
+	}
 	kept, token, err := paged(p, "SubnetId", "subnetSet", kept)
 	if err != nil {
 		return nil, err
@@ -32,7 +45,7 @@ func (e *EC2) describeSubnets(p params) (any, error) {
 		NextToken string      `xml:"nextToken,omitempty"`
 	}{NextToken: token}
 	for _, s := range kept {
-		out.Subnets = append(out.Subnets, xmlSubnet{ID: s.ID, State: "available", VPC: s.VPC, Zone: s.Zone})
+		out.Subnets = append(out.Subnets, xmlSubnet{ID: s.ID, State: "available", VPC: s.VPC, Zone: s.Zone, Free: e.freeAddresses(s), Public: s.PublicAddresses})
 	}
 	return out, nil
 }

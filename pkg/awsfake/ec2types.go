@@ -28,6 +28,7 @@ const (
 
 // machineTypes are a few of EC2's types, by name.
 var machineTypes = []machineType{
+	{"c7i.4xlarge", true, "x86_64", 16, 32768, bothModes, needs, needs},
 	{"c7i.large", true, "x86_64", 2, 4096, bothModes, needs, needs},
 	{"g4ad.xlarge", true, "x86_64", 4, 16384, legacyMode, needs, needs},
 	{"i3.large", true, "x86_64", 2, 15616, legacyMode, has, has},

@@ -16,7 +16,10 @@ func (e *EC2) actions() actions {
 		"RunInstances":          e.runInstances,
 		"TerminateInstances":    e.terminateInstances,
 		"DescribeInstanceTypes": strict(e.describeTypes, "InstanceType", "Filter", "MaxResults", "NextToken"),
-		"DescribeSubnets":       strict(e.describeSubnets, "SubnetId", "MaxResults", "NextToken"),
+		"DescribeSubnets":       strict(e.describeSubnets, "SubnetId", "Filter", "MaxResults", "NextToken"),
+		"DescribeVpcAttribute":  strict(e.describeVPCAttribute, "VpcId", "Attribute"),
+		"DescribeRouteTables":   strict(e.describeRouteTables, "RouteTableId", "Filter", "MaxResults", "NextToken"),
+		"DescribeVpcEndpoints":  strict(e.describeEndpoints, "VpcEndpointId", "Filter", "MaxResults", "NextToken"),
 
 		"DeleteLaunchTemplateVersions": strict(e.deleteVersionsCall, "LaunchTemplateId", "LaunchTemplateName", "LaunchTemplateVersion"),
 		"ModifyLaunchTemplate":         strict(e.setDefaultCall, "LaunchTemplateId", "LaunchTemplateName", "SetDefaultVersion", "ClientToken"),

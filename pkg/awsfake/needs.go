@@ -128,6 +128,8 @@ func (e *EC2) plainNeeds(c *call) []need {
 		return needs
 	}
 	switch {
+	case c.Action == "DescribeVpcAttribute":
+		return []need{{action: action, arn: "arn:aws:ec2:" + HomeRegion + ":" + owner + ":vpc/" + p.get("VpcId"), context: map[string][]string{"ec2:VpcID": {p.get("VpcId")}}}}
 	case strings.HasPrefix(c.Action, "Describe"):
 		return []need{{action: action, arn: "*"}}
 	case c.Action == "RunInstances":

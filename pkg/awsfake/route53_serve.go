@@ -16,6 +16,10 @@ func (r *Route53) serve(c *call) (any, error) {
 		return r.serveGet(c)
 	case "ListHostedZones", "ListHostedZonesByName":
 		return r.serveZones(c)
+	case "ListHostedZonesByVPC":
+		return r.serveByVPC(c)
+	case "GetAccountLimit":
+		return r.serveLimit(c)
 	case "ListResourceRecordSets":
 		return r.serveList(c)
 	case "ChangeResourceRecordSets":
@@ -30,6 +34,9 @@ func (r *Route53) needs(c *call) []need {
 	switch c.Action {
 	case "CreateHostedZone":
 		return r.createNeeds(c, n)
+	case "ListHostedZonesByVPC":
+		n.context = map[string][]string{"route53:VPCs": {"VPCId=" + c.Query.Get("vpcid") + ",VPCRegion=" + c.Query.Get("vpcregion")}}
+		return []need{n, inRegion(need{action: "ec2:DescribeVpcs", arn: "*"}, c.Query.Get("vpcregion"))}
 	case "GetHostedZone", "ListResourceRecordSets":
 		n.arn = "arn:aws:route53:::hostedzone/" + c.pathID()
 	case "ChangeResourceRecordSets":

@@ -16,6 +16,8 @@ type restXML struct{ namespace string }
 var route53Routes = map[string]string{
 	"GET hostedzone":           "ListHostedZones",
 	"GET hostedzonesbyname":    "ListHostedZonesByName",
+	"GET hostedzonesbyvpc":     "ListHostedZonesByVPC",
+	"GET accountlimit/{}":      "GetAccountLimit",
 	"POST hostedzone":          "CreateHostedZone",
 	"GET hostedzone/{}":        "GetHostedZone",
 	"GET hostedzone/{}/rrset":  "ListResourceRecordSets",

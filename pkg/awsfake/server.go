@@ -69,6 +69,8 @@ func (a *Account) endpoints() map[string]endpoint {
 		"sqs":            {jsonProtocol{version: "1.0", shapes: "com.amazonaws.sqs#"}, a.regional.sqs},
 		"ssm":            {jsonProtocol{version: "1.1"}, regionalService{a, func(p *place) service { return p.ssm }}},
 		"s3":             {s3Protocol{}, a.regional.s3},
+		"iam":            {queryProtocol{namespace: "https://iam.amazonaws.com/doc/2010-05-08/"}, iamService{a}},
+		"servicequotas":  {jsonProtocol{version: "1.1"}, quotaService{a}},
 		"sts":            {queryProtocol{namespace: "https://sts.amazonaws.com/doc/2011-06-15/"}, sts{a}},
 	}
 }
