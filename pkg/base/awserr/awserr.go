@@ -7,6 +7,7 @@ package awserr
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -71,6 +72,12 @@ func (k Kind) Credentials() bool { return k == Unknown || k == Expired || k == C
 
 // SignIn is the next step where AWS rejects the credentials.
 const SignIn = "AWS does not take these credentials: sign in again, and check the clock"
+
+// requestID is where the SDK's errors have the id of the request.
+var requestID = regexp.MustCompile(`, RequestID: [^,]*`)
+
+// Steady is the text of err without the id of its request: a call that is refused again for the same reason has the same text.
+func Steady(err error) string { return requestID.ReplaceAllString(err.Error(), "") }
 
 // Explain adds the next step to an error: the action to allow (needed, such as "ec2:DescribeVolumes"), or to sign in
 // again. Other errors, and nil, are returned unchanged.

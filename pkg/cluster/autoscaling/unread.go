@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -20,7 +21,7 @@ func (c *Cluster) unread(g types.AutoScalingGroup, why error) rollout.Unread {
 	roles, err := rolesOf(g)
 	return rollout.Unread{
 		Group: name, Key: strings.TrimPrefix(name, c.Name+"-"), Control: err != nil || rollout.Group{Roles: roles}.Control(),
-		Member: account.GroupTag(g, role.TagEtcdMember), Members: account.EtcdMembers(g), Why: fmt.Sprintf("group %s: %v", name, why),
+		Member: account.GroupTag(g, role.TagEtcdMember), Members: account.EtcdMembers(g), Why: fmt.Sprintf("group %s: %s", name, awserr.Steady(why)),
 	}
 }
 
