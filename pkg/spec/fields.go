@@ -45,6 +45,8 @@ var becomes = map[string][]string{
 	"launchHook":                      {"launchHook in " + machine.Path + ", where it is not the usual one", "the groups' hook for launches"},
 	"api.port":                        {"api.port in " + machine.Path, "API_PORT in " + role.Masters.File() + ", where it is not the image's"},
 	"api.names":                       {"api.names in " + machine.Path, "names in the API server's certificate"},
+	"api.internal":                    {"ApiInternal of the DNS function's stack: hardtack stack apply prints the command", "a name in the API server's certificate"},
+	"api.zone":                        {"ApiZoneId and ApiZoneName of the DNS function's stack: hardtack stack apply prints the command", "a name in the API server's certificate"},
 	"network.serviceCIDR":             {"network.serviceCIDR in " + machine.Path, "--service-cluster-ip-range of kube-apiserver and kube-controller-manager", "an address in the API server's certificate"},
 	"network.podCIDR":                 {"network.podCIDR in " + machine.Path, "--cluster-cidr of kube-controller-manager", "clusterCIDR of kube-proxy", "Network of flannel"},
 	"network.dnsAddress":              {"network.dnsAddress in " + machine.Path, "clusterDNS of the kubelet"},

@@ -252,7 +252,7 @@ func (c *Complete) Machine(g Group) machine.Config {
 	m := machine.Config{
 		APIVersion: machine.APIVersion, Kind: machine.Kind,
 		Cluster: s.Name, Group: c.AutoScaling(g), Store: s.Store,
-		API:     machine.API{Port: s.API.Port, Names: s.API.Names},
+		API:     machine.API{Port: s.API.Port, Names: c.apiNames()},
 		Network: c.network(), LaunchHook: s.LaunchHook,
 	}
 	if g.Roles.Has(role.Masters) || g.Roles.Has(role.Etcd) {

@@ -8,6 +8,8 @@
 package spec
 
 import (
+	"slices"
+
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -76,6 +78,43 @@ type API struct {
 	Port int `yaml:"port"`
 	// Names are further DNS names and IP addresses of the API server.
 	Names []string `yaml:"names"`
+	// Internal is whether the DNS function keeps api.internal.<cluster>.k8s: the private addresses of the healthy masters, in the private
+	// zone beside masters.<cluster>.k8s.
+	Internal bool `yaml:"internal"`
+	// Zone is a public zone, in which the DNS function keeps api.<cluster>.<its name>: the public addresses of the healthy masters.
+	Zone APIZone `yaml:"zone"`
+}
+
+// APIZone is a public zone; both fields are empty for none.
+type APIZone struct {
+	// ID is the zone's id in Route 53.
+	ID string `yaml:"id"`
+	// Name is the zone's name, without the dot at its end.
+	Name string `yaml:"name"`
+}
+
+// PublicName is the name of the API servers in the document's public zone; empty without one.
+func (c *Complete) PublicName() string {
+	if c.Cluster.API.Zone.Name == "" {
+		return ""
+	}
+	return "api." + c.Cluster.Name + "." + c.Cluster.API.Zone.Name
+}
+
+// apiNames are all further names of the API servers, which their certificates have: the document's, and those of the records that it asks
+// for.
+func (c *Complete) apiNames() []string {
+	names := slices.Clone(c.Cluster.API.Names)
+	add := func(name string) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if c.Cluster.API.Internal {
+		add("api.internal." + role.Domain(c.Cluster.Name))
+	}
+	add(c.PublicName())
+	return names
 }
 
 // Network is the cluster's addresses.

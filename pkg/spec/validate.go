@@ -78,6 +78,9 @@ func absolute(name string, asked bool) bool {
 	return asked && path.IsAbs(name) && path.Clean(name) == name && name != "/"
 }
 
+// zoneForm is what ids of hosted zones look like, to the function as well.
+var zoneForm = regexp.MustCompile(`^Z[A-Z0-9]{1,31}$`)
+
 func (v checker) api(a API) {
 	if v.source.given["api.port"] && (a.Port < 1 || a.Port > 65535) {
 		v.errorf("api.port", "%d is not a port", a.Port)
@@ -86,6 +89,18 @@ func (v checker) api(a API) {
 		if _, err := netip.ParseAddr(name); err != nil && !domainForm.MatchString(name) {
 			v.errorf(at("api.names", i), "%q is neither a DNS name nor an address", name)
 		}
+	}
+	switch z := a.Zone; {
+	case z == APIZone{}:
+		return
+	case z.ID == "" || z.Name == "":
+		v.hint("api.zone", "write id and name, as hardtack stack and Route 53 show them", "a zone has an id and a name, and one of them is missing")
+	case !zoneForm.MatchString(z.ID):
+		v.hint("api.zone.id", "write the id of a zone, such as Z0123456789ABC", "%q is not the id of a hosted zone", z.ID)
+	case !domainForm.MatchString(z.Name):
+		v.errorf("api.zone.name", "%q is not a DNS name", z.Name)
+	case z.Name == role.Zone:
+		v.errorf("api.zone.name", "%q is the private zone of the clusters: api.internal is the name there", z.Name)
 	}
 }
 
