@@ -51,7 +51,9 @@ type Applied struct {
 	// Regrouped reports whether AutoScaling groups were added or removed, so that the DNS function has to be updated.
 	// Empty reports whether the stack has no machines yet.
 	Regrouped bool `json:"regrouped"`
-	Empty     bool `json:"empty"`
+	// FunctionBehind reports whether the DNS function's stack keeps other names of the API than the document asks for.
+	FunctionBehind bool `json:"function_behind,omitempty"`
+	Empty          bool `json:"empty"`
 	// Held are the groups of minions that go on launching the version of Kubernetes that they had, until the masters have the new one.
 	Held []Held `json:"held,omitempty"`
 	// Unmoved are the members of etcd that get a volume while they run on their machine's own disk: it is empty, and stays so.
@@ -138,7 +140,7 @@ func (c *Cluster) execute(ctx context.Context, plan *cloudformation.Plan, o Appl
 	if err != nil {
 		return err
 	}
-	out.Empty = now.Parameters[template.ParameterMachines] != template.MachinesYes
+	out.Empty, out.FunctionBehind = now.Parameters[template.ParameterMachines] != template.MachinesYes, c.functionBehind(ctx)
 	if !out.Empty && !o.AllowSkew { // first: until then, groups launch the new version
 		if out.Held, err = c.holdBack(ctx, before); err != nil {
 			return err

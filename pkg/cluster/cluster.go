@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
@@ -60,6 +61,8 @@ type Cluster struct {
 	// the latter was said.
 	kubernetes map[string]string
 	warned     map[string]bool
+	// images are those that EC2 has shown, by id.
+	images map[string]types.Image
 }
 
 // New returns a Cluster. It makes no request.
@@ -68,7 +71,7 @@ func New(config Config) *Cluster {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	config.Poll = cmp.Or(config.Poll, formation.DefaultPoll)
-	c := &Cluster{config: config, name: config.Document.Cluster.Name, clock: clock.System{}, kubernetes: map[string]string{}, warned: map[string]bool{}}
+	c := &Cluster{config: config, name: config.Document.Cluster.Name, clock: clock.System{}, kubernetes: map[string]string{}, warned: map[string]bool{}, images: map[string]types.Image{}}
 	c.stack = cmp.Or(config.Stack, StackName(c.name))
 	c.stacks = &formation.Stacks{API: cloudformation.NewFromConfig(config.AWS), Clock: c.clock, Poll: config.Poll, Log: config.Log, OnEvent: config.OnEvent}
 	return c

@@ -47,6 +47,9 @@ func newCluster(t *testing.T) (c *cluster.Cluster, account *awsfake.Account, con
 	t.Helper()
 	account = awsfake.New(awsfake.Options{Rates: map[string]float64{"route53": 0, "ssm": 0, "ssm:PutParameter": 0}})
 	account.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000a", VPC: "vpc-00000000000000001", Zone: "us-west-2a"})
+	for _, id := range []string{"ami-0000000000000000a", "ami-0000000000000000b"} {
+		account.Images().Add(awsfake.Image{ID: id, Root: "/dev/xvda", Firmware: awsfake.Firmware{Architecture: "x86_64", ENA: true}})
+	}
 	server := httptest.NewServer(account.Handler())
 	t.Cleanup(server.Close)
 	conf = aws.Config{Region: "us-west-2", BaseEndpoint: &server.URL, HTTPClient: awshttp.Client(nil),

@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
@@ -31,24 +30,31 @@ func (e *UnfitError) Error() string {
 // typesAtOnce is how many types a call describes (API reference, DescribeInstanceTypes).
 const typesAtOnce = 100
 
+// UnknownImageError means that EC2 does not show the image that the channel names: it was deregistered or disabled, or is of another
+// region or account, and every launch would fail. Nothing was changed.
+type UnknownImageError struct{ Channel, Image, Region string }
+
+func (e *UnknownImageError) Error() string {
+	return fmt.Sprintf("starting machines from image %s of channel %s: EC2 shows these credentials no such image in %s", e.Image, e.Channel, e.Region)
+}
+
 // fits compares the document's groups with the image that its channel names, and with what EC2 says of their instance types. EC2 would
-// refuse every launch, or a machine would find no disk to start from, after the stack has changed. An image that EC2 does not know is no
-// matter of the document. The error is an *UnfitError.
+// refuse every launch, or a machine would find no disk to start from, after the stack has changed. The error is an *UnknownImageError or
+// an *UnfitError.
 func (c *Cluster) fits(ctx context.Context, id string) error {
-	client := ec2.NewFromConfig(c.config.AWS)
-	images, err := account.Images(ctx, client, []string{id})
-	switch {
-	case err != nil:
-		return fmt.Errorf("reading what image %s of channel %s needs: %w", id, c.config.Document.Cluster.AWS.Channel, awserr.Explain(err, "ec2:DescribeImages"))
-	case len(images) == 0:
-		return nil
+	if err := c.readVersions(ctx, id); err != nil {
+		return err
 	}
+	image, ok := c.images[id]
+	if !ok {
+		return &UnknownImageError{Channel: c.Channel(), Image: id, Region: c.Region()}
+	}
+	client := ec2.NewFromConfig(c.config.AWS)
 	kinds, err := c.typesOf(ctx, client)
 	if err != nil {
 		return err
 	}
-	e := UnfitError{Channel: c.config.Document.Cluster.AWS.Channel, Image: id}
-	image := images[0]
+	e := UnfitError{Channel: c.Channel(), Image: id}
 	if root := aws.ToString(image.RootDeviceName); root != ami.RootDevice {
 		e.Problems = append(e.Problems, fmt.Sprintf("the image starts from %s, and launch templates set the size of %s", root, ami.RootDevice))
 	}

@@ -107,6 +107,10 @@ func TestImageAndTypesFit(t *testing.T) {
 			assert.Equal(t, account.Calls()["cloudformation:ExecuteChangeSet"], 0)
 		})
 	}
+	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000f"}, true)
+	assert.NilError(t, err)
+	assert.DeepEqual(t, typed[*cluster.UnknownImageError](t, apply("")), &cluster.UnknownImageError{Channel: "stable", Image: "ami-0000000000000000f", Region: "us-west-2"})
+	register(t, account, conf, 9, func(*ec2.RegisterImageInput) {})
 	account.SetFaults(awsfake.FaultFunc(func(c awsfake.Call) awsfake.Fault {
 		if c.Action != "DescribeInstanceTypes" {
 			return awsfake.Fault{}

@@ -38,12 +38,12 @@ type Held struct {
 	Kubernetes string `json:"kubernetes"`
 }
 
-// readVersions reads the versions of Kubernetes of images, each once: no tag of an image that Hardtack made ever changes. One that is not
-// known is empty.
+// readVersions reads images and their versions of Kubernetes, each once: no tag of an image that Hardtack made ever changes. A version that
+// is not known is empty; an image that EC2 does not show is read again.
 func (c *Cluster) readVersions(ctx context.Context, images ...string) error {
 	var ids []string
 	for _, id := range images {
-		if _, known := c.kubernetes[id]; !known && id != "" && !slices.Contains(ids, id) {
+		if _, known := c.images[id]; !known && id != "" && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
@@ -53,12 +53,13 @@ func (c *Cluster) readVersions(ctx context.Context, images ...string) error {
 	slices.Sort(ids)
 	found, err := account.Images(ctx, ec2.NewFromConfig(c.config.AWS), ids)
 	if err != nil {
-		return fmt.Errorf("reading which version of Kubernetes images have: %w", awserr.Explain(err, "ec2:DescribeImages"))
+		return fmt.Errorf("reading what images need, and which version of Kubernetes they have: %w", awserr.Explain(err, "ec2:DescribeImages"))
 	}
 	for _, id := range ids {
 		c.kubernetes[id] = ""
 	}
 	for _, i := range found {
+		c.images[aws.ToString(i.ImageId)] = i
 		if v := account.Tag(i.Tags, ami.TagKubernetes); rollout.Known(v) {
 			c.kubernetes[aws.ToString(i.ImageId)] = v
 		}
@@ -142,16 +143,25 @@ func (c *Cluster) checkRollout(ctx context.Context, s rollout.State, o RefreshOp
 	return c.refuse(s.Skews(to), o.AllowSkew)
 }
 
-// checkApply refuses an image that does not go with the document, or with the machines that run: from an apply on, groups launch
-// machines of it. The groups of minions that there are do so later (holdBack), unless they grow.
-func (c *Cluster) checkApply(ctx context.Context, s rollout.State, image string, allowed bool) error {
+// checkVersion refuses an image whose version of Kubernetes is not the document's. The error is an *ImageVersionError.
+func (c *Cluster) checkVersion(ctx context.Context, image string) error {
 	if err := c.readVersions(ctx, image); err != nil {
 		return err
 	}
 	version, document := c.kubernetes[image], c.config.Document.Cluster.Version
 	if version != "" && !strings.HasPrefix(version, "v"+document+".") {
-		return &ImageVersionError{Channel: c.config.Document.Cluster.AWS.Channel, Image: image, Kubernetes: version, Document: document}
+		return &ImageVersionError{Channel: c.Channel(), Image: image, Kubernetes: version, Document: document}
 	}
+	return nil
+}
+
+// checkApply refuses an image that does not go with the document, or with the machines that run: from an apply on, groups launch
+// machines of it. The groups of minions that there are do so later (holdBack), unless they grow.
+func (c *Cluster) checkApply(ctx context.Context, s rollout.State, image string, allowed bool) error {
+	if err := c.checkVersion(ctx, image); err != nil {
+		return err
+	}
+	version := c.kubernetes[image]
 	if err := c.addVersions(ctx, s); err != nil {
 		return err
 	}
