@@ -55,6 +55,7 @@ var examples = map[string]string{
 	"stack render":                  "hardtack stack render -f cluster.yaml --out cluster.template.yaml",
 	"stack terraform":               "hardtack stack terraform -f cluster.yaml --out module",
 	"stack cost":                    "hardtack stack cost -f cluster.yaml --region us-east-1",
+	"stack doctor":                  "hardtack stack doctor -f cluster.yaml --vpc vpc-… --subnets subnet-…,subnet-…\nhardtack stack doctor -f cluster.yaml --policy >policy.json",
 	"stack diff":                    "hardtack stack diff -f cluster.yaml --exit-code",
 	"stack apply":                   "hardtack stack apply -f cluster.yaml --vpc vpc-… --subnets subnet-…,subnet-…\nhardtack stack apply -f cluster.yaml --machines yes",
 	"stack refresh":                 "hardtack stack refresh -f cluster.yaml --dry-run\nhardtack stack refresh -f cluster.yaml --group minions",

@@ -13,7 +13,7 @@ func stackCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "stack",
 		Usage:       "create, change, roll and delete a cluster on AWS; render its template, and estimate its cost",
-		Subcommands: []*cli.Command{stackRenderCommand(), stackTerraformCommand(), stackCostCommand(), stackDiffCommand(), stackApplyCommand(), stackRefreshCommand(), stackRollbackCommand(), stackStatusCommand(), stackDeleteCommand()},
+		Subcommands: []*cli.Command{stackRenderCommand(), stackTerraformCommand(), stackCostCommand(), stackDoctorCommand(), stackDiffCommand(), stackApplyCommand(), stackRefreshCommand(), stackRollbackCommand(), stackStatusCommand(), stackDeleteCommand()},
 	}
 }
 

@@ -92,6 +92,9 @@ var stackHints = []func(verb string, err error) string{
 	hint(func(_ string, e *cluster.NoImageError) string {
 		return fmt.Sprintf(" (hardtack image publish --channel %s … or hardtack image promote --channel %s IMAGE)", e.Channel, e.Channel)
 	}),
+	hint(func(_ string, e *cluster.UnknownImageError) string {
+		return fmt.Sprintf("\npoint the channel at an image that is there: hardtack image list shows them, hardtack image promote --channel %s IMAGE does it, and hardtack image publish --channel %[1]s … makes a new one", e.Channel)
+	}),
 	hint(func(_ string, e *cluster.VotersError) string {
 		text := ""
 		for _, m := range e.Members {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // onStack returns the action of a command for a cluster's stack. It adds hints to the errors.
@@ -113,9 +112,9 @@ func stackApply(c *cli.Context, k *cluster.Cluster) error {
 // it reads only those in its parameters.
 func nextAfterApply(c *cli.Context, k *cluster.Cluster, a *cluster.Applied) []string {
 	out := []string{}
-	if a.Empty || a.Regrouped {
-		out = append(out, fmt.Sprintf("sam deploy --stack-name %s --resolve-s3 --capabilities CAPABILITY_IAM --parameter-overrides ClusterName=%s ZoneId=%s ZoneName=%s GroupNames=%s",
-			cluster.FunctionStack(k.Name()), k.Name(), a.ZoneID, role.Zone, strings.Join(a.Groups, ",")))
+	if a.Empty || a.Regrouped || a.FunctionBehind {
+		out = append(out, fmt.Sprintf("sam deploy --stack-name %s --resolve-s3 --capabilities CAPABILITY_IAM --parameter-overrides %s",
+			cluster.FunctionStack(k.Name()), strings.Join(k.FunctionParameters(a.ZoneID, a.Groups), " ")))
 	}
 	switch {
 	case a.Empty:

@@ -61,6 +61,9 @@ func newStackAccount(tb testing.TB, step time.Duration) *stackAccount {
 	server := httptest.NewServer(a.Handler())
 	tb.Cleanup(server.Close)
 	a.url = server.URL
+	for _, id := range []string{"ami-0000000000000000a", "ami-0000000000000000b", "ami-0000000000000000c"} {
+		a.Images().Add(awsfake.Image{ID: id, Root: ami.RootDevice, Firmware: awsfake.Firmware{Architecture: "x86_64", ENA: true}})
+	}
 	for _, zone := range []string{"a", "b", "c"} {
 		a.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000" + zone, VPC: "vpc-00000000000000001", Zone: "us-west-2" + zone})
 	}
