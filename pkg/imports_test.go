@@ -36,6 +36,7 @@ var sideways = map[string][]string{
 	"pkg/base/awsconfig":        {"pkg/base/awshttp", "pkg/node/imds"}, // the SDK's configuration takes that client, and the machine's metadata
 	"pkg/base/account":          {"pkg/role"},                          // the tags
 	"pkg/base/awsuser":          {"pkg/base/awshttp"},
+	"pkg/role":                  {"pkg/base/problem/near"},                                                                                   // a name that is nearly a role's is a slip
 	"pkg/base/problem/yamlfile": {"pkg/base/problem/near"},                                                                                   // what somebody may have meant
 	"pkg/awsfake/moto":          {"pkg/base/run"},                                                                                            // it is a process
 	"pkg/dns/doctor":            {"pkg/dns/shipped"},                                                                                         // a deployment is compared with the template

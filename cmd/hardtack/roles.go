@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
@@ -43,9 +44,21 @@ func rolesCommand() *cli.Command {
 			if err != nil {
 				return usagef("--role: %w", err)
 			}
-			return printCombination(c, table.Combination(set))
+			combination, ok := table.Combination(set)
+			if !ok {
+				return usagef("--role %s: the units name the roles %s, of which those that are not Hardtack's are asked for one at a time", set, strings.Join(tableRoles(table), ", "))
+			}
+			return printCombination(c, combination)
 		},
 	}
+}
+
+// tableRoles lists the roles of a table.
+func tableRoles(table unit.Table) (names []string) {
+	for _, r := range table.Roles {
+		names = append(names, string(r.Role))
+	}
+	return names
 }
 
 // aloneFlag is the flag of commands whose arguments are directories of units.

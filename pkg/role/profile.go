@@ -133,7 +133,8 @@ var profiles = []Profile{
 	},
 }
 
-// Profile returns the profile of the role; an unknown role has the zero Profile.
+// Profile returns the profile of the role. An operator's own role has the zero Profile: no daemons of Hardtack's, and no access
+// to the store.
 func (r Role) Profile() Profile {
 	for _, p := range profiles {
 		if p.Role == r {

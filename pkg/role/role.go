@@ -8,11 +8,15 @@ package role
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
 )
 
-// Role is one of the roles of a machine. The zero value is not a role.
+// Role is one of the roles of a machine: one of Hardtack's, or one of an operator's own, which is whatever a unit of the
+// image names. The zero value is not a role.
 type Role string
 
 // The roles. A machine may hold several: masters and etcd together are the usual control plane.
@@ -32,7 +36,7 @@ const (
 // ClusterVariable is the variable of every role file with the name of the cluster.
 const ClusterVariable = "CLUSTER_NAME"
 
-// All lists every role in the order in which tables show them.
+// All lists Hardtack's own roles in the order in which tables show them.
 func All() []Role {
 	all := make([]Role, len(profiles))
 	for i, p := range profiles {
@@ -44,16 +48,42 @@ func All() []Role {
 // File is the absolute path of the role file: "/etc/sysconfig/kubernetes-masters" for Masters.
 func (r Role) File() string { return path.Join(Dir, Prefix+string(r)) }
 
-// Parse returns the role of that name, or an error that lists the known names.
+// Known reports whether the role is one of Hardtack's, which have a Profile.
+func (r Role) Known() bool { return slices.Contains(All(), r) }
+
+// maxName leaves room for a shard's number in a DNS label, and for the cluster's name in names at AWS.
+const maxName = 32
+
+// ownForm is a DNS label that begins with a letter.
+var ownForm = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
+
+// shardForm is the label of a shard.
+var shardForm = regexp.MustCompile(`-[0-9]+$`)
+
+// reserved are names that mean something else where roles stand: sets of roles, labels of records, directories of the store.
+var reserved = []string{"none", "any", "all", "api", "public"}
+
+// Parse returns the role of that name: one of Hardtack's, or one of an operator's own. A name that is nearly one of
+// Hardtack's is an error, since it is more likely a slip than a role.
 func Parse(name string) (Role, error) {
-	if r := Role(name); slices.Contains(All(), r) {
+	r := Role(name)
+	why := ""
+	switch {
+	case r.Known():
+		return r, nil
+	case near.Typo(strings.ToLower(strings.TrimSpace(name)), strings.Fields(Join(All(), " "))) != "", Role(strings.ToLower(strings.TrimSpace(name))).Known():
+	case !ownForm.MatchString(name) || len(name) > maxName:
+		why = fmt.Sprintf(", and names of your own, which have small letters, digits and hyphens as a DNS label has them, begin with a letter, and are at most %d long", maxName)
+	case slices.Contains(reserved, name), strings.HasPrefix(name, MemberPrefix), strings.HasPrefix(name, Prefix), shardForm.MatchString(name):
+		why = ", and names of your own, but this one has another meaning: " + strings.Join(reserved, ", ") + ", " + MemberPrefix + "…, " + Prefix + "… and …-<number> are taken"
+	default:
 		return r, nil
 	}
-	return "", fmt.Errorf("role %q is not known: the roles are %s", name, Join(All(), ", "))
+	return "", fmt.Errorf("role %q is not known: the roles are %s%s", name, Join(All(), ", "), why)
 }
 
 // OfFile returns the role of a role file's path. named is false if the path does not have the form of a
-// role file. err is set if it has, but the role is unknown.
+// role file. err is set if it has, but its name is no role's.
 func OfFile(file string) (r Role, named bool, err error) {
 	dir, base := path.Split(path.Clean(file))
 	name, ok := strings.CutPrefix(base, Prefix)
@@ -67,7 +97,7 @@ func OfFile(file string) (r Role, named bool, err error) {
 // Set is the set of roles of a machine. The zero value is the empty set.
 type Set []Role
 
-// NewSet returns the set of the given roles, in the order of All.
+// NewSet returns the set of the given roles, in the order of All, then an operator's own by name.
 func NewSet(roles ...Role) Set {
 	var s Set
 	for _, r := range All() {
@@ -75,7 +105,17 @@ func NewSet(roles ...Role) Set {
 			s = append(s, r)
 		}
 	}
+	for _, r := range slices.Sorted(slices.Values(roles)) {
+		if r != "" && !s.Has(r) {
+			s = append(s, r)
+		}
+	}
 	return s
+}
+
+// Own returns those of the roles that are an operator's, sorted, each once.
+func Own(roles []Role) []Role {
+	return slices.DeleteFunc(NewSet(roles...), Role.Known)
 }
 
 // ParseSet parses the output of Set.String: "masters+etcd", or "none". The empty text is the empty set.
@@ -94,8 +134,9 @@ func ParseSet(text string) (Set, error) {
 	return NewSet(roles...), nil
 }
 
-// Combinations lists every set of roles that a machine can have, the empty one first.
-func Combinations() []Set {
+// Combinations lists every set of Hardtack's roles that a machine can have, the empty one first; and with each role of an
+// operator's own, every such set with that role added.
+func Combinations(own ...Role) []Set {
 	all := All()
 	sets := make([]Set, 0, 1<<len(all))
 	for bits := range 1 << len(all) {
@@ -107,7 +148,24 @@ func Combinations() []Set {
 		}
 		sets = append(sets, s)
 	}
+	for _, r := range own {
+		for _, s := range sets[:1<<len(all)] {
+			sets = append(sets, NewSet(append(slices.Clone(s), r)...))
+		}
+	}
 	return sets
+}
+
+// Files returns the roles that a directory has role files of, given its file names: "kubernetes-masters". Names of files that
+// are no role's are left out.
+func Files(names []string) Set {
+	var have []Role
+	for _, name := range names {
+		if r, named, err := OfFile(path.Join(Dir, name)); named && err == nil {
+			have = append(have, r)
+		}
+	}
+	return NewSet(have...)
 }
 
 // Has reports whether the set holds r.

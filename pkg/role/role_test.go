@@ -82,3 +82,37 @@ func TestSets(t *testing.T) {
 		t.Error("Has is wrong about a member")
 	}
 }
+
+// TestOwn has names of an operator's own roles, and those that are none: a slip, a name that DNS does not take, one that has
+// another meaning.
+func TestOwn(t *testing.T) {
+	for _, good := range []string{"ingress", "gpu", "edge-lb", "x1", "mailers"} {
+		r, err := Parse(good)
+		if err != nil || r.Known() {
+			t.Errorf("%s: %v", good, err)
+		}
+		if back, named, err := OfFile(r.File()); back != r || !named || err != nil {
+			t.Errorf("OfFile(%s) = %q, %v, %v", r.File(), back, named, err)
+		}
+	}
+	for bad, want := range map[string]string{
+		"minion": "masters, minions, etcd", "mniions": "masters, minions, etcd", "etdc": "masters, minions, etcd", "Ingress": "DNS label", "in_gress": "DNS label",
+		"-x": "DNS label", "9lives": "DNS label", strings.Repeat("a", 33): "at most 32", "none": "another meaning", "api": "another meaning", "etcd-a": "another meaning", "edge-7": "another meaning",
+	} {
+		if r, err := Parse(bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Parse(%q) = %q, %v, want %q", bad, r, err, want)
+		}
+	}
+	if got := NewSet("web", Etcd, "gpu", Masters, "web").String(); got != "masters+etcd+gpu+web" {
+		t.Errorf("the set is %s", got)
+	}
+	if got, err := ParseSet("ingress+minions"); err != nil || got.String() != "minions+ingress" || Join(Own(got), " ") != "ingress" {
+		t.Errorf("ParseSet: %v, %v", got, err)
+	}
+	if got := len(Combinations("gpu", "web")); got != 3*8 {
+		t.Errorf("%d combinations", got)
+	}
+	if got := Files([]string{"kubernetes-ingress", "kubernetes-etcd", "kubernetes-Old", "network"}).String(); got != "etcd+ingress" {
+		t.Errorf("the files are those of %s", got)
+	}
+}

@@ -22,6 +22,14 @@ func (f *completer) extras() {
 
 // targetRoles completes and checks the roles of an addition; none is all roles.
 func (f *completer) targetRoles(field string, names []string) []string {
+	for i, r := range names {
+		if role.Role(r).Known() {
+			continue
+		}
+		if _, err := role.Parse(r); err == nil && !slices.ContainsFunc(f.in.Groups, func(g GroupSpec) bool { return slices.Contains(g.Roles, r) }) {
+			f.hint(at(field, i), "Hardtack's roles are "+role.Join(role.All(), ", "), "no group has the role %s", r)
+		}
+	}
 	f.roles(field, names)
 	return listOrDefault(f, field, names, nil, Origin{Default, "every role"})
 }

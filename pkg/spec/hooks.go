@@ -109,8 +109,12 @@ func (h Hook) text(roles role.Set) string {
 	}
 	list("Before", h.Before)
 	list("Requires", h.Requires)
-	for _, r := range role.All() {
-		if slices.Contains(h.Roles, string(r)) && (roles == nil || roles.Has(r)) {
+	var named []role.Role
+	for _, name := range h.Roles {
+		named = append(named, role.Role(name))
+	}
+	for _, r := range role.NewSet(named...) {
+		if roles == nil || roles.Has(r) {
 			b.WriteString("ConditionPathExists=|" + r.File() + "\n")
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/notice"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // jsonSchema is a JSON Schema, or a part of one.
@@ -89,8 +88,6 @@ func choices(path string) []string {
 		return allocations
 	case strings.HasPrefix(path, "groups[].aws.notices."):
 		return notice.Actions
-	case strings.HasSuffix(path, ".roles"):
-		return strings.Fields(role.Join(role.All(), " "))
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func (b *builder) module() (moduleData, error) {
 	if !b.has(role.Masters) {
 		data.AWS.LoadBalancer = spec.LoadBalancerNone
 	}
-	for _, r := range role.All() {
+	for _, r := range b.roles() {
 		if !b.reached(r) {
 			continue
 		}

@@ -21,6 +21,15 @@ func (b *builder) reached(r role.Role) bool {
 	return b.has(r) && (r != role.Etcd || len(b.members()) > 0)
 }
 
+// roles are Hardtack's roles, and an operator's own of the document.
+func (b *builder) roles() []role.Role {
+	var all []role.Role
+	for _, g := range b.cluster.Groups {
+		all = append(all, g.Roles...)
+	}
+	return append(role.All(), role.Own(all)...)
+}
+
 // securityGroupsOf are the roles whose security groups the group's machines have.
 func (b *builder) securityGroupsOf(g spec.Group) []role.Role {
 	var roles []role.Role
@@ -49,7 +58,7 @@ func (b *builder) ports(r role.Role) []role.Port {
 // securityGroups adds a security group for each role, with its rules. All outgoing traffic is allowed: masters and
 // minions call the AWS APIs, and pods may connect anywhere.
 func (b *builder) securityGroups() {
-	for _, r := range role.All() {
+	for _, r := range b.roles() {
 		if !b.reached(r) {
 			continue
 		}

@@ -186,10 +186,8 @@ func (r *reader) fleet(in inventory, cluster string) record.Fleet {
 			r.bad("give it one", "the group has no name", path)
 		}
 		members := r.members(g, path)
-		for _, one := range role.All() {
-			if set.Has(one) {
-				out.Groups = append(out.Groups, r.group(g, one, cluster, members, path))
-			}
+		for _, one := range set {
+			out.Groups = append(out.Groups, r.group(g, one, cluster, members, path))
 		}
 	}
 	return out

@@ -267,13 +267,7 @@ func (r *call) changes(have, want []record.Set) int {
 
 // managed are the sets that are kept here; a zone may hold others'.
 func (r *call) managed(sets []record.Set) []record.Set {
-	var out []record.Set
-	for _, s := range sets {
-		if record.Managed(s, r.cluster, r.c.Policy) {
-			out = append(out, s)
-		}
-	}
-	return out
+	return record.ManagedSets(sets, r.cluster, r.c.Policy)
 }
 
 // summarize fills the report from the view in which the records are right.

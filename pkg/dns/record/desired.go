@@ -25,7 +25,11 @@ func Desired(f Fleet, p Policy, l Limits) ([]Set, problem.List) {
 	b.addControl(f.Groups)
 	b.checkControl(len(f.Groups))
 	if p.Outputs.Roles {
-		for _, r := range role.All() {
+		var own []role.Role
+		for _, g := range f.Groups {
+			own = append(own, g.Role)
+		}
+		for _, r := range append(role.All(), role.Own(own)...) {
 			b.addAddresses(string(r), in[r], privateAddrs)
 		}
 		b.addEtcd(f, in[role.Etcd])

@@ -26,7 +26,7 @@ func (s Set) Equal(o Set) bool {
 // Diff returns the change from have to want, in the order of names. want is the result of Guard; if it has no control
 // record nothing changes. A change that is not empty also replaces the control record, exactly as it was read, by one
 // with the new generation. The generation must be unique: otherwise a base from before this change could match again
-// later. Sets of have that are not Managed are left alone.
+// later. Sets of have that are not managed are left alone.
 func Diff(have, want []Set, generation string) Change {
 	i := slices.IndexFunc(want, isControl)
 	if i < 0 {
@@ -34,10 +34,8 @@ func Diff(have, want []Set, generation string) Change {
 	}
 	domain := strings.TrimPrefix(want[i].Name, controlLabel+".")
 	old := map[[2]string]Set{}
-	for _, s := range have {
-		if k, _ := identify(s, domain); k != kindForeign {
-			old[[2]string{s.Name, s.Type}] = s
-		}
+	for _, s := range managed(have, domain) {
+		old[[2]string{s.Name, s.Type}] = s
 	}
 	c := changes(old, want)
 	before, known := old[[2]string{want[i].Name, TXT}]

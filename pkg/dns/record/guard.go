@@ -92,8 +92,9 @@ func (g *guard) warn(rule, field, text, hint string) {
 // managed returns the sets of the domain that Hardtack manages.
 func managed(have []Set, domain string) []Set {
 	var out []Set
+	claimed := claims(have, domain)
 	for _, s := range have {
-		if k, _ := identify(s, domain); k != kindForeign {
+		if ours(s, domain, claimed) {
 			out = append(out, s)
 		}
 	}
@@ -134,8 +135,9 @@ func (g *guard) findConflicts(have []Set) (any bool) {
 			names[s.Name], names[s.Name+" "+s.Type] = true, true
 		}
 	}
+	claimed := claims(have, g.domain)
 	for _, s := range have {
-		if k, _ := identify(s, g.domain); k == kindForeign && (s.Type == "CNAME" && names[s.Name] || names[s.Name+" "+s.Type]) {
+		if !ours(s, g.domain, claimed) && (s.Type == "CNAME" && names[s.Name] || names[s.Name+" "+s.Type]) {
 			g.found.Add(problem.Problem{Rule: "name-taken", Field: s.Name,
 				Text: fmt.Sprintf("a %s record that is not Hardtack's has this name", s.Type),
 				Hint: "remove or rename it: the cluster's own record cannot be published beside it, and nothing is changed until then"})

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -33,14 +32,15 @@ type nameKind int
 const (
 	kindForeign nameKind = iota
 	kindControl
-	kindRole   // masters, minions, etcd
+	kindRole   // masters, minions, etcd, and an operator's own
 	kindShard  // minions-7
 	kindMember // etcd-a
 	kindSRV    // _etcd-server-ssl._tcp
 	kindAPI    // api, api.internal
 )
 
-// identify returns the kind of a set's name, and the role that it belongs to (none for kindControl and kindForeign).
+// identify returns the kind of a set's name, and the role that it belongs to (none for kindControl and kindForeign). A name of
+// an operator's own role is one of the cluster's only where claims has it.
 func identify(s Set, domain string) (nameKind, role.Role) {
 	rel, ok := strings.CutSuffix(s.Name, "."+domain)
 	if !ok {
@@ -73,29 +73,59 @@ func identifyLabel(rel string) (nameKind, role.Role) {
 	case apiPublic, apiInternal:
 		return kindAPI, role.Masters
 	}
-	if slices.Contains(role.All(), role.Role(rel)) {
-		return kindRole, role.Role(rel)
+	if r, err := role.Parse(rel); err == nil {
+		return kindRole, r
 	}
 	// A member's name may be a number, so the etcd record is never sharded.
 	if m, ok := strings.CutPrefix(rel, memberPrefix); ok && !strings.Contains(m, ".") {
 		return kindMember, role.Etcd
 	}
-	base, number, ok := strings.Cut(rel, "-")
-	if n, err := strconv.Atoi(number); ok && err == nil && n >= 0 && number == strconv.Itoa(n) &&
-		slices.Contains(role.All(), role.Role(base)) {
-		return kindShard, role.Role(base)
+	at := max(0, strings.LastIndex(rel, "-"))
+	base, number := rel[:at], strings.TrimPrefix(rel[at:], "-")
+	if n, err := strconv.Atoi(number); err == nil && n >= 0 && number == strconv.Itoa(n) {
+		if r, err := role.Parse(base); err == nil {
+			return kindShard, r
+		}
 	}
 	return kindForeign, ""
 }
 
-// Managed reports whether Hardtack manages a set for the cluster. Any other set that a
-// zone has, at or below the cluster's name, is foreign and never changed.
+// Managed reports whether Hardtack manages a set for every cluster of the name: of all that it manages, what has one of
+// Hardtack's names. Of the names of an operator's own roles, ManagedSets knows.
 func Managed(s Set, cluster string, p Policy) bool {
-	k, _ := identify(s, p.Domain(cluster))
-	return k != kindForeign
+	k, r := identify(s, p.Domain(cluster))
+	return k != kindForeign && (r == "" || r.Known())
 }
 
-// ManagedSets returns those of the sets that are Managed, sorted: what a reading has beside them is others'.
+// claims returns the roles of an operator's own whose names are the cluster's: those that the control record among the sets
+// remembers. Any label may be such a role, and a record of somebody else's.
+func claims(sets []Set, domain string) map[role.Role]bool {
+	claimed := map[role.Role]bool{}
+	for _, s := range sets {
+		if s.Type != TXT || s.Name != controlLabel+"."+domain {
+			continue
+		}
+		keys := s.valuesWith(groupPrefix)
+		for key := range s.vanished() {
+			keys = append(keys, key)
+		}
+		for _, key := range keys {
+			if r := keyRole(key); r != "" && !r.Known() {
+				claimed[r] = true
+			}
+		}
+	}
+	return claimed
+}
+
+// ours reports whether a set is the cluster's.
+func ours(s Set, domain string, claimed map[role.Role]bool) bool {
+	k, r := identify(s, domain)
+	return k != kindForeign && (r == "" || r.Known() || claimed[r])
+}
+
+// ManagedSets returns those of the sets that Hardtack manages for the cluster, sorted. Any other set that a zone has, at or
+// below the cluster's name, is foreign and never changed.
 func ManagedSets(have []Set, cluster string, p Policy) []Set { return managed(have, p.Domain(cluster)) }
 
 // Leaving reports whether a machine in this state is being terminated or was set aside on purpose, so that its address

@@ -40,18 +40,21 @@ func (p Policy) hidesNames() bool { return !p.Outputs.Roles }
 
 // Marks reports whether a set is another program's mark on a name of the cluster: it says that the program keeps it.
 func Marks(s Set, cluster string, p Policy) bool {
-	return markedName(s, p.Domain(cluster)) != ""
+	return len(markedNames(s, p.Domain(cluster))) > 0
 }
 
-// Relevant reports whether a reconcile needs to know of a set: it is managed, or it is another's mark.
+// Relevant reports whether a reconcile needs to know of a set: it is managed, or may be as one of an operator's own role, or
+// is another's mark.
 func Relevant(s Set, cluster string, p Policy) bool {
-	return Managed(s, cluster, p) || Marks(s, cluster, p)
+	k, _ := identify(s, p.Domain(cluster))
+	return k != kindForeign || Marks(s, cluster, p)
 }
 
-// markedName returns the name of ours that a set marks as another's; empty if it marks none.
-func markedName(s Set, domain string) string {
+// markedNames returns the names that may be ours and that a set marks as another's: its own, and the one that it has a record's
+// type before, for "a-masters" may be a role as well.
+func markedNames(s Set, domain string) (marked []string) {
 	if s.Type != TXT || len(s.valuesWith(heritage)) == 0 {
-		return ""
+		return nil
 	}
 	names := []string{s.Name}
 	for _, kind := range []string{A, AAAA, SRV, TXT, "CNAME"} {
@@ -62,11 +65,11 @@ func markedName(s Set, domain string) string {
 	for _, name := range names {
 		if rel, ok := strings.CutSuffix(name, "."+domain); ok {
 			if k, _ := identifyLabel(rel); k != kindForeign {
-				return name
+				marked = append(marked, name)
 			}
 		}
 	}
-	return ""
+	return marked
 }
 
 // checkOwner reports records that are not this fleet's to change: nothing may be changed then. With TakeOver it allows
@@ -107,9 +110,11 @@ func (g *guard) checkMarks(have []Set) {
 	var names []string
 	by := map[string]string{}
 	for _, s := range have {
-		if name := markedName(s, g.domain); name != "" && g.needs(name) {
-			names = append(names, name)
-			by[name] = s.valuesWith(heritage)[0]
+		for _, name := range markedNames(s, g.domain) {
+			if g.needs(name) {
+				names = append(names, name)
+				by[name] = s.valuesWith(heritage)[0]
+			}
 		}
 	}
 	slices.Sort(names)

@@ -37,7 +37,7 @@ func (b *builder) addAddresses(label string, members []Member, pick addressPicke
 		return
 	}
 	values := []string{countPrefix + strconv.Itoa(len(members))}
-	if r := role.Role(label); slices.Contains(role.All(), r) {
+	if r, err := role.Parse(label); err == nil {
 		shards := b.split(members, fits)
 		if shards == nil {
 			b.found.Add(problem.Problem{Rule: "too-many-values", Field: "role " + label,

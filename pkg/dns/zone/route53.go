@@ -116,6 +116,8 @@ func (z *Route53) set(name string, s types.ResourceRecordSet, cluster string) (r
 		return record.Set{}, false, foreignError(name, "a CNAME")
 	case !record.Relevant(out, cluster, z.policy):
 		return record.Set{}, false, nil
+	case (s.AliasTarget != nil || s.SetIdentifier != nil) && !record.Managed(out, cluster, z.policy):
+		return record.Set{}, false, nil // no record of an operator's own role: those that Hardtack makes are plain
 	case s.AliasTarget != nil:
 		return record.Set{}, false, foreignError(name, "an alias of type "+out.Type)
 	case s.SetIdentifier != nil:

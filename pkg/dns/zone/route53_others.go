@@ -20,6 +20,7 @@ func ForeignNames(ctx context.Context, api RecordsAPI, id, cluster string, p rec
 		return nil, err
 	}
 	var out []string
+	var sets []record.Set // those that may be the cluster's
 	in := &route53.ListResourceRecordSetsInput{HostedZoneId: &z.id}
 	for {
 		page, err := api.ListResourceRecordSets(ctx, in, noRetries)
@@ -33,13 +34,21 @@ func ForeignNames(ctx context.Context, api RecordsAPI, id, cluster string, p rec
 			}
 			// What stands in the place of a record of the cluster is not the cluster's either.
 			set, ours, err := z.set(name, s, cluster)
-			if (err != nil || !ours || !record.Managed(set, cluster, p)) && !slices.Contains(out, name) {
+			if err == nil && ours {
+				sets = append(sets, set)
+			} else {
 				out = append(out, name)
 			}
 		}
 		if !page.IsTruncated {
+			kept := record.ManagedSets(sets, cluster, p)
+			for _, s := range sets {
+				if !slices.ContainsFunc(kept, func(k record.Set) bool { return k.Name == s.Name && k.Type == s.Type }) {
+					out = append(out, s.Name)
+				}
+			}
 			slices.Sort(out)
-			return out, nil
+			return slices.Compact(out), nil
 		}
 		if aws.ToString(page.NextRecordName) == "" {
 			return nil, fmt.Errorf("listing zone %s: the list ends in its middle", z.id)

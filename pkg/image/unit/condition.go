@@ -73,7 +73,7 @@ func (c condition) holds(set role.Set) (holds, about bool) {
 	switch c.Name {
 	case "ConditionPathExists", "ConditionFileNotEmpty":
 		r, named, err := role.OfFile(operand)
-		// The file of a role that is not known never exists: user data that names one is refused.
+		// The file of what is no role never exists: user data that names one is refused.
 		return err == nil && set.Has(r), named
 	case "ConditionPathExistsGlob":
 		return globHolds(operand, set)
@@ -84,7 +84,7 @@ func (c condition) holds(set role.Set) (holds, about bool) {
 // globHolds matches the pattern with the role files of the set; it is about role files when it could
 // match one of any role.
 func globHolds(pattern string, set role.Set) (holds, about bool) {
-	for _, r := range role.All() {
+	for _, r := range append(role.All(), role.Own(set)...) {
 		if ok, err := path.Match(pattern, r.File()); err == nil && ok {
 			about = true
 			holds = holds || set.Has(r)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -23,6 +24,7 @@ const (
 	RuleAssert      = "assert"
 	RuleCycle       = "cycle"
 	RuleInstall     = "install"
+	RuleProfile     = "profile"
 )
 
 // Tree knows the files of the image besides the units.
@@ -34,7 +36,7 @@ type Tree interface {
 // Lint checks the units of one image together and returns every finding, sorted. Units that are named
 // and are not among them are taken to be the distribution's, and to be started for every role.
 func Lint(units []Unit, tree Tree) problem.List {
-	l := linter{units: units, tree: tree}
+	l := linter{units: units, tree: tree, sets: role.Combinations(ownRoles(units)...)}
 	for _, u := range units {
 		l.sections(u)
 		l.role(u)
@@ -46,6 +48,8 @@ func Lint(units []Unit, tree Tree) problem.List {
 		l.install(u)
 	}
 	l.cycles()
+	l.ownRoles()
+	l.profiles()
 	l.found.Sort()
 	return l.found
 }
@@ -53,6 +57,7 @@ func Lint(units []Unit, tree Tree) problem.List {
 type linter struct {
 	units []Unit
 	tree  Tree
+	sets  []role.Set // every combination of roles that matters to one unit or two
 	found problem.List
 }
 
@@ -126,6 +131,42 @@ func (l *linter) role(u Unit) {
 	l.reportRole(u, named)
 }
 
+// ownRoles finds roles of an operator's own whose name differs by a slip, unless a unit says in [X-Hardtack] that it is meant.
+func (l *linter) ownRoles() {
+	roles := ownRoles(l.units)
+	for _, u := range l.units {
+		r, ok := u.Role()
+		if !ok || r.Known() || u.Value("X-Hardtack", "Role").Value == string(r) {
+			continue
+		}
+		if meant := near.Typo(string(r), strings.Fields(role.Join(roles, " "))); meant != "" {
+			l.report(u, u.conditions()[0].Option, RuleRole, "if both are meant, say so in each: Role="+string(r)+" in [X-Hardtack]",
+				"the roles %s and %s are nearly the same name", r, meant)
+		}
+	}
+}
+
+// profiles finds units by which readiness is told, and that the image has not, or for another role.
+func (l *linter) profiles() {
+	if _, complete := l.find(UserData); !complete {
+		return // some units alone, and no image's
+	}
+	for _, r := range role.All() {
+		for _, named := range r.Profile().Units {
+			u, ok := l.find(named.Name)
+			own, one := u.Role()
+			switch {
+			case named.Proof == role.NoProof || ok && (u.EveryMachine() || one && own == r):
+			case !ok:
+				l.found.Add(problem.Problem{File: named.Name, Rule: RuleProfile, Hint: "leave it in the image, or put another unit of this name into its place",
+					Text: fmt.Sprintf("the image has not this unit, by which a machine with the role %s gets ready", r)})
+			default:
+				l.report(u, Option{}, RuleProfile, "add ConditionPathExists="+r.File(), "a machine with the role %s gets ready by %s, and it does not start there", r, u.Name)
+			}
+		}
+	}
+}
+
 // reportRole reports what is wrong with the role of u: no condition, or one that does not select a single role.
 func (l *linter) reportRole(u Unit, named bool) {
 	if !named {
@@ -135,7 +176,7 @@ func (l *linter) reportRole(u Unit, named bool) {
 		return
 	}
 	var sets []string
-	for _, s := range role.Combinations() {
+	for _, s := range l.sets {
 		if u.Starts(s) {
 			sets = append(sets, s.String())
 		}
@@ -179,7 +220,7 @@ func (l *linter) dependencies(u Unit) {
 		if !ours {
 			continue
 		}
-		for _, set := range role.Combinations() {
+		for _, set := range l.sets {
 			if u.Starts(set) && !other.Starts(set) {
 				l.report(u, dep, RuleDependency, "order after it without requiring it, or drop it",
 					"%s= names %s, which does not start on a machine with %s, where %s does",

@@ -11,13 +11,14 @@ import (
 type Table struct {
 	// Schema is the version of this format: 1.
 	Schema int `json:"schema"`
-	// Roles are in the order of role.All.
+	// Roles are in the order of role.All, then an operator's own by name: those that a unit names.
 	Roles []RoleFile `json:"roles"`
 	// Units are sorted by role, in the order of role.All, then by name; those of no role come last.
 	Units []Row `json:"units"`
 	// NoUnit lists programs of the image that are for operators and have no unit.
 	NoUnit []string `json:"no_unit"`
-	// Combinations holds every set of roles that a machine can have, the empty one first.
+	// Combinations holds every set of Hardtack's roles that a machine can have, the empty one first, and each of them with each
+	// of an operator's own. Units that these start together, a machine with several of an operator's own starts together too.
 	Combinations []Combination `json:"combinations"`
 }
 
@@ -50,12 +51,14 @@ type Combination struct {
 // a unit of the table does, and so are timers and the units that they start, which are no part of a boot.
 func NewTable(units []Unit) Table {
 	t := Table{Schema: 1, NoUnit: []string{"kubectl"}}
-	for _, r := range role.All() {
+	own := ownRoles(units)
+	roles := append(role.All(), own...)
+	for _, r := range roles {
 		t.Roles = append(t.Roles, RoleFile{Role: r, File: r.File()})
 	}
 	listed := slices.DeleteFunc(slices.Clone(units), func(u Unit) bool { return !needsCondition(u) || !u.enabled() || u.Kind() == "timer" })
 	slices.SortStableFunc(listed, func(a, b Unit) int {
-		if d := roleRank(a) - roleRank(b); d != 0 {
+		if d := rank(roles, a) - rank(roles, b); d != 0 {
 			return d
 		}
 		return strings.Compare(a.Name, b.Name)
@@ -64,19 +67,19 @@ func NewTable(units []Unit) Table {
 		r, _ := u.Role()
 		t.Units = append(t.Units, Row{Unit: u.Name, Role: r})
 	}
-	for _, set := range role.Combinations() {
+	for _, set := range role.Combinations(own...) {
 		t.Combinations = append(t.Combinations, combination(listed, set))
 	}
 	return t
 }
 
-// roleRank is the place of the unit's role in the table.
-func roleRank(u Unit) int {
+// rank is the place of the unit's role in the table.
+func rank(roles []role.Role, u Unit) int {
 	r, ok := u.Role()
 	if !ok {
-		return len(role.All())
+		return len(roles)
 	}
-	return slices.Index(role.All(), r)
+	return slices.Index(roles, r)
 }
 
 func combination(units []Unit, set role.Set) Combination {
@@ -104,12 +107,13 @@ func (u Unit) requires(name string) bool {
 	return slices.ContainsFunc(u.words("Unit", "Requires"), func(o Option) bool { return o.Value == name })
 }
 
-// Combination returns the units of a machine with the set of roles.
-func (t Table) Combination(set role.Set) Combination {
+// Combination returns the units of a machine with the set of roles. ok is false if a role of the set is none of the table's,
+// or if it has more than one of an operator's own.
+func (t Table) Combination(set role.Set) (c Combination, ok bool) {
 	for _, c := range t.Combinations {
 		if c.Name == set.String() {
-			return c
+			return c, true
 		}
 	}
-	return Combination{}
+	return Combination{}, false
 }

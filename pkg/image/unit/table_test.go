@@ -61,7 +61,7 @@ func TestTableIsTheContract(t *testing.T) {
 				starts = append(starts, "hardtack-node.service", "hardtack-ready.service")
 			}
 			starts = append(starts, unit.UserData)
-			got := table.Combination(set)
+			got, _ := table.Combination(set)
 			for _, c := range []struct {
 				what      string
 				got, want []string

@@ -37,7 +37,7 @@ func (t Table) Text() string {
 	if len(every) > 0 {
 		fmt.Fprintf(&text, "\nEvery machine runs %s.\n", shortNames(every))
 	}
-	if none := t.Combination(nil); len(none.Fails) > 0 {
+	if none, _ := t.Combination(nil); len(none.Fails) > 0 {
 		fmt.Fprintf(&text, "With no role, or one that is not known, %s fails and no other unit starts.\n", shortNames(none.Fails))
 	}
 	return text.String()

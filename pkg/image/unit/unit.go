@@ -112,11 +112,25 @@ func (u Unit) triggeredUnit() string {
 // the section [X-Hardtack], which systemd does not read.
 func (u Unit) EveryMachine() bool { return u.Value("X-Hardtack", "Role").Value == "any" }
 
+// ownRoles lists the roles of an operator's own that conditions of the units name, sorted.
+func ownRoles(units []Unit) []role.Role {
+	var named []role.Role
+	for _, u := range units {
+		for _, c := range u.conditions() {
+			if r, isRole, err := role.OfFile(path.Clean(c.operand)); isRole && err == nil {
+				named = append(named, r)
+			}
+		}
+	}
+	return role.Own(named)
+}
+
 // Role returns the role that the unit belongs to: the one whose role file alone decides whether the unit starts, in
 // every combination. ok is false for a unit that no role or more than one decides.
 func (u Unit) Role() (r role.Role, ok bool) {
-	for _, r := range role.All() {
-		same := !slices.ContainsFunc(role.Combinations(), func(s role.Set) bool {
+	own := ownRoles([]Unit{u})
+	for _, r := range append(role.All(), own...) {
+		same := !slices.ContainsFunc(role.Combinations(own...), func(s role.Set) bool {
 			return u.Starts(s) != s.Has(r)
 		})
 		if same {

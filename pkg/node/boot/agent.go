@@ -119,6 +119,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err := checkResult(result, findings, found); err != nil {
 		return report, a.failClosed(&report, err)
 	}
+	if err := a.checkRoles(result); err != nil {
+		return report, a.failClosed(&report, err)
+	}
 	report.Roles = result.Roles
 	if err := a.apply(ctx, &report, result, before, found); err != nil {
 		report.Roles = role.Set{}

@@ -210,7 +210,7 @@ func TestUnitCredentials(t *testing.T) {
 // TestFailures has no role, for every reason: no role file is left, nothing else is removed, and the
 // error says what to do.
 func TestFailures(t *testing.T) {
-	left := tree{minionsFile: "A=0", etcdFile: "A=0", "etc/sysconfig/other": "x", "etc/sysconfig/kubernetes-workers": "x"}
+	left := tree{minionsFile: "A=0", etcdFile: "A=0", "etc/sysconfig/other": "x", "etc/sysconfig/kubernetes-workers_old": "x"}
 	config := func(files string) tree { return tree{credential: "#cloud-config\nwrite_files:\n" + files} }
 	tests := []struct {
 		name string
@@ -223,8 +223,10 @@ func TestFailures(t *testing.T) {
 		{"EC2 without user data", nitro, nil, []string{"volume: not looked for, since the system vendor is", "imds: the instance i-imds was started without user data"}},
 		{"EC2 out of reach", nitro, errors.New("no route"), []string{"imds: no route: no answer within 20ms"}},
 		{"unknown source", tree{"proc/cmdline": "hardtack.userdata=ismd", credential: minions}, nil, []string{`source "ismd" is not known: the sources are credential, seed, volume, file, imds`}},
-		{"unknown role", config("- {path: /etc/sysconfig/kubernetes-workers}\n- {path: /t/other}\n"), nil, []string{`role "workers" is not known: the roles are masters, minions, etcd`, "nothing of it is written"}},
-		{"known and unknown role", config("- {path: /etc/sysconfig/kubernetes-workers}\n- {path: /etc/sysconfig/kubernetes-etcd}\n"), nil, []string{`role "workers" is not known`}},
+		{"unknown role", config("- {path: /etc/sysconfig/kubernetes-workers_old}\n- {path: /t/other}\n"), nil, []string{`role "workers_old" is not known: the roles are masters, minions, etcd`, "nothing of it is written"}},
+		{"known and unknown role", config("- {path: /etc/sysconfig/kubernetes-workers_old}\n- {path: /etc/sysconfig/kubernetes-etcd}\n"), nil, []string{`role "workers_old" is not known`}},
+		{"a role that no unit has", config("- {path: /etc/sysconfig/kubernetes-ingress}\n- {path: /etc/sysconfig/kubernetes-etcd}\n"), nil,
+			[]string{`role "ingress": no unit of this image has ConditionPathExists=/etc/sysconfig/kubernetes-ingress, so that nothing would start for it (launch an image`}},
 		{"no role file", config("- {path: /t/other}\n"), nil, []string{"has no role file", "/etc/sysconfig/kubernetes-masters, /etc/sysconfig/kubernetes-minions, /etc/sysconfig/kubernetes-etcd"}},
 		{"a script", tree{credential: "#!/bin/sh\n"}, nil, []string{"has no role file", "is a script, which Hardtack does not run"}},
 		{"several problems", config("- {path: a}\n- {path: /b, permissions: 644}\n"), nil, []string{`write_files[0].path: must be absolute, not "a"`, "write_files[1].permissions: 644 would be read as decimal"}},
@@ -254,7 +256,7 @@ func TestFailures(t *testing.T) {
 			}
 			delete(test.tree, "dev/disk/by-label/cidata")
 			_ = os.Remove(filepath.Join(root, "dev/disk/by-label/cidata")) // there in one case only
-			want := tree{"etc/sysconfig/other": "x", "etc/sysconfig/kubernetes-workers": "x"}
+			want := tree{"etc/sysconfig/other": "x", "etc/sysconfig/kubernetes-workers_old": "x"}
 			if diff := cmp.Diff(want, readTree(t, root, test.tree)); diff != "" {
 				t.Errorf("left -want +got\n%s", diff)
 			}

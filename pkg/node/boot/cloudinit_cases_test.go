@@ -131,7 +131,7 @@ func formCases() []comparison {
 		refuses("archive", "#cloud-config-archive\n- type: text/cloud-config\n  content: |\n    "+strings.ReplaceAll(strings.TrimSpace(plain), "\n", "\n    ")+"\n", runsNothing),
 		refuses("JSON patch", "#cloud-config-jsonp\n[{\"op\": \"add\", \"path\": \"/write_files\", \"value\": [{\"path\": \"/etc/sysconfig/kubernetes-minions\"}]}]\n", runsNothing),
 		refuses("without a role", "#cloud-config\nwrite_files: [{path: /etc/x}]\n", "a machine without a role is a mistake, which cloud-init cannot know"),
-		refuses("unknown role", configOf("{path: /etc/sysconfig/kubernetes-workers}"), "a misspelled role would be missing in silence"),
+		refuses("unknown role", configOf("{path: /etc/sysconfig/kubernetes-workers_old}"), "a misspelled role would be missing in silence"),
 		refuses("a key twice", "#cloud-config\nwrite_files: [{path: /etc/x}]\nwrite_files: [{path: /etc/sysconfig/kubernetes-minions}]\n", wouldGuess),
 		refuses("a key of an entry twice", configOf("{path: /etc/x, path: /etc/y}"), wouldGuess),
 		refuses("merge key", "#cloud-config\nx: &d {content: 'A=1'}\nwrite_files:\n- {<<: *d, path: /etc/sysconfig/kubernetes-minions}\n", "YAML 1.1 only; the text of the refusal says what to write"),

@@ -168,17 +168,13 @@ func (a *agent) lookupID(file, name string) (int, error) {
 
 // roleFiles returns the roles that have a file on the machine and are not in except.
 func (a *agent) roleFiles(except role.Set) ([]role.Role, error) {
-	var out []role.Role
-	for _, r := range role.All() {
-		if except.Has(r) {
-			continue
-		}
-		_, err := os.Lstat(a.path(r.File()))
-		if err == nil {
-			out = append(out, r)
-		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			return nil, fmt.Errorf("looking for role files: %w", err)
-		}
+	entries, err := os.ReadDir(a.path(role.Dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return nil, fmt.Errorf("looking for role files: %w", err)
 	}
-	return out, nil
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return slices.DeleteFunc(role.Files(names), except.Has), nil
 }

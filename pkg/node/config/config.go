@@ -142,17 +142,15 @@ func Read(root string, h Hardware) (Effective, error) {
 
 // Roles returns the roles that the machine has role files for, below a root directory.
 func Roles(root string) (role.Set, error) {
-	var have []role.Role
-	for _, r := range role.All() {
-		_, err := os.Lstat(filepath.Join("/", root, r.File()))
-		switch {
-		case err == nil:
-			have = append(have, r)
-		case !errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("looking for role files: %w", err)
-		}
+	entries, err := os.ReadDir(filepath.Join("/", root, role.Dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("looking for role files: %w", err)
 	}
-	return role.NewSet(have...), nil
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return role.Files(names), nil
 }
 
 // open reads the role files and the machine file.

@@ -76,7 +76,7 @@ func Policy(at Location, access pki.Access, key string) ([]byte, error) {
 	data, err := json.MarshalIndent(struct {
 		Version   string
 		Statement []statement
-	}{"2012-10-17", append(statements, denials(at, access)...)}, "", "  ")
+	}{"2012-10-17", append(append([]statement{}, statements...), denials(at, access)...)}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encoding the policy of %s: %w", at, err)
 	}

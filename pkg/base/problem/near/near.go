@@ -28,17 +28,21 @@ func To(name string, candidates []string) string {
 	return best
 }
 
-// Typo returns the candidate that differs from name in at most two letters, and in no more than half of them, or "": so
-// near that the name is more likely a slip than a name of its own.
+// Typo returns the candidate that differs from name in one letter, or in the order of two, or "": so near that the name is
+// more likely a slip than a name of its own.
 func Typo(name string, candidates []string) string {
-	const letters, part = 2, 2
-	best, least := "", letters+1
+	letters := func(s string) string { return string(slices.Sorted(slices.Values([]rune(s)))) }
 	for _, c := range candidates {
-		if d := levenshtein.Distance(name, c, nil); d < least && d > 0 && d*part <= len(c) {
-			best, least = c, d
+		switch levenshtein.Distance(name, c, nil) {
+		case 1:
+			return c
+		case 2: // two letters changed places
+			if letters(name) == letters(c) {
+				return c
+			}
 		}
 	}
-	return best
+	return ""
 }
 
 // DidYouMean returns the hint for an unknown name, or "" if there is nothing to suggest.
