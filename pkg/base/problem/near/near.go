@@ -32,7 +32,11 @@ func To(name string, candidates []string) string {
 // more likely a slip than a name of its own.
 func Typo(name string, candidates []string) string {
 	letters := func(s string) string { return string(slices.Sorted(slices.Values([]rune(s)))) }
+	const shortest = 3 // any two letters are near
 	for _, c := range candidates {
+		if len(name) < shortest || len(c) < shortest {
+			continue
+		}
 		switch levenshtein.Distance(name, c, nil) {
 		case 1:
 			return c
