@@ -91,7 +91,7 @@ func TestNothingStarts(t *testing.T) {
 		name, userData, says string
 	}{
 		{"none", cloudConfig(map[string]string{"/etc/motd": "ship's biscuit\n"}), "has no role file"},
-		{"unknown", cloudConfig(map[string]string{role.Dir + "/" + role.Prefix + "captain": "CLUSTER_NAME=cncfdemo\n"}), `role "captain" is not known`},
+		{"unknown", cloudConfig(map[string]string{role.Dir + "/" + role.Prefix + "captain": "CLUSTER_NAME=cncfdemo\n"}), `role "captain": no unit of this image`},
 		{"no user data", "", "no source has user data"},
 	}
 	for _, c := range cases {

@@ -52,7 +52,7 @@ func TestUnreadGroups(t *testing.T) {
 		why     string
 	}{
 		"without a launch template": {func(w *world) { w.create("demo-old", "minions") }, "demo-old", false, "it has no launch template"},
-		"of a role that is none":    {func(w *world) { w.create("demo-old", "nodes") }, "demo-old", true, `tag Role: role "nodes" is not known`},
+		"of a role that is none":    {func(w *world) { w.create("demo-old", "master") }, "demo-old", true, `tag Role: role "master" is not known`},
 		"without a role": {func(w *world) {
 			assert.NilError(t, w.account.AutoScaling().SetTag("demo-masters", role.TagRole, nil))
 		}, "demo-masters", true, "tag Role: there is none"},
