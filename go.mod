@@ -63,6 +63,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/internal/checksum v1.11.10 // indirect
 	github.com/aws/aws-sdk-go-v2/service/internal/s3shared v1.20.9 // indirect
 	github.com/aws/aws-sdk-go-v2/service/servicequotas v1.43.10 // indirect
+	github.com/cavaliergopher/cpio v1.0.1 // indirect
 )
 
 require (

@@ -34,6 +34,8 @@ type Options struct {
 	KernelArguments []string
 	// Epoch is the time of everything on the disk, in seconds since 1970.
 	Epoch int64
+	// Sealed makes the root file system one that cannot change; nil is one that is written to.
+	Sealed *Sealed
 	// Progress receives lines of progress; may be nil.
 	Progress func(string)
 }
@@ -62,6 +64,8 @@ type Result struct {
 	Content
 	// CommandLine is the kernel's.
 	CommandLine string
+	// RootHash is that of a sealed root, in hexadecimal digits; empty is a root that is written to.
+	RootHash string
 }
 
 // Compose writes <Work>/disk.raw.
@@ -86,6 +90,9 @@ func (c Composer) Compose(ctx context.Context) (Result, error) {
 		return r, err
 	}
 	c.sayf("Root directory: %d files, %d MB, sha256:%x", r.Files, r.Bytes/1e6, r.Digest)
+	if c.Sealed != nil {
+		return c.composeSealed(ctx, m, r)
+	}
 	if err := c.describe(r.Layout); err != nil {
 		return r, err
 	}
@@ -105,16 +112,23 @@ func (c Composer) Compose(ctx context.Context) (Result, error) {
 
 // describe tells the root file system about its disk.
 func (c Composer) describe(l Layout) error {
+	return c.place([]textFile{
+		{"etc/fstab", l.fstab()},
+		{"etc/repart.d/50-root.conf", repartRoot},
+		{"etc/systemd/system/systemd-repart.service.d/10-hardtack.conf", repartOrder},
+	})
+}
+
+type textFile struct{ name, text string }
+
+// place writes files into the root.
+func (c Composer) place(files []textFile) error {
 	root, err := os.OpenRoot(c.Root)
 	if err != nil {
 		return fmt.Errorf("describing the disk: %w", err)
 	}
 	defer func() { _ = root.Close() }() // a handle on a directory
-	for _, f := range []struct{ name, text string }{
-		{"etc/fstab", l.fstab()},
-		{"etc/repart.d/50-root.conf", repartRoot},
-		{"etc/systemd/system/systemd-repart.service.d/10-hardtack.conf", repartOrder},
-	} {
+	for _, f := range files {
 		if err := errors.Join(root.MkdirAll(path.Dir(f.name), 0o755), root.WriteFile(f.name, []byte(f.text), 0o644)); err != nil {
 			return fmt.Errorf("describing the disk: %w", err)
 		}
@@ -124,15 +138,8 @@ func (c Composer) describe(l Layout) error {
 
 // assemble writes the partition table and both partitions.
 func (c Composer) assemble(ctx context.Context, m machine, r Result, esp string) error {
-	if err := sparse(r.File, r.Size); err != nil {
+	if err := partitioned(ctx, r.File, r.Size, r.table(m)); err != nil {
 		return err
-	}
-	table := run.Command{ // not go-diskfs: fdisk is in every Debian, and the table's text is tested as a value
-		Name: "sfdisk", Args: []string{"--quiet", "--no-reread", "--no-tell-kernel", r.File},
-		Stdin: strings.NewReader(r.table(m)),
-	}
-	if err := run.Run(ctx, table); err != nil {
-		return fmt.Errorf("writing partition table: %w", err)
 	}
 	if m.bios {
 		if err := bootCode(r.File); err != nil {
@@ -150,6 +157,21 @@ func (c Composer) assemble(ctx context.Context, m machine, r Result, esp string)
 	}
 	c.sayf("Root file system: ext4, %d MiB", r.RootSize/mib)
 	return c.ext4(ctx, r)
+}
+
+// partitioned makes an empty disk with a partition table.
+func partitioned(ctx context.Context, name string, size int64, table string) error {
+	if err := sparse(name, size); err != nil {
+		return err
+	}
+	write := run.Command{ // not go-diskfs: fdisk is in every Debian, and the table's text is tested as a value
+		Name: "sfdisk", Args: []string{"--quiet", "--no-reread", "--no-tell-kernel", name},
+		Stdin: strings.NewReader(table),
+	}
+	if err := run.Run(ctx, write); err != nil {
+		return fmt.Errorf("writing partition table: %w", err)
+	}
+	return nil
 }
 
 // plan lays the disk out and checks that the content fits: ext4 needs inodes, a journal, and 1 % is reserved.
@@ -179,21 +201,25 @@ func (c Composer) extraArguments() (string, error) {
 // reads and clamps every time (e2fsprogs 1.47.1 and later), whatever the host has. The disk is a new
 // sparse file, so the inode tables are zero already and need no zeroing at first boot.
 func (c Composer) ext4(ctx context.Context, r Result) error {
-	script := strings.Join([]string{
+	return c.inside(ctx, "making root file system", "mke2fs", strings.Join([]string{
 		"SOURCE_DATE_EPOCH=" + strconv.FormatInt(c.Epoch, 10),
 		"E2FSPROGS_FAKE_TIME=" + strconv.FormatInt(c.Epoch, 10),
 		"LC_ALL=C exec mke2fs -q -F -t ext4 -b", strconv.Itoa(block),
 		"-m 1 -L root -U", r.FileSystem.String(),
 		fmt.Sprintf("-E hash_seed=%s,offset=%d,assume_storage_prezeroed=1,nodiscard", r.FileSystem, r.RootStart),
 		"-d", AtRoot, AtWork + "/" + filepath.Base(r.File), strconv.FormatInt(r.RootSize/1024, 10) + "k",
-	}, " ")
+	}, " "))
+}
+
+// inside runs a script in the root that is one tool's.
+func (c Composer) inside(ctx context.Context, what, tool, script string) error {
 	var said bytes.Buffer
 	exit, err := c.Inside.Run(ctx, script, nil, &said, &said)
 	if err != nil {
-		return fmt.Errorf("making root file system: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	if exit != 0 {
-		return fmt.Errorf("making root file system: mke2fs: exit status %d: %s", exit, strings.TrimSpace(said.String()))
+		return fmt.Errorf("%s: %s: exit status %d: %s", what, tool, exit, strings.TrimSpace(said.String()))
 	}
 	return nil
 }

@@ -53,6 +53,11 @@ func (e esp) make(ctx context.Context) error {
 	if err := e.stage(staging); err != nil {
 		return fmt.Errorf("staging the EFI partition: %w", err)
 	}
+	return e.fill(ctx, staging)
+}
+
+// fill makes the partition's file system of the staged files.
+func (e esp) fill(ctx context.Context, staging string) error {
 	if err := clampTimes(ctx, staging, e.epoch); err != nil {
 		return err
 	}
@@ -142,22 +147,30 @@ func (e esp) moveKernel(staging string) (initrd bool, err error) {
 		return false, err
 	}
 	defer func() { _ = root.Close() }() // a handle on a directory
-	kernels, err := fs.Glob(root.FS(), "boot/vmlinuz-*")
+	release, err := kernelRelease(root)
 	if err != nil {
 		return false, err
 	}
-	if len(kernels) != 1 {
-		return false, fmt.Errorf("/boot holds %d kernels %v: exactly one is needed", len(kernels), names(kernels))
-	}
-	if err := e.move(root, kernels[0], filepath.Join(staging, "vmlinuz")); err != nil {
+	if err := e.move(root, "boot/vmlinuz-"+release, filepath.Join(staging, "vmlinuz")); err != nil {
 		return false, err
 	}
-	release := strings.TrimPrefix(path.Base(kernels[0]), "vmlinuz-")
 	err = e.move(root, "boot/initrd.img-"+release, filepath.Join(staging, "initrd"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// kernelRelease is the version of the one kernel in /boot.
+func kernelRelease(root *os.Root) (string, error) {
+	kernels, err := fs.Glob(root.FS(), "boot/vmlinuz-*")
+	if err != nil {
+		return "", err
+	}
+	if len(kernels) != 1 {
+		return "", fmt.Errorf("/boot holds %d kernels %v: exactly one is needed", len(kernels), names(kernels))
+	}
+	return strings.TrimPrefix(path.Base(kernels[0]), "vmlinuz-"), nil
 }
 
 // move moves a file of the root to the host's path target.

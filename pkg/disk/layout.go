@@ -32,7 +32,9 @@ const typeESP = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"
 // machine has the properties that depend on the architecture.
 type machine struct {
 	rootType string // partition type of the root file system
+	treeType string // and of its hash tree, where it is sealed
 	loader   string // systemd-boot in the root directory
+	stub     string // systemd's stub of a unified kernel image, likewise
 	removed  string // where firmware looks for a loader on a disk that it does not know
 	serial   string // the serial console
 	// quirks are kernel arguments, each with a space after it. An emulated timer on a busy computer fails the
@@ -45,12 +47,14 @@ func machineOf(arch string) (machine, error) {
 	switch arch {
 	case "amd64":
 		return machine{
-			rootType: "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709", loader: "usr/lib/systemd/boot/efi/systemd-bootx64.efi",
+			rootType: "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709", treeType: "2C7357ED-EBD2-46D9-AEC1-23D437EC2BF5",
+			loader: "usr/lib/systemd/boot/efi/systemd-bootx64.efi", stub: "usr/lib/systemd/boot/efi/linuxx64.efi.stub",
 			removed: "BOOTX64.EFI", serial: "ttyS0,115200", quirks: "no_timer_check ", bios: true,
 		}, nil
 	case "arm64":
 		return machine{
-			rootType: "B921B045-1DF0-41C3-AF44-4C6F280D3FAE", loader: "usr/lib/systemd/boot/efi/systemd-bootaa64.efi",
+			rootType: "B921B045-1DF0-41C3-AF44-4C6F280D3FAE", treeType: "DF3300CE-D69F-4C92-978C-9BFB0F38D820",
+			loader: "usr/lib/systemd/boot/efi/systemd-bootaa64.efi", stub: "usr/lib/systemd/boot/efi/linuxaa64.efi.stub",
 			removed: "BOOTAA64.EFI", serial: "ttyS0,115200",
 		}, nil
 	}
@@ -62,8 +66,8 @@ type Layout struct {
 	// Size of the whole disk, and where the root partition begins and how long it is, in bytes.
 	Size, RootStart, RootSize int64
 	// Disk, ESP and Root are the identifiers of the partition table and its partitions; FileSystem
-	// is the root file system's.
-	Disk, ESP, Root, FileSystem uuid.UUID
+	// is the root file system's. State is that of a sealed disk's state partition, which the first boot makes.
+	Disk, ESP, Root, FileSystem, State uuid.UUID
 	// Volume is the serial number of the EFI partition's file system.
 	Volume uint32
 }
@@ -80,6 +84,7 @@ func Plan(size int64, digest [32]byte) (Layout, error) {
 	space := uuid.NewSHA1(uuid.NameSpaceURL, []byte("sha256:"+hex.EncodeToString(digest[:])))
 	name := func(use string) uuid.UUID { return uuid.NewSHA1(space, []byte(use)) }
 	l.Disk, l.ESP, l.Root, l.FileSystem = name("disk"), name("esp"), name("root"), name("file system")
+	l.State = name("state")
 	l.Volume = name("volume").ID()
 	return l, nil
 }
@@ -118,6 +123,11 @@ const repartOrder = "[Unit]\nAfter=systemd-remount-fs.service\n"
 // rootwait is needed: disks are found at their own pace, and without an initrd nobody else waits. A kernel that
 // panics tries again after 10 s instead of standing still until somebody looks.
 func (l Layout) kernelArguments(m machine, extra string) string {
-	line := fmt.Sprintf("root=PARTUUID=%s ro rootwait panic=10 %sconsole=tty0 console=%s", l.Root, m.quirks, m.serial)
+	return commandLine(fmt.Sprintf("root=PARTUUID=%s ro rootwait", l.Root), m, extra)
+}
+
+// commandLine is the whole line of a kernel whose root is found by the arguments root.
+func commandLine(root string, m machine, extra string) string {
+	line := fmt.Sprintf("%s panic=10 %sconsole=tty0 console=%s", root, m.quirks, m.serial)
 	return strings.TrimSpace(line + " " + strings.Join(strings.Fields(extra), " "))
 }

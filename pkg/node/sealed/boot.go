@@ -1,0 +1,327 @@
+package sealed
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/verity"
+)
+
+const (
+	// patience is how long the disk may take to appear; EC2 attaches it before power-on.
+	patience = time.Minute
+	// alone is how long the drivers that the kernel has built in may take before all others are loaded.
+	alone = 2 * time.Second
+	// pause is between two looks at the disks.
+	pause = 20 * time.Millisecond
+)
+
+// Boot does it all as process 1, and returns only with an error.
+func Boot(ctx context.Context, log *slog.Logger) error {
+	if err := mountKernel(); err != nil {
+		return err
+	}
+	text, err := readText("/proc/cmdline")
+	if err != nil {
+		return err
+	}
+	root, err := rootHash(text)
+	if err != nil {
+		return err
+	}
+	if err := loadModules(RootModules); err != nil {
+		return err
+	}
+	disk, err := openRoot(ctx, root)
+	if err != nil {
+		return fmt.Errorf("opening the root of root hash %s: %w", root, err)
+	}
+	log.InfoContext(ctx, "the root is open", "roothash", root.String(), "disk", disk)
+	if err := enterRoot(); err != nil {
+		return fmt.Errorf("entering the root: %w", err)
+	}
+	if err := openState(ctx, log, disk); err != nil {
+		return fmt.Errorf("opening the state partition on %s: %w", disk, err)
+	}
+	if err := coverEtc(); err != nil {
+		return fmt.Errorf("laying memory over /etc: %w", err)
+	}
+	for _, k := range KeptFiles() {
+		if err := k.bring(); err != nil {
+			return fmt.Errorf("bringing %s: %w", k.Path, err)
+		}
+	}
+	const systemd = "/sbin/init"
+	return fmt.Errorf("starting %s: %w", systemd, syscall.Exec(systemd, append([]string{systemd}, os.Args[1:]...), os.Environ()))
+}
+
+// mountKernel mounts the kernel's own file systems, and /run, as systemd would.
+func mountKernel() error {
+	for _, m := range []struct {
+		target, kind, data string
+		flags              uintptr
+	}{
+		{"/dev", "devtmpfs", "mode=755", unix.MS_NOSUID | unix.MS_STRICTATIME},
+		{"/proc", "proc", "", unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV},
+		{"/sys", "sysfs", "", unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV},
+		{"/run", "tmpfs", "mode=755,size=20%", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_STRICTATIME},
+	} {
+		if err := os.MkdirAll(m.target, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.target, m.kind, m.flags, m.data); err != nil {
+			return fmt.Errorf("mounting %s: %w", m.target, err)
+		}
+	}
+	return nil
+}
+
+// moduleCompressed is MODULE_INIT_COMPRESSED_FILE: the kernel unpacks the module itself.
+const moduleCompressed = 4
+
+// loadModules loads the modules in a directory in the order of their names. One that is loaded or built in already is no
+// error, and neither is a driver whose hardware is not there.
+func loadModules(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("modules of the initial RAM disk: %w", err)
+	}
+	for _, file := range files {
+		f, err := os.Open(filepath.Join(dir, file.Name()))
+		if err != nil {
+			return err
+		}
+		flags := 0
+		if !strings.HasSuffix(file.Name(), ".ko") {
+			flags = moduleCompressed
+		}
+		err = unix.FinitModule(int(f.Fd()), "", flags)
+		_ = f.Close() // only read
+		if err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENODEV) {
+			return fmt.Errorf("loading module %s: %w", file.Name(), err)
+		}
+	}
+	return nil
+}
+
+// openRoot waits for the disk with the partitions of the root hash, mounts the root on SystemRoot, and returns the disk's
+// device.
+func openRoot(ctx context.Context, root verity.Hash) (string, error) {
+	data, tree, err := await(ctx, root)
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open("/dev/" + tree.name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // only read
+	s, err := verity.ReadSuperblock(f)
+	if err != nil {
+		return "", fmt.Errorf("/dev/%s: %w", tree.name, err)
+	}
+	device, err := openVerity("root", s.Table(root, "/dev/"+data.name, "/dev/"+tree.name), s.Blocks*verity.BlockSize)
+	if err != nil {
+		return "", fmt.Errorf("device mapper, for /dev/%s and /dev/%s: %w", data.name, tree.name, err)
+	}
+	if err := os.MkdirAll(SystemRoot, 0o755); err != nil {
+		return "", err
+	}
+	if err := unix.Mount(fmt.Sprintf("/dev/dm-%d", unix.Minor(device)), SystemRoot, "erofs", unix.MS_RDONLY, ""); err != nil {
+		return "", fmt.Errorf("mounting it: %w", err)
+	}
+	return "/dev/" + data.disk, nil
+}
+
+// await waits for the partitions of a root hash.
+func await(ctx context.Context, root verity.Hash) (data, tree partition, err error) {
+	began := time.Now()
+	for loaded := false; ; {
+		all, err := partitions("/sys", "/dev")
+		if err != nil {
+			return data, tree, err
+		}
+		var ok bool
+		if data, tree, ok = pair(all, root); ok {
+			return data, tree, nil
+		}
+		waited := time.Since(began)
+		if waited > patience {
+			return data, tree, fmt.Errorf("no disk has the partitions %s and %s after %s; partitions there are: %v", root.Data(), root.Tree(), patience, all)
+		}
+		if waited > alone && !loaded {
+			if err := loadModules(DriverModules); err != nil {
+				return data, tree, err
+			}
+			loaded = true
+		}
+		select {
+		case <-ctx.Done():
+			return data, tree, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// enterRoot makes SystemRoot the root, takes the kernel's file systems along, and frees what the initial RAM disk held.
+func enterRoot() error {
+	for _, name := range []string{"/init", "/modules"} {
+		if err := os.RemoveAll(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"/dev", "/proc", "/sys", "/run"} {
+		if err := unix.Mount(name, SystemRoot+name, "", unix.MS_MOVE, ""); err != nil {
+			return fmt.Errorf("moving %s: %w", name, err)
+		}
+	}
+	return errors.Join(os.Chdir(SystemRoot), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/"))
+}
+
+// openState has systemd-repart make the state partition at the first boot, filled with what the image has in /var, and grow
+// it later, and mounts it. systemd-repart makes the file system before it writes the partition table: a boot that is cut off
+// leaves no half of one.
+func openState(ctx context.Context, log *slog.Logger, disk string) error {
+	fstab, err := readText("/etc/fstab")
+	if err != nil {
+		return err
+	}
+	id, err := stateID(fstab)
+	if err != nil {
+		return err
+	}
+	_, existed, err := stateDevice(disk, id)
+	if err != nil {
+		return err
+	}
+	// Without the loop device it would copy the file system through memory.
+	if err := execute(ctx, "modprobe", "loop"); err != nil {
+		return err
+	}
+	if err := execute(ctx, "systemd-repart", "--dry-run=no", "--no-pager", "--definitions="+Repart, disk); err != nil {
+		return err
+	}
+	device, ok, err := stateDevice(disk, id)
+	if err == nil && !ok {
+		err = fmt.Errorf("systemd-repart has made no partition %s", id)
+	}
+	if err != nil {
+		return err
+	}
+	if existed {
+		if err := check(ctx, device); err != nil {
+			return err
+		}
+	}
+	log.InfoContext(ctx, "the state partition is there", "device", device, "new", !existed)
+	return unix.Mount(device, "/var", "ext4", unix.MS_RELATIME, "")
+}
+
+// stateDevice finds the device of the state partition on a disk.
+func stateDevice(disk, id string) (string, bool, error) {
+	all, err := partitions("/sys", "/dev")
+	if err != nil {
+		return "", false, err
+	}
+	for _, p := range all {
+		if p.id == id && "/dev/"+p.disk == disk {
+			return "/dev/" + p.name, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// check repairs a file system that was not unmounted, where that needs nobody's decision.
+func check(ctx context.Context, device string) error {
+	err := execute(ctx, "e2fsck", "-p", device)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() < 4 { // 1 and 2: errors were corrected
+		return nil
+	}
+	return err
+}
+
+// execute runs a program of the root.
+func execute(ctx context.Context, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin", "TMPDIR=/run", "LC_ALL=C"}
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+// coverEtc lets /etc be written to, for as long as the machine is up.
+func coverEtc() error {
+	const upper, work = "/run/hardtack/etc/upper", "/run/hardtack/etc/work"
+	if err := os.MkdirAll(filepath.Dir(upper), 0o700); err != nil {
+		return err
+	}
+	for _, dir := range []string{upper, work} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return unix.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir="+upper+",workdir="+work)
+}
+
+// bring copies a file that lasts into /etc, and makes it at the first boot.
+func (k Kept) bring() error {
+	content, err := os.ReadFile(k.State)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(content) == 0 {
+		if content, err = k.make(); err == nil {
+			err = replace(k.State, content)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(k.Path, content, 0o444)
+}
+
+// replace writes a file so that a crash leaves the old one or the new one.
+func replace(name string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// newMachineID makes a random machine id (machine-id(5)).
+func newMachineID() ([]byte, error) {
+	var id [16]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, err
+	}
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // a version 4 UUID, as systemd makes them
+	return []byte(hex.EncodeToString(id[:]) + "\n"), nil
+}
+
+func readText(name string) (string, error) {
+	data, err := os.ReadFile(name)
+	return string(data), err
+}

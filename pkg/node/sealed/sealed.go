@@ -1,0 +1,149 @@
+// Package sealed is the body of hardtack-init, the first program of a machine with a sealed root: it opens the root file
+// system by the root hash on the kernel's command line, finds or makes the state partition, and hands over to systemd.
+//
+// Its rule: no byte of the root is used that the root hash does not vouch for, and nothing is decided here that systemd
+// could decide later. Whatever cannot be done is an error with its reason on the console, after which the kernel panics:
+// such a machine is replaced and not mended.
+package sealed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/gpt"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/verity"
+)
+
+// The initial RAM disk's own paths, which who makes it fills.
+const (
+	// RootModules are the kernel modules without which there is no root, DriverModules those that some disks need. They are
+	// loaded in the order of their names, each after the ones that it needs.
+	RootModules   = "/modules/root"
+	DriverModules = "/modules/driver"
+	// SystemRoot is the directory where the root file system is opened.
+	SystemRoot = "/sysroot"
+)
+
+// Repart is where the sealed root has the definition of the state partition, for systemd-repart. It is not one of the
+// directories that systemd-repart.service reads: the partition is there, and grown, before systemd starts.
+const Repart = "/usr/lib/hardtack/repart.d"
+
+// Argument is the argument of the kernel with the root hash.
+const Argument = "roothash"
+
+// Kept is a file of /etc that lasts longer than a boot. Everything else in /etc is the image's or is written by each boot
+// anew, so that a reboot is a fresh machine with its user data.
+type Kept struct {
+	// Path is where the machine reads it, State where it lasts.
+	Path, State string
+	// Reason is why it lasts.
+	Reason string
+	// make makes it where there is none yet.
+	make func() ([]byte, error)
+}
+
+// KeptFiles is the one list of what lasts. What is in /var lasts by itself: what the user data was, and what it has
+// appended; etcd's data; containers, images and pods; logs.
+func KeptFiles() []Kept {
+	return []Kept{{
+		Path: "/etc/machine-id", State: "/var/lib/hardtack/machine-id", make: newMachineID,
+		Reason: "the journal in /var is named by it, and so is the machine to a DHCP server, which would give it another address",
+	}}
+}
+
+// rootHash finds the root hash on a kernel's command line.
+func rootHash(commandLine string) (verity.Hash, error) {
+	var found []string
+	for _, field := range strings.Fields(commandLine) {
+		if value, ok := strings.CutPrefix(field, Argument+"="); ok {
+			found = append(found, value)
+		}
+	}
+	if len(found) != 1 {
+		return verity.Hash{}, fmt.Errorf("the kernel's command line has %d arguments %s=, and needs one: %s", len(found), Argument, strings.TrimSpace(commandLine))
+	}
+	return verity.ParseHash(found[0])
+}
+
+// partition is one of a disk, by the names of their devices.
+type partition struct{ name, disk, id string }
+
+// partitions reads the tables of all disks. sys is where sysfs is, and dev where the devices are. A disk without a table that
+// can be read has none: it is another's.
+func partitions(sys, dev string) ([]partition, error) {
+	// What is a directory there and has a number is a partition of the device above it.
+	names, err := filepath.Glob(path.Join(sys, "block/*/*/partition"))
+	if err != nil {
+		return nil, err
+	}
+	tables := map[string]map[string]string{}
+	var found []partition
+	for _, name := range names {
+		dir := path.Dir(name)
+		p := partition{name: path.Base(dir), disk: path.Base(path.Dir(dir))}
+		if tables[p.disk] == nil {
+			tables[p.disk] = table(path.Join(dev, p.disk))
+		}
+		number, err := readText(name)
+		if err != nil {
+			continue // it has just gone
+		}
+		if p.id = tables[p.disk][strings.TrimSpace(number)]; p.id != "" {
+			found = append(found, p)
+		}
+	}
+	return found, nil
+}
+
+// table is the identifiers of a disk's partitions by their numbers.
+func table(device string) map[string]string {
+	ids := map[string]string{}
+	f, err := os.Open(device)
+	if err != nil {
+		return ids
+	}
+	defer func() { _ = f.Close() }() // only read
+	entries, err := gpt.Read(f)
+	if err != nil {
+		return ids
+	}
+	for _, e := range entries {
+		ids[strconv.Itoa(e.Number)] = e.ID.String()
+	}
+	return ids
+}
+
+// pair finds the partitions of a root hash. They are on one disk: a volume that is a copy of another machine's may be attached
+// too.
+func pair(all []partition, root verity.Hash) (data, tree partition, ok bool) {
+	for _, d := range all {
+		if d.id != root.Data().String() {
+			continue
+		}
+		at := slices.IndexFunc(all, func(t partition) bool { return t.disk == d.disk && t.id == root.Tree().String() })
+		if at >= 0 {
+			return d, all[at], true
+		}
+	}
+	return partition{}, partition{}, false
+}
+
+// stateID finds the identifier of the partition that is mounted on /var, in the root's fstab.
+func stateID(fstab string) (string, error) {
+	for line := range strings.Lines(fstab) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[1] != "/var" {
+			continue
+		}
+		if id, ok := strings.CutPrefix(fields[0], "PARTUUID="); ok {
+			return strings.ToLower(id), nil
+		}
+	}
+	return "", errors.New("/etc/fstab of the root names no partition for /var by PARTUUID=")
+}
