@@ -9,6 +9,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS
 AGENTS   := cmd/packer-plugin-hardtack/provisioner/agent
 # What an image is made from; `make image KUBERNETES=1.35 SOURCE=release` are the usual changes.
 KUBERNETES ?= 1.36
+ROOTFS     ?= writable
 SOURCE     ?= auto
 IMAGE      := $(BUILD)/hardtack.qcow2
 
@@ -39,7 +40,7 @@ build: agent ## Build the hardtack command and the agents into build/bin
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS) -X $(MODULE)/pkg/base/version.Commit=$(shell git rev-parse HEAD 2>/dev/null)' -o $(BIN)/hardtack ./cmd/hardtack
 
 agent: ## Build the programs of the machines for every architecture, where the plugin embeds them
-	@for arch in $(GOARCHES); do for program in agent userdata hello; do \
+	@for arch in $(GOARCHES); do for program in agent userdata hello init; do \
 	  GOARCH=$$arch $(GO_BUILD) -o $(AGENTS)/hardtack-$$program-linux-$$arch ./cmd/hardtack-$$program || exit 1; done; done
 
 plugin: agent ## Build the Packer plugin and install it into build/plugins
@@ -55,7 +56,7 @@ lambda: ## Build the DNS function's zips into build/, for arm64 and amd64
 
 image: setup build plugin ## Bake build/hardtack.qcow2 with image.json, SBOM and role table (root)
 	$(PACKER) validate -var lock=kubernetes-$(KUBERNETES) images/local.pkr.hcl
-	$(ROOT) $(PACKER) build -force -var lock=kubernetes-$(KUBERNETES) -var source=$(SOURCE) -var output=$(BUILD) images/local.pkr.hcl
+	$(ROOT) $(PACKER) build -force -var lock=kubernetes-$(KUBERNETES) -var source=$(SOURCE) -var root=$(ROOTFS) -var output=$(BUILD) images/local.pkr.hcl
 	@$(if $(ROOT),sudo chown -R $(shell id -u):$(shell id -g) $(BUILD))
 	@$(BIN)/hardtack roles && ls -lh $(IMAGE) $(BUILD)/image.json $(BUILD)/sbom.cdx.json
 

@@ -95,6 +95,24 @@ variable "initrd" {
   default     = false
 }
 
+variable "root" {
+  description = "The root file system: writable, or sealed (read-only, verified; boots by UEFI only)."
+  type        = string
+  default     = "writable"
+}
+
+variable "secure_boot_key" {
+  description = "With root=sealed: the PEM key that signs the kernel image; null signs nothing."
+  type        = string
+  default     = null
+}
+
+variable "secure_boot_certificate" {
+  description = "The PEM certificate of secure_boot_key."
+  type        = string
+  default     = null
+}
+
 variable "kernel_arguments" {
   description = "Arguments to add to the kernel's command line."
   type        = list(string)
@@ -128,6 +146,10 @@ source "hardtack-disk" "local" {
   formats          = var.formats
   disk_size        = var.disk_size
   initrd           = var.initrd
+  root             = var.root
+
+  secure_boot_key         = var.secure_boot_key
+  secure_boot_certificate = var.secure_boot_certificate
 }
 
 build {

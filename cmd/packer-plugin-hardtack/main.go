@@ -20,7 +20,7 @@ import (
 
 func main() {
 	set := plugin.NewSet()
-	set.RegisterBuilder("disk", builder.New(images.FS))
+	set.RegisterBuilder("disk", builder.New(images.FS, provisioner.Program))
 	set.RegisterProvisioner(plugin.DEFAULT_NAME, provisioner.New(images.FS, units.FS))
 	set.RegisterPostProcessor("ami", ami.New())
 	set.RegisterDatasource("lock", datasource.New(images.FS, units.FS))

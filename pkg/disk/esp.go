@@ -25,13 +25,17 @@ const bootCodeSize = 440
 
 // Tools maps each program or file of the host that making a disk of the architecture needs to its Debian package.
 func Tools(arch string) map[string]string {
-	tools := map[string]string{
-		"sfdisk": "fdisk", "mkfs.vfat": "dosfstools", "mmd": "mtools", "mcopy": "mtools", "qemu-img": "qemu-utils",
-	}
+	tools := hostTools()
 	if m, err := machineOf(arch); err == nil && m.bios {
 		tools["syslinux"], tools[gptBootCode] = "syslinux", "syslinux-common"
 	}
 	return tools
+}
+
+func hostTools() map[string]string {
+	return map[string]string{
+		"sfdisk": "fdisk", "mkfs.vfat": "dosfstools", "mmd": "mtools", "mcopy": "mtools", "qemu-img": "qemu-utils",
+	}
 }
 
 // esp is the EFI system partition to be. The same file system boots BIOS machines through syslinux.

@@ -37,12 +37,13 @@ const (
 	rootCluster = 65536
 )
 
-// SealedTools are the programs of the host that a sealed disk needs besides Tools.
+// SealedTools maps each program of the host that making a sealed disk needs to its Debian package, as Tools does.
 func SealedTools(signed bool) map[string]string {
+	tools := hostTools()
 	if signed {
-		return map[string]string{"sbsign": "sbsigntool"}
+		tools["sbsign"] = "sbsigntool"
 	}
-	return nil
+	return tools
 }
 
 // seal is a sealed root to be: the files of the work directory, and their place on the disk.
@@ -61,6 +62,9 @@ func (c Composer) composeSealed(ctx context.Context, m machine, r Result) (Resul
 	}
 	extra, err := c.extraArguments()
 	if err != nil {
+		return r, err
+	}
+	if err := c.movePackageDatabase(); err != nil {
 		return r, err
 	}
 	kernel, err := c.takeKernel(m)
@@ -92,6 +96,30 @@ func (c Composer) describeSealed(l Layout) error {
 // repartState defines the state partition. It takes what the disk has, and begins with what the image has in /var.
 func (l Layout) repartState() string {
 	return fmt.Sprintf("[Partition]\nType=var\nUUID=%s\nLabel=state\nFormat=ext4\nSizeMinBytes=%d\nCopyFiles=/var:/\n", l.State, stateLeast)
+}
+
+// The list of packages is the image's and not the machine's: it stays in the root, and /var, which the first boot copies
+// file by file, has a link to it.
+const (
+	packageDatabase   = "var/lib/dpkg"
+	sealedPackageBase = "usr/lib/sysimage/dpkg"
+)
+
+func (c Composer) movePackageDatabase() error {
+	root, err := os.OpenRoot(c.Root)
+	if err != nil {
+		return fmt.Errorf("moving the list of packages: %w", err)
+	}
+	defer func() { _ = root.Close() }() // a handle on a directory
+	if info, err := root.Lstat(packageDatabase); err != nil || !info.IsDir() {
+		return nil // none, or moved already
+	}
+	err = errors.Join(root.MkdirAll(filepath.Dir(sealedPackageBase), 0o755), root.Rename(packageDatabase, sealedPackageBase),
+		root.Symlink("../../"+sealedPackageBase, packageDatabase))
+	if err != nil {
+		return fmt.Errorf("moving the list of packages: %w", err)
+	}
+	return nil
 }
 
 // kernelParts are what a unified kernel image is made of besides the command line.

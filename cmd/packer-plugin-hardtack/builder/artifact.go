@@ -35,8 +35,8 @@ func (a *Artifact) Id() string {
 // String lists the image files for the user.
 func (a *Artifact) String() string { return "Disk image: " + strings.Join(a.files, ", ") }
 
-// State returns generated_data, root_digest (of the root directory, without times) or kernel_command; nil for other
-// names.
+// State returns generated_data, root_digest (of the root directory, without times), kernel_command or root_hash
+// (empty unless the root is sealed); nil for other names.
 func (a *Artifact) State(name string) any { return a.state[name] }
 
 // Destroy removes the files.

@@ -18,12 +18,16 @@ const BuilderID = "hardtack.disk"
 
 // Builder makes disks. Use New.
 type Builder struct {
-	config Config
-	assets fs.FS
+	config  Config
+	assets  fs.FS
+	program Program
 }
 
+// Program reads one of our own programs for an architecture, as hardtack-init for amd64. Its error says what is missing.
+type Program func(name, arch string) ([]byte, error)
+
 // New returns a builder. assets has the list of packages that every image needs.
-func New(assets fs.FS) *Builder { return &Builder{assets: assets} }
+func New(assets fs.FS, program Program) *Builder { return &Builder{assets: assets, program: program} }
 
 // ConfigSpec returns the HCL2 specification of Config.
 func (b *Builder) ConfigSpec() hcldec.ObjectSpec { return b.config.FlatMapstructure().HCL2Spec() }
@@ -44,7 +48,7 @@ func (b *Builder) Prepare(raws ...any) ([]string, []string, error) {
 
 // Run builds one image.
 func (b *Builder) Run(ctx context.Context, ui packersdk.Ui, hook packersdk.Hook) (packersdk.Artifact, error) {
-	j := &job{config: &b.config, ui: ui, assets: b.assets}
+	j := &job{config: &b.config, ui: ui, assets: b.assets, program: b.program}
 	state := new(multistep.BasicStateBag)
 	state.Put("ui", ui)
 	state.Put("hook", hook)

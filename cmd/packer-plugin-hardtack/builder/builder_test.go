@@ -20,9 +20,14 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 )
 
+// noProgram is a plugin that was built without our own programs.
+func noProgram(name, arch string) ([]byte, error) {
+	return nil, errors.New("no " + name + " for " + arch)
+}
+
 func prepare(t *testing.T, config map[string]any) (*Builder, error) {
 	t.Helper()
-	b := New(fstest.MapFS{"packages": {Data: []byte("udev\n")}})
+	b := New(fstest.MapFS{"packages": {Data: []byte("udev\n")}}, noProgram)
 	config["packer_build_name"] = "unit"
 	_, _, err := b.Prepare(config)
 	return b, err
@@ -81,7 +86,7 @@ func TestPrepareRefusesUnknownNames(t *testing.T) {
 
 func TestMissingTools(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	err := checkTools("amd64")
+	err := checkTools(&Config{Base: Base{Arch: "amd64"}})
 	if err == nil {
 		t.Fatal("an empty PATH has every tool")
 	}

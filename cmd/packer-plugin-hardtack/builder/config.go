@@ -13,6 +13,7 @@ type Config struct {
 	common.PackerConfig `mapstructure:",squash"`
 	Base                `mapstructure:",squash"`
 	Image               `mapstructure:",squash"`
+	Root                `mapstructure:",squash"`
 
 	ctx interpolate.Context
 }
@@ -62,4 +63,19 @@ type Image struct {
 	// The modification time of files in the image, in seconds since 1970. The default is the date of the archive's
 	// newest release file, so that two builds from the same state of the archive agree.
 	SourceDateEpoch int64 `mapstructure:"source_date_epoch"`
+}
+
+// Root says whether machines can change their root file system.
+type Root struct {
+	// `writable` or `sealed`. The default is `writable`: one ext4 file system, that boots by UEFI and by BIOS. A `sealed` root is
+	// read-only and compressed (erofs), and every block of it is compared with a hash (dm-verity) whose root is on the kernel's
+	// command line: a changed bit ends in a panic. `/etc` is written to in memory and new at each boot; `/var` is a partition that
+	// the first boot makes. It boots by UEFI only.
+	Root string `mapstructure:"root"`
+	// The PEM file of the key that signs a sealed disk's kernel image for Secure Boot, with its certificate in
+	// `secure_boot_certificate`. By default the kernel image is not signed.
+	SecureBootKey string `mapstructure:"secure_boot_key"`
+	// The PEM file of the certificate of `secure_boot_key`. Firmware boots the disk if it has this certificate, or the one that
+	// issued it, in its `db`.
+	SecureBootCertificate string `mapstructure:"secure_boot_certificate"`
 }

@@ -10,31 +10,34 @@ import (
 // FlatConfig is an auto-generated flat version of Config.
 // Where the contents of a field with a `mapstructure:,squash` tag are bubbled up.
 type FlatConfig struct {
-	PackerBuildName     *string           `mapstructure:"packer_build_name" cty:"packer_build_name" hcl:"packer_build_name"`
-	PackerBuilderType   *string           `mapstructure:"packer_builder_type" cty:"packer_builder_type" hcl:"packer_builder_type"`
-	PackerCoreVersion   *string           `mapstructure:"packer_core_version" cty:"packer_core_version" hcl:"packer_core_version"`
-	PackerDebug         *bool             `mapstructure:"packer_debug" cty:"packer_debug" hcl:"packer_debug"`
-	PackerForce         *bool             `mapstructure:"packer_force" cty:"packer_force" hcl:"packer_force"`
-	PackerOnError       *string           `mapstructure:"packer_on_error" cty:"packer_on_error" hcl:"packer_on_error"`
-	PackerUserVars      map[string]string `mapstructure:"packer_user_variables" cty:"packer_user_variables" hcl:"packer_user_variables"`
-	PackerSensitiveVars []string          `mapstructure:"packer_sensitive_variables" cty:"packer_sensitive_variables" hcl:"packer_sensitive_variables"`
-	Suite               *string           `mapstructure:"suite" cty:"suite" hcl:"suite"`
-	Mirror              *string           `mapstructure:"mirror" cty:"mirror" hcl:"mirror"`
-	Components          []string          `mapstructure:"components" cty:"components" hcl:"components"`
-	Keyring             *string           `mapstructure:"keyring" cty:"keyring" hcl:"keyring"`
-	Packages            []string          `mapstructure:"packages" cty:"packages" hcl:"packages"`
-	Arch                *string           `mapstructure:"arch" cty:"arch" hcl:"arch"`
-	Documentation       *bool             `mapstructure:"documentation" cty:"documentation" hcl:"documentation"`
-	BaseCache           *string           `mapstructure:"base_cache" cty:"base_cache" hcl:"base_cache"`
-	Offline             *bool             `mapstructure:"offline" cty:"offline" hcl:"offline"`
-	OutputDirectory     *string           `mapstructure:"output_directory" cty:"output_directory" hcl:"output_directory"`
-	ImageName           *string           `mapstructure:"image_name" cty:"image_name" hcl:"image_name"`
-	Formats             []string          `mapstructure:"formats" cty:"formats" hcl:"formats"`
-	SkipCompression     *bool             `mapstructure:"skip_compression" cty:"skip_compression" hcl:"skip_compression"`
-	DiskSize            *string           `mapstructure:"disk_size" cty:"disk_size" hcl:"disk_size"`
-	KernelArguments     []string          `mapstructure:"kernel_arguments" cty:"kernel_arguments" hcl:"kernel_arguments"`
-	Initrd              *bool             `mapstructure:"initrd" cty:"initrd" hcl:"initrd"`
-	SourceDateEpoch     *int64            `mapstructure:"source_date_epoch" cty:"source_date_epoch" hcl:"source_date_epoch"`
+	PackerBuildName       *string           `mapstructure:"packer_build_name" cty:"packer_build_name" hcl:"packer_build_name"`
+	PackerBuilderType     *string           `mapstructure:"packer_builder_type" cty:"packer_builder_type" hcl:"packer_builder_type"`
+	PackerCoreVersion     *string           `mapstructure:"packer_core_version" cty:"packer_core_version" hcl:"packer_core_version"`
+	PackerDebug           *bool             `mapstructure:"packer_debug" cty:"packer_debug" hcl:"packer_debug"`
+	PackerForce           *bool             `mapstructure:"packer_force" cty:"packer_force" hcl:"packer_force"`
+	PackerOnError         *string           `mapstructure:"packer_on_error" cty:"packer_on_error" hcl:"packer_on_error"`
+	PackerUserVars        map[string]string `mapstructure:"packer_user_variables" cty:"packer_user_variables" hcl:"packer_user_variables"`
+	PackerSensitiveVars   []string          `mapstructure:"packer_sensitive_variables" cty:"packer_sensitive_variables" hcl:"packer_sensitive_variables"`
+	Suite                 *string           `mapstructure:"suite" cty:"suite" hcl:"suite"`
+	Mirror                *string           `mapstructure:"mirror" cty:"mirror" hcl:"mirror"`
+	Components            []string          `mapstructure:"components" cty:"components" hcl:"components"`
+	Keyring               *string           `mapstructure:"keyring" cty:"keyring" hcl:"keyring"`
+	Packages              []string          `mapstructure:"packages" cty:"packages" hcl:"packages"`
+	Arch                  *string           `mapstructure:"arch" cty:"arch" hcl:"arch"`
+	Documentation         *bool             `mapstructure:"documentation" cty:"documentation" hcl:"documentation"`
+	BaseCache             *string           `mapstructure:"base_cache" cty:"base_cache" hcl:"base_cache"`
+	Offline               *bool             `mapstructure:"offline" cty:"offline" hcl:"offline"`
+	OutputDirectory       *string           `mapstructure:"output_directory" cty:"output_directory" hcl:"output_directory"`
+	ImageName             *string           `mapstructure:"image_name" cty:"image_name" hcl:"image_name"`
+	Formats               []string          `mapstructure:"formats" cty:"formats" hcl:"formats"`
+	SkipCompression       *bool             `mapstructure:"skip_compression" cty:"skip_compression" hcl:"skip_compression"`
+	DiskSize              *string           `mapstructure:"disk_size" cty:"disk_size" hcl:"disk_size"`
+	KernelArguments       []string          `mapstructure:"kernel_arguments" cty:"kernel_arguments" hcl:"kernel_arguments"`
+	Initrd                *bool             `mapstructure:"initrd" cty:"initrd" hcl:"initrd"`
+	SourceDateEpoch       *int64            `mapstructure:"source_date_epoch" cty:"source_date_epoch" hcl:"source_date_epoch"`
+	Root                  *string           `mapstructure:"root" cty:"root" hcl:"root"`
+	SecureBootKey         *string           `mapstructure:"secure_boot_key" cty:"secure_boot_key" hcl:"secure_boot_key"`
+	SecureBootCertificate *string           `mapstructure:"secure_boot_certificate" cty:"secure_boot_certificate" hcl:"secure_boot_certificate"`
 }
 
 // FlatMapstructure returns a new FlatConfig.
@@ -74,6 +77,9 @@ func (*FlatConfig) HCL2Spec() map[string]hcldec.Spec {
 		"kernel_arguments":           &hcldec.AttrSpec{Name: "kernel_arguments", Type: cty.List(cty.String), Required: false},
 		"initrd":                     &hcldec.AttrSpec{Name: "initrd", Type: cty.Bool, Required: false},
 		"source_date_epoch":          &hcldec.AttrSpec{Name: "source_date_epoch", Type: cty.Number, Required: false},
+		"root":                       &hcldec.AttrSpec{Name: "root", Type: cty.String, Required: false},
+		"secure_boot_key":            &hcldec.AttrSpec{Name: "secure_boot_key", Type: cty.String, Required: false},
+		"secure_boot_certificate":    &hcldec.AttrSpec{Name: "secure_boot_certificate", Type: cty.String, Required: false},
 	}
 	return s
 }

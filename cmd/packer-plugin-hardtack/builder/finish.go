@@ -44,18 +44,34 @@ func (s *stepCompose) compose(ctx context.Context) error {
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return fmt.Errorf("directory for the disk: %w", err)
 	}
+	sealed, err := s.sealed()
+	if err != nil {
+		return err
+	}
 	composer := disk.Composer{
 		Root: s.root.Dir(), Work: work,
 		Inside: s.root.Bind(disk.AtRoot, s.root.Dir()).Bind(disk.AtWork, work),
 		Options: disk.Options{
 			Arch: s.config.Arch, Size: size, KernelArguments: s.config.KernelArguments,
-			Epoch: s.base.Epoch, Progress: s.say,
+			Epoch: s.base.Epoch, Sealed: sealed, Progress: s.say,
 		},
 	}
 	if s.disk, err = composer.Compose(ctx); err != nil {
 		return err
 	}
 	return s.formats(ctx)
+}
+
+// sealed says how the root is sealed; nil is not at all.
+func (s *stepCompose) sealed() (*disk.Sealed, error) {
+	if !s.config.sealed() {
+		return nil, nil
+	}
+	init, err := s.program("hardtack-init", s.config.Arch)
+	if err != nil {
+		return nil, err
+	}
+	return &disk.Sealed{Init: init, Key: s.config.SecureBootKey, Certificate: s.config.SecureBootCertificate}, nil
 }
 
 // formats converts the disk to the formats to publish.
@@ -109,6 +125,9 @@ func (s *stepPublish) describe() error {
 			continue
 		}
 		target := filepath.Join(s.config.OutputDirectory, filepath.Base(path))
+		if err == nil && path == bake.ManifestPath && s.disk.RootHash != "" {
+			content, err = bake.WithRootHash(content, s.disk.RootHash)
+		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(s.work, filepath.Base(path)), content, 0o644)
 		}

@@ -18,9 +18,10 @@ import (
 
 // job is the state that steps pass on; each field names the step that sets it.
 type job struct {
-	config *Config
-	ui     packersdk.Ui
-	assets fs.FS
+	config  *Config
+	ui      packersdk.Ui
+	assets  fs.FS
+	program Program
 
 	work    string         // stepWork: the directory of unfinished work
 	options debian.Options // stepBase
@@ -54,6 +55,7 @@ func (j *job) artifact(state multistep.StateBag) *Artifact {
 			"generated_data": generated,
 			"root_digest":    fmt.Sprintf("sha256:%x", j.disk.Digest),
 			"kernel_command": j.disk.CommandLine,
+			"root_hash":      j.disk.RootHash,
 		},
 	}
 }

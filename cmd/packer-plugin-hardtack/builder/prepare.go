@@ -4,6 +4,8 @@ package builder
 
 import (
 	"cmp"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +20,12 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/debian"
+)
+
+// The kinds of root.
+const (
+	writable = "writable"
+	isSealed = "sealed"
 )
 
 const (
@@ -55,6 +63,7 @@ func (c *Config) complete() error {
 	c.OutputDirectory = cmp.Or(c.OutputDirectory, "output-"+c.PackerBuildName)
 	c.ImageName = cmp.Or(c.ImageName, "hardtack")
 	c.DiskSize = cmp.Or(c.DiskSize, "8G")
+	c.Root.Root = cmp.Or(c.Root.Root, writable)
 	if len(c.Formats) == 0 {
 		c.Formats = []string{string(disk.QCOW2)}
 	}
@@ -107,8 +116,38 @@ func (c *Config) validate() error {
 	if c.Offline && c.BaseCache == off {
 		wrong("offline: needs a base_cache")
 	}
+	for _, err := range c.check() {
+		errs = packersdk.MultiErrorAppend(errs, err)
+	}
+	if c.sealed() && c.Initrd {
+		wrong("initrd: a sealed root has an initial RAM disk of its own, which also finds virtio, SATA and Xen disks; leave it out")
+	}
 	if errs == nil {
 		return nil
+	}
+	return errs
+}
+
+// sealed reports whether the root is.
+func (c *Config) sealed() bool { return c.Root.Root == isSealed }
+
+// check finds what is wrong before anything is fetched.
+func (r Root) check() (errs []error) {
+	if !slices.Contains([]string{writable, isSealed, unknown}, r.Root) {
+		errs = append(errs, fmt.Errorf("root %q: is neither %s nor %s", r.Root, writable, isSealed))
+	}
+	if (r.SecureBootKey == "") != (r.SecureBootCertificate == "") {
+		errs = append(errs, errors.New("secure_boot_key and secure_boot_certificate: only one of them is set, and a signature needs both"))
+	}
+	if r.SecureBootKey != "" && r.Root == writable {
+		errs = append(errs, errors.New("secure_boot_key: only the kernel image of a sealed root is signed (root = \"sealed\")"))
+	}
+	if slices.Contains([]string{"", unknown}, r.SecureBootKey) || slices.Contains([]string{"", unknown}, r.SecureBootCertificate) {
+		return errs
+	}
+	// Also says whether the key is the certificate's.
+	if _, err := tls.LoadX509KeyPair(r.SecureBootCertificate, r.SecureBootKey); err != nil {
+		errs = append(errs, fmt.Errorf("secure_boot_key %s and secure_boot_certificate %s: %w", r.SecureBootKey, r.SecureBootCertificate, err))
 	}
 	return errs
 }
@@ -120,7 +159,7 @@ func (c *Config) size() (int64, error) { return units.RAMInBytes(c.DiskSize) }
 func (c *Config) options(listed []string) debian.Options {
 	return debian.Options{
 		Suite: c.Suite, Mirror: c.Mirror, Components: c.Components, Arch: c.Arch, Keyring: c.Keyring,
-		Packages: slices.Concat(listed, c.Packages), Documentation: c.Documentation, Initrd: c.Initrd,
+		Packages: slices.Concat(listed, c.Packages), Documentation: c.Documentation, Initrd: c.Initrd, Sealed: c.sealed(),
 	}
 }
 

@@ -28,7 +28,7 @@ const atLeast = 1 << 30
 type stepPreflight struct{ *job }
 
 func (s *stepPreflight) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
-	err := errors.Join(checkRoot(), checkTools(s.config.Arch), s.checkOutput())
+	err := errors.Join(checkRoot(), checkTools(s.config), s.checkProgram(), s.checkOutput())
 	if err != nil {
 		return s.halt(ctx, state, err)
 	}
@@ -45,9 +45,13 @@ func checkRoot() error {
 }
 
 // checkTools reports all missing programs at once, with the packages to install.
-func checkTools(arch string) error {
+func checkTools(c *Config) error {
 	tools := debian.Tools()
-	maps.Insert(tools, maps.All(disk.Tools(arch)))
+	if c.sealed() {
+		maps.Insert(tools, maps.All(disk.SealedTools(c.SecureBootKey != "")))
+	} else {
+		maps.Insert(tools, maps.All(disk.Tools(c.Arch)))
+	}
 	var missing, packages []string
 	for _, tool := range slices.Sorted(maps.Keys(tools)) {
 		var err error
@@ -67,6 +71,15 @@ func checkTools(arch string) error {
 	slices.Sort(packages)
 	return fmt.Errorf("not on this machine: %s (on Debian: apt-get install %s)",
 		strings.Join(missing, ", "), strings.Join(slices.Compact(packages), " "))
+}
+
+// checkProgram looks for the program that a sealed disk boots with.
+func (s *stepPreflight) checkProgram() error {
+	if !s.config.sealed() {
+		return nil
+	}
+	_, err := s.program("hardtack-init", s.config.Arch)
+	return err
 }
 
 // checkOutput refuses to replace an existing image without -force.

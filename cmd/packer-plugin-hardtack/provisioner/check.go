@@ -22,8 +22,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit/layer"
 )
 
-// agents holds hardtack-agent-linux-<arch>, hardtack-userdata-linux-<arch> and hardtack-hello-linux-<arch> for each architecture for which the
-// Makefile has built them.
+// agents holds hardtack-agent-linux-<arch>, hardtack-userdata-linux-<arch>, hardtack-hello-linux-<arch> and hardtack-init-linux-<arch> for
+// each architecture for which the Makefile has built them.
 //
 //go:embed all:agent
 var agents embed.FS
@@ -219,15 +219,24 @@ func (p *Provisioner) programs(arch string) (entries []rootfs.Entry, err error) 
 	return entries, err
 }
 
+// Program reads one of our own programs for an architecture, as hardtack-init for amd64.
+func Program(name, arch string) ([]byte, error) {
+	program, err := agents.ReadFile("agent/" + name + "-linux-" + arch)
+	if err != nil {
+		return nil, fmt.Errorf("this plugin was built without %s for %s (build it by `make plugin`)", name, arch)
+	}
+	return program, nil
+}
+
 // hello returns the archive of the hello image. A plugin built without it leaves it out if agent_path is set: no unit
 // needs it.
 func (p *Provisioner) hello(arch string) ([]rootfs.Entry, error) {
-	program, err := agents.ReadFile("agent/hardtack-hello-linux-" + arch)
+	program, err := Program("hardtack-hello", arch)
 	switch {
 	case err != nil && p.config.AgentPath != "":
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("this plugin was built without hardtack-hello for %s (build it by `make plugin`)", arch)
+		return nil, err
 	}
 	entry, err := oci.Hello(program, arch)
 	return []rootfs.Entry{entry}, err

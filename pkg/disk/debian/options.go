@@ -30,6 +30,8 @@ type Options struct {
 	Keyring string
 	// Documentation keeps manuals, locales and the like, which otherwise are never unpacked.
 	Documentation bool
+	// Sealed adds what makes a sealed root: systemd's stub of a kernel image, and erofs-utils.
+	Sealed bool
 	// Initrd adds an initial RAM disk; without it the kernel mounts the root file system itself.
 	Initrd bool
 }
@@ -67,9 +69,12 @@ var excludedPaths = []string{
 	"/usr/lib/modules/*/kernel/fs/ntfs3/*",
 	"/usr/lib/modules/*/kernel/fs/smb/server/*",
 	"/usr/lib/modules/*/kernel/net/tipc/*",
-	// Stubs to build unified kernel images with; only the boot loader itself is used.
-	"/usr/lib/systemd/boot/efi/*.stub",
+	stubs,
 }
+
+// stubs are those of unified kernel images, which only a sealed root's disk is made with. Of the package the boot loader is
+// used otherwise.
+const stubs = "/usr/lib/systemd/boot/efi/*.stub"
 
 // includedPaths are exceptions from excluded.
 var includedPaths = []string{"/usr/share/doc/*/copyright"}
@@ -108,6 +113,9 @@ func (o Options) complete() (Options, error) {
 	if err != nil {
 		return o, err
 	}
+	if o.Sealed {
+		base = append(base, "erofs-utils")
+	}
 	o.Packages = slices.Concat(base, o.Packages)
 	slices.Sort(o.Packages)
 	o.Packages = slices.Compact(o.Packages)
@@ -138,6 +146,9 @@ func (o Options) command(target string) []string {
 	args = append(args, "--include="+strings.Join(o.Packages, ","))
 	if !o.Documentation {
 		for _, path := range excludedPaths {
+			if o.Sealed && path == stubs {
+				continue
+			}
 			args = append(args, "--dpkgopt=path-exclude="+path)
 		}
 		for _, path := range includedPaths {

@@ -21,7 +21,8 @@ const (
 	SumsPath     = rootfs.Home + "/SHA256SUMS"
 )
 
-// Descriptions are the files that are also stored beside an image: the same bytes that are in it.
+// Descriptions are the files that are also stored beside an image: the same bytes that are in it, but for the root hash of a
+// sealed one.
 func Descriptions() []string { return []string{ManifestPath, SBOMPath, RolesPath} }
 
 // ManifestSchema is the version of the manifest's format.
@@ -64,6 +65,19 @@ type Manifest struct {
 	KernelArguments []string            `json:"kernelArguments,omitempty"`
 	System          System              `json:"system"`
 	Packages        []Package           `json:"packages"`
+	// RootHash is that of a sealed root, in hexadecimal digits. Only the copy beside the disk has it: the one in the image is
+	// among what the hash stands for.
+	RootHash string `json:"rootHash,omitempty"`
+}
+
+// WithRootHash returns a manifest's text with a root hash.
+func WithRootHash(text []byte, hash string) ([]byte, error) {
+	var m Manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, fmt.Errorf("reading the image's description: %w", err)
+	}
+	m.RootHash = hash
+	return encode(m)
 }
 
 // System is the distribution of the target, as its os-release says: "debian", "13".

@@ -209,10 +209,10 @@ func openState(ctx context.Context, log *slog.Logger, disk string) error {
 		return err
 	}
 	// Without the loop device it would copy the file system through memory.
-	if err := execute(ctx, "modprobe", "loop"); err != nil {
+	if err := execute(ctx, "/usr/sbin/modprobe", "loop"); err != nil {
 		return err
 	}
-	if err := execute(ctx, "systemd-repart", "--dry-run=no", "--no-pager", "--definitions="+Repart, disk); err != nil {
+	if err := execute(ctx, "/usr/bin/systemd-repart", "--dry-run=no", "--no-pager", "--definitions="+Repart, disk); err != nil {
 		return err
 	}
 	device, ok, err := stateDevice(disk, id)
@@ -247,7 +247,7 @@ func stateDevice(disk, id string) (string, bool, error) {
 
 // check repairs a file system that was not unmounted, where that needs nobody's decision.
 func check(ctx context.Context, device string) error {
-	err := execute(ctx, "e2fsck", "-p", device)
+	err := execute(ctx, "/usr/sbin/e2fsck", "-p", device)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() < 4 { // 1 and 2: errors were corrected
 		return nil

@@ -1,0 +1,160 @@
+package sealed
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/verity"
+)
+
+const hashText = "3fd9b02d7ac65c57042394d8246ef938ac8ef7013c83dfb084a0f26926949d06"
+
+func TestRootHash(t *testing.T) {
+	got, err := rootHash("ro roothash=" + hashText + " console=ttyS0\n")
+	if err != nil || got.String() != hashText {
+		t.Errorf("%s, %v", got, err)
+	}
+	for name, wrong := range map[string]string{
+		"none": "ro quiet", "two": "roothash=" + hashText + " roothash=" + hashText, "short": "roothash=" + hashText[:62], "empty": "roothash=", "other": "usrhash=" + hashText,
+	} {
+		if got, err := rootHash(wrong); err == nil {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// disks lays out a sysfs and a /dev with disks whose tables sfdisk has written.
+func disks(t *testing.T, tables map[string]string) (sys, dev string) {
+	t.Helper()
+	program, err := exec.LookPath("sfdisk")
+	if err != nil {
+		t.Skipf("%v: install Debian's package fdisk", err)
+	}
+	sys, dev = t.TempDir(), t.TempDir()
+	for disk, table := range tables {
+		name := filepath.Join(dev, disk)
+		if err := errors.Join(os.MkdirAll(filepath.Join(sys, "block", disk), 0o755), os.WriteFile(name, nil, 0o600), os.Truncate(name, 8<<20)); err != nil {
+			t.Fatal(err)
+		}
+		for n, line := range strings.Split(strings.TrimSpace(table), "\n") {
+			if line == "" {
+				continue
+			}
+			dir := filepath.Join(sys, "block", disk, disk+"p"+string(rune('1'+n)))
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "partition"), []byte{byte('1' + n), '\n'}, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if table == "" {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), program, "--quiet", name)
+		cmd.Stdin = strings.NewReader("label: gpt\n" + table)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	return sys, dev
+}
+
+// The root is on the disk that has both of its partitions, whatever else is attached.
+func TestPair(t *testing.T) {
+	hash, err := verity.ParseHash(hashText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := "size=1MiB, uuid=" + hash.Data().String() + "\n"
+	tree := "size=1MiB, uuid=" + hash.Tree().String() + "\n"
+	other := "size=1MiB, uuid=264AC39D-01C1-5A77-8C59-0CD8B12BD7F3\n"
+	for name, c := range map[string]struct {
+		tables     map[string]string
+		data, tree string
+	}{
+		"one disk":        {map[string]string{"nvme0n1": other + data + tree}, "nvme0n1p2", "nvme0n1p3"},
+		"half of another": {map[string]string{"nvme0n1": data, "nvme1n1": tree + data}, "nvme1n1p2", "nvme1n1p1"},
+		"on two disks":    {map[string]string{"nvme0n1": data, "nvme1n1": tree}, "", ""},
+		"another root":    {map[string]string{"nvme0n1": other, "nvme1n1": ""}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := partitions(disks(t, c.tables))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, tr, ok := pair(all, hash)
+			if d.name != c.data || tr.name != c.tree || ok != (c.data != "") || d.disk != tr.disk {
+				t.Errorf("found %+v and %+v, %v, of %v", d, tr, ok, all)
+			}
+		})
+	}
+}
+
+func TestStateID(t *testing.T) {
+	got, err := stateID("# disk\nPARTUUID=AB-C /data ext4\nPARTUUID=B460F1E0-45A4 /var ext4 defaults 0 0\n")
+	if err != nil || got != "b460f1e0-45a4" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, wrong := range []string{"", "LABEL=state /var ext4\n", "PARTUUID=1 / ext4\n"} {
+		if got, err := stateID(wrong); err == nil {
+			t.Errorf("%q: %q", wrong, got)
+		}
+	}
+}
+
+// The buffer of an ioctl is as linux/dm-ioctl.h has it on a 64-bit machine.
+func TestMapperMessage(t *testing.T) {
+	target := mapperTarget{Length: 2048}
+	copy(target.Type[:], "verity")
+	b, err := mapperMessage("root", target, "1 a b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if binary.NativeEndian.Uint32(b[12:]) != uint32(len(b)) || binary.NativeEndian.Uint32(b[16:]) != 312 || binary.NativeEndian.Uint32(b[20:]) != 1 || binary.NativeEndian.Uint32(b[28:]) != 1 {
+		t.Errorf("header % x", b[:48])
+	}
+	if string(b[48:53]) != "root\x00" || binary.NativeEndian.Uint64(b[320:]) != 2048 || string(b[336:343]) != "verity\x00" || string(b[352:358]) != "1 a b\x00" || len(b)%8 != 0 {
+		t.Errorf("%d bytes % x", len(b), b[312:])
+	}
+	if b, err = mapperMessage("root", mapperTarget{}, ""); err != nil || len(b) != 312 || binary.NativeEndian.Uint32(b[20:]) != 0 {
+		t.Errorf("without a table: %d bytes, %v", len(b), err)
+	}
+}
+
+// What lasts is made once, and is the same at the next boot.
+func TestBring(t *testing.T) {
+	for _, k := range KeptFiles() {
+		if k.Reason == "" || !strings.HasPrefix(k.Path, "/etc/") || !strings.HasPrefix(k.State, "/var/") {
+			t.Errorf("%+v", k)
+		}
+	}
+	k := KeptFiles()[0]
+	dir := t.TempDir()
+	k.State = filepath.Join(dir, "var", "machine-id")
+	read := func(name string) string {
+		t.Helper()
+		k.Path = filepath.Join(dir, name)
+		if err := k.bring(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(k.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first, second := read("one"), read("two")
+	if len(first) != 33 || first != second {
+		t.Errorf("%q, and then %q", first, second)
+	}
+	// A crash may leave an empty file.
+	if err := errors.Join(os.Remove(k.State), os.WriteFile(k.State, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if third := read("three"); len(third) != 33 || third == first {
+		t.Errorf("%q after %q", third, first)
+	}
+}
