@@ -186,6 +186,11 @@ func (c Composer) seal(ctx context.Context, r Result) (seal, error) {
 	if err := c.erofs(ctx, s); err != nil {
 		return s, err
 	}
+	return c.hash(ctx, r, s)
+}
+
+// hash pads the root file system, makes its tree, and gives both their places on the disk.
+func (c Composer) hash(ctx context.Context, r Result, s seal) (seal, error) {
 	f, err := os.OpenFile(s.rootFile, os.O_RDWR, 0)
 	if err != nil {
 		return s, fmt.Errorf("sealing the root: %w", err)

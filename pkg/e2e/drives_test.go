@@ -94,10 +94,19 @@ type typist struct {
 // earlyMachine powers a machine of the baked image on.
 func earlyMachine(ctx context.Context, t *testing.T) *typist {
 	t.Helper()
-	m, err := qemu.Start(ctx, qemu.Config{Name: "hardtack-e2e-drives", Slots: 2, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}}, Credentials: map[string][]byte{
+	m := shellMachine(ctx, t, qemu.Config{Name: "hardtack-e2e-drives", Slots: 2, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}}})
+	m.run(ctx, t, findDrive)
+	return m
+}
+
+// shellMachine powers a machine on, and gives it a shell.
+func shellMachine(ctx context.Context, t *testing.T, c qemu.Config) *typist {
+	t.Helper()
+	c.Credentials = map[string][]byte{
 		"systemd.extra-unit.hardtack-shell.service": []byte(earlyShell),
 		"systemd.unit-dropin.sysinit.target":        []byte("[Unit]\nWants=hardtack-shell.service\n"),
-	}})
+	}
+	m, err := qemu.Start(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +125,6 @@ func earlyMachine(ctx context.Context, t *testing.T) *typist {
 	}
 	shell := &typist{m, typed}
 	shell.run(ctx, t, "stty -echo")
-	shell.run(ctx, t, findDrive)
 	return shell
 }
 

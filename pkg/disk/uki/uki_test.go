@@ -12,33 +12,12 @@ import (
 
 	"github.com/cavaliergopher/cpio"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/uki/ukitest"
 )
 
-// stub is a small EFI program with room for a few sections in its header, as objcopy writes one of nothing but a byte.
-func stub(t *testing.T) []byte {
-	t.Helper()
-	for _, program := range []string{"as", "ld", "objcopy"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%v: install Debian's package binutils", err)
-		}
-	}
-	dir := t.TempDir()
-	out := filepath.Join(dir, "stub.efi")
-	script := `printf '.globl _start\n_start: ret\n.data\n.quad 1\n' | as -o s.o - && ld -m i386pep -o "$1" -e _start --subsystem 10 s.o 2>&1`
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", out)
-	cmd.Dir = dir
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("this computer's binutils make no EFI program: %v\n%s", err, text)
-	}
-	data, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 func TestMake(t *testing.T) {
-	s := stub(t)
+	s := ukitest.Stub(t)
 	sections := []Section{{OSRelease, []byte("ID=debian\n")}, {Linux, bytes.Repeat([]byte("kernel"), 1000)}, {CommandLine, []byte("ro quiet")}}
 	image, err := Make(s, sections)
 	if err != nil {
@@ -95,7 +74,7 @@ func objcopy(t *testing.T, image []byte) {
 }
 
 func TestMakeWrong(t *testing.T) {
-	s := stub(t)
+	s := ukitest.Stub(t)
 	many := make([]Section, 100)
 	for i := range many {
 		many[i] = Section{Name: ".s" + string(rune('A'+i%26)) + string(rune('A'+i/26))}

@@ -1,0 +1,178 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/gpt"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/qcow2"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
+)
+
+// sealedVariable has the path of a disk with a sealed root.
+const sealedVariable = "HARDTACK_SEALED_IMAGE"
+
+func sealedImage(t *testing.T) string {
+	t.Helper()
+	needMachines(t)
+	path := os.Getenv(sealedVariable)
+	if path == "" {
+		t.Skipf("boots a disk with a sealed root, which is not the default: bake one (make image ROOTFS=sealed BUILD=build/sealed), and set %s to it", sealedVariable)
+	}
+	return path
+}
+
+// TestSealed boots a sealed disk by UEFI, twice with what the first boot has left.
+func TestSealed(t *testing.T) {
+	image := sealedImage(t)
+	ctx, cancel := context.WithTimeout(interrupted, 2*bound)
+	defer cancel()
+	verified := verifySealed(ctx, t, image)
+	overlay := filepath.Join(t.TempDir(), "overlay.qcow2")
+	first := sealedMachine(ctx, t, image, overlay)
+	first.run(ctx, t, "grep -q 'roothash="+verified.RootHash+" ' /proc/cmdline")
+	first.run(ctx, t, `[ "$(findmnt -no FSTYPE /)" = erofs ] && [ "$(findmnt -no FSTYPE /etc)" = overlay ] && [ "$(findmnt -no FSTYPE /var)" = ext4 ]`)
+	for _, name := range []string{"/usr/bin/changed", "/root/changed", "/changed"} {
+		if got := first.run(ctx, t, "! touch "+name); !strings.Contains(got, "Read-only file system") {
+			t.Errorf("touch %s: %s", name, got)
+		}
+	}
+	if got := first.run(ctx, t, "! mount -o remount,rw /"); !strings.Contains(got, "write-protected") && !strings.Contains(got, "read-only") {
+		t.Errorf("the root becomes writable: %s", got)
+	}
+	// The state partition takes what the disk has.
+	first.run(ctx, t, `[ $(( $(lsblk -bno SIZE "$(findmnt -no SOURCE /var)") * 2 )) -gt $(lsblk -bdno SIZE "/dev/$(lsblk -no PKNAME "$(findmnt -no SOURCE /var)")") ]`)
+	// What the image has in /var is there.
+	first.run(ctx, t, "dpkg-query -W systemd && test -d /var/lib/dpkg/info && test -w /var/log")
+	first.run(ctx, t, "echo gone >/etc/gone && echo kept >/var/kept && cp /etc/machine-id /var/was && sync")
+	if err := first.Stop(); err != nil {
+		t.Log(err) // it was powered off like a machine that fails
+	}
+	second := sealedMachine(ctx, t, image, overlay)
+	second.run(ctx, t, "! test -e /etc/gone && grep -q kept /var/kept && grep -q . /etc/machine-id && cmp /etc/machine-id /var/was")
+	if second.Console().Contains("new=true") {
+		t.Error("the second boot has made another state partition")
+	}
+}
+
+// TestSealedChanged changes a disk. No machine goes on with it, and hardtack image verify finds each change.
+func TestSealedChanged(t *testing.T) {
+	image := sealedImage(t)
+	ctx, cancel := context.WithTimeout(interrupted, 2*bound)
+	defer cancel()
+	for name, c := range map[string]struct {
+		change       func(t *testing.T, disk *os.File)
+		says, verify string
+	}{
+		// Bytes that nothing else would ever look at: erofs has its superblock behind the first 1024.
+		"a bit of the root": {func(t *testing.T, disk *os.File) { t.Helper(); flip(t, disk, partition(t, disk, 2).Start+100) },
+			"dm-verity device corrupted", "the hash tree on the disk is another"},
+		"the root hash": {changeHash, "this machine does not boot", "the kernel image opens another root"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := filepath.Join(t.TempDir(), "disk.raw")
+			if err := run.Run(ctx, run.Command{Name: "qemu-img", Args: []string{"convert", "-O", "raw", image, raw}}); err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.OpenFile(raw, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.change(t, f)
+			if _, err := disk.VerifySealed(ctx, f); err == nil || !strings.Contains(err.Error(), c.verify) {
+				t.Errorf("verify says %v, want %q", err, c.verify)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			m, err := qemu.Start(ctx, qemu.Config{Name: "hardtack-e2e-changed", Firmware: qemu.UEFI, Disks: []qemu.Disk{{Path: raw}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = m.Stop() }() // it has panicked
+			if err := m.Await(ctx, quiet, func() bool { return m.Console().Contains("Kernel panic") }); err != nil {
+				t.Fatalf("%v\n%s", err, m.Console().Tail(consoleTail))
+			}
+			if !m.Console().Contains(c.says) || m.Console().Contains("systemd[1]") {
+				t.Errorf("the console does not say %q, or systemd was started:\n%s", c.says, m.Console().Tail(consoleTail))
+			}
+		})
+	}
+}
+
+func verifySealed(ctx context.Context, t *testing.T, image string) disk.Verified {
+	t.Helper()
+	f, err := qcow2.Open(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	v, err := disk.VerifySealed(ctx, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// sealedMachine powers a machine on that keeps its disk in an overlay.
+func sealedMachine(ctx context.Context, t *testing.T, image, overlay string) *typist {
+	t.Helper()
+	return shellMachine(ctx, t, qemu.Config{Name: "hardtack-e2e-sealed", Firmware: qemu.UEFI, Disks: []qemu.Disk{{Path: image, Format: "qcow2", Overlay: overlay}}})
+}
+
+func partition(t *testing.T, disk io.ReaderAt, number int) gpt.Partition {
+	t.Helper()
+	table, err := gpt.Read(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range table {
+		if p.Number == number {
+			return p
+		}
+	}
+	t.Fatalf("no partition %d in %+v", number, table)
+	return gpt.Partition{}
+}
+
+func flip(t *testing.T, disk *os.File, at int64) {
+	t.Helper()
+	b := make([]byte, 1)
+	_, err := disk.ReadAt(b, at)
+	if err == nil {
+		b[0] ^= 1
+		_, err = disk.WriteAt(b, at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// changeHash changes a digit of the root hash on the command line in the kernel image, which nobody has signed here.
+func changeHash(t *testing.T, disk *os.File) {
+	t.Helper()
+	p := partition(t, disk, 1)
+	esp := make([]byte, p.Size)
+	if _, err := disk.ReadAt(esp, p.Start); err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(esp, []byte("roothash="))
+	if at < 0 || bytes.Count(esp, []byte("roothash=")) != 1 {
+		t.Fatal(fmt.Sprintf("the EFI partition has %d root hashes", bytes.Count(esp, []byte("roothash="))))
+	}
+	digit := []byte{'0'}
+	if esp[at+len("roothash=")] == '0' {
+		digit[0] = '1'
+	}
+	if _, err := disk.WriteAt(digit, p.Start+int64(at+len("roothash="))); err != nil {
+		t.Fatal(err)
+	}
+}
