@@ -19,7 +19,7 @@ var layers = []struct {
 }{
 	{"base", "every package may use these, so they use none of ours", []string{"pkg/role", "pkg/base", "pkg/node/envfile", "pkg/node/imds", "pkg/awsfake/moto"}},
 	{"pure", "values to values: tested as tables, without a machine", []string{
-		"pkg/image/lock", "pkg/image/unit", "pkg/image/rootfs", "pkg/node/userdata", "pkg/node/machine", "pkg/node/notice", "pkg/dns/record", "pkg/dns/shipped", "pkg/dns/doctor", "pkg/spec", "pkg/pki", "pkg/etcd", "pkg/cluster/terraform",
+		"pkg/image/lock", "pkg/image/unit", "pkg/image/rootfs", "pkg/node/userdata", "pkg/node/machine", "pkg/node/notice", "pkg/dns/record", "pkg/dns/shipped", "pkg/dns/doctor", "pkg/spec", "pkg/pki", "pkg/etcd", "pkg/cluster/terraform", "pkg/disk/gpt", "pkg/disk/verity", "pkg/disk/uki",
 	}},
 	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/image/bake", "pkg/node", "pkg/node/notice/watch", "pkg/dns/reconcile", "pkg/dns/prepare", "pkg/dns/check", "pkg/pki/authority", "pkg/ami", "pkg/cluster/rollout", "pkg/cluster/examine", "pkg/cluster/preflight", "pkg/etcd/operate", "pkg/monitoring"}},
 	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{

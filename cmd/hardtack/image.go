@@ -19,7 +19,7 @@ func imageCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "image",
 		Usage: "check a baked image; publish, promote and remove machine images (AMIs) on AWS",
-		Subcommands: []*cli.Command{imagePublishCommand(), imageListCommand(), imagePromoteCommand(), imageRollbackCommand(), imageGCCommand(), imagePolicyCommand(), {
+		Subcommands: []*cli.Command{imagePublishCommand(), imageListCommand(), imagePromoteCommand(), imageRollbackCommand(), imageGCCommand(), imagePolicyCommand(), imageVerifyCommand(), {
 			Name:      "check",
 			Usage:     fmt.Sprintf("compare a baked image with the inputs of a new bake; exit with status %d if it is out of date", staleExit),
 			ArgsUsage: "IMAGE.JSON",

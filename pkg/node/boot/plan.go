@@ -8,10 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
@@ -52,6 +55,9 @@ func (a *agent) plan(files []userdata.File) ([]step, error) {
 	var errs []error
 	for _, f := range files {
 		s, err := a.step(f)
+		if err == nil && s.action != actionUnchanged {
+			err = checkWritable(f.Path, a.path(f.Path))
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -63,6 +69,29 @@ func (a *agent) plan(files []userdata.File) ([]step, error) {
 		}
 	}
 	return append(steps, roles...), errors.Join(errs...)
+}
+
+// checkWritable returns an error if a file, name on the machine and at here, is on a file system that nothing is written to. That is
+// the sealed root, where an error in the midst of writing would say less, and be one for each file in turn.
+func checkWritable(name, here string) error {
+	dir := filepath.Dir(here)
+	var stat unix.Statfs_t
+	for {
+		err := unix.Statfs(dir, &stat)
+		if err == nil {
+			break
+		}
+		if up := filepath.Dir(dir); errors.Is(err, fs.ErrNotExist) && up != dir {
+			dir = up // what is missing is made there
+			continue
+		}
+		return fmt.Errorf("file system of %s: %w", name, err)
+	}
+	if stat.Flags&unix.ST_RDONLY == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s cannot be written: the root of this image is sealed, and user data writes to /etc, /var and /run alone "+
+		"(units and drop-ins go to /etc/systemd/system; what has to be in /usr is baked into the image, by a block file of the provisioner)", name)
 }
 
 // step compares a file with the existing one.

@@ -1,0 +1,47 @@
+package boot
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
+)
+
+// TestSealedRoot asks for files on a root that is mounted read-only, as a sealed one is, beside an /etc that is not.
+func TestSealedRoot(t *testing.T) {
+	root := t.TempDir()
+	usr := filepath.Join(root, "usr")
+	if err := errors.Join(os.Mkdir(usr, 0o755), os.Mkdir(filepath.Join(root, "etc"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", usr, "tmpfs", unix.MS_RDONLY, ""); err != nil {
+		t.Skipf("mounts a file system, which takes root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(usr, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	a := newAgent(Options{Root: root})
+	files := []userdata.File{{Path: "/usr/lib/one", Mode: 0o644}, {Path: "/etc/deep/two", Mode: 0o644}, {Path: "/usr/three", Mode: 0o644}}
+	_, err := a.plan(files)
+	if err == nil {
+		t.Fatal("it was planned")
+	}
+	for _, want := range []string{"/usr/lib/one cannot be written", "/usr/three cannot be written", "sealed", "baked into the image"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "/etc/deep") {
+		t.Errorf("the error is about /etc too: %v", err)
+	}
+	if steps, err := a.plan(files[1:2]); err != nil || len(steps) != 1 {
+		t.Errorf("/etc alone: %v, %v", steps, err)
+	}
+}
