@@ -249,14 +249,23 @@ func (c Composer) makeSealedESP(ctx context.Context, e esp, kernel kernelParts, 
 	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, image, 0o644)); err != nil {
 		return fmt.Errorf("staging the EFI partition: %w", err)
 	}
-	if c.Sealed.Key != "" {
-		sign := run.Command{Name: "sbsign", Args: []string{"--key", c.Sealed.Key, "--cert", c.Sealed.Certificate, "--output", name, name}}
-		if err := run.Run(ctx, sign); err != nil {
-			return fmt.Errorf("signing the kernel image: %w", err)
-		}
+	if err := c.Sealed.sign(ctx, name); err != nil {
+		return err
 	}
 	e.machine.bios = false // there is no loader for it, and nothing that it would be told the root hash by
 	return e.fill(ctx, staging)
+}
+
+// sign signs a kernel image in its place, where there is a key.
+func (s Sealed) sign(ctx context.Context, name string) error {
+	if s.Key == "" {
+		return nil
+	}
+	sign := run.Command{Name: "sbsign", Args: []string{"--key", s.Key, "--cert", s.Certificate, "--output", name, name}}
+	if err := run.Run(ctx, sign); err != nil {
+		return fmt.Errorf("signing the kernel image: %w", err)
+	}
+	return nil
 }
 
 // assemble writes the partition table and the three partitions.

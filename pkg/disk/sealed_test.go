@@ -1,18 +1,28 @@
 package disk
 
 import (
+	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"io/fs"
+	"math/big"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/golden"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/uki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/uki/ukitest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/verity"
 )
 
@@ -135,6 +145,76 @@ func TestMovePackageDatabase(t *testing.T) {
 	}
 	if text, err := os.ReadFile(filepath.Join(c.Root, packageDatabase, "status")); err != nil || string(text) != "Package: x\n" {
 		t.Errorf("through the link: %q, %v", text, err)
+	}
+}
+
+// keyPair writes a key and a certificate of its own, as PEM files.
+func keyPair(t *testing.T) (key, certificate string) {
+	t.Helper()
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "db"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	key, certificate = filepath.Join(dir, "db.key"), filepath.Join(dir, "db.pem")
+	if err := errors.Join(os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600),
+		os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return key, certificate
+}
+
+// A signature is good to sbverify, for this key alone and not after a change.
+func TestSign(t *testing.T) {
+	for _, tool := range []string{"sbsign", "sbverify"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%v: install Debian's package sbsigntool", err)
+		}
+	}
+	image, err := uki.Make(ukitest.Stub(t), []uki.Section{{Name: uki.Linux, Content: []byte("kernel")}, {Name: uki.CommandLine, Content: []byte("roothash=1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "image.efi")
+	if err := os.WriteFile(name, image, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Sealed{}).sign(t.Context(), name); err != nil {
+		t.Errorf("without a key: %v", err)
+	}
+	key, certificate := keyPair(t)
+	_, other := keyPair(t)
+	verifies := func(certificate string) bool {
+		t.Helper()
+		return exec.CommandContext(t.Context(), "sbverify", "--cert", certificate, name).Run() == nil
+	}
+	if verifies(certificate) {
+		t.Error("it is good without a signature")
+	}
+	if err := (Sealed{Key: key, Certificate: certificate}).sign(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if !verifies(certificate) || verifies(other) {
+		t.Errorf("good to its certificate %v, and to another %v", verifies(certificate), verifies(other))
+	}
+	signed, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, bytes.Replace(signed, []byte("roothash=1"), []byte("roothash=2"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if verifies(certificate) {
+		t.Error("it is good with another root hash")
 	}
 }
 

@@ -70,6 +70,50 @@ func TestPrepareReportsEverything(t *testing.T) {
 	}
 }
 
+func TestPrepareRoot(t *testing.T) {
+	dir := t.TempDir()
+	none := filepath.Join(dir, "none.pem")
+	text := filepath.Join(dir, "text.pem")
+	if err := os.WriteFile(text, []byte("no key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		config map[string]any
+		want   string
+	}{
+		"another word":   {map[string]any{"root": "readonly"}, `root "readonly"`},
+		"an initrd":      {map[string]any{"root": "sealed", "initrd": true}, "initrd: a sealed root has"},
+		"half a pair":    {map[string]any{"root": "sealed", "secure_boot_key": text}, "only one of them is set"},
+		"a key for ext4": {map[string]any{"secure_boot_key": text, "secure_boot_certificate": text}, `root = "sealed"`},
+		"no file":        {map[string]any{"root": "sealed", "secure_boot_key": none, "secure_boot_certificate": none}, "no such file"},
+		"what is no key": {map[string]any{"root": "sealed", "secure_boot_key": text, "secure_boot_certificate": text}, "secure_boot_certificate " + text + ": tls: failed to find any PEM data"},
+		"sealed":         {map[string]any{"root": "sealed"}, ""},
+		"not known yet":  {map[string]any{"root": unknown, "secure_boot_key": unknown, "secure_boot_certificate": unknown}, ""},
+		"the default":    {map[string]any{"root": "writable"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := prepare(t, c.config)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A plugin without the program of a sealed disk says so before anything is fetched.
+func TestNoInit(t *testing.T) {
+	for root, want := range map[string]string{"sealed": "no hardtack-init for arm64", "writable": ""} {
+		b, err := prepare(t, map[string]any{"root": root, "arch": "arm64"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = (&stepPreflight{&job{config: &b.config, program: b.program}}).checkProgram()
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s: %v, want %q", root, err, want)
+		}
+	}
+}
+
 func TestPrepareWaitsForUnknownValues(t *testing.T) {
 	if _, err := prepare(t, map[string]any{
 		"suite": unknown, "arch": unknown, "disk_size": unknown, "packages": []string{unknown}, "formats": []string{unknown},
