@@ -52,7 +52,7 @@ func Make(stub []byte, sections []Section) ([]byte, error) {
 	headers := int(binary.LittleEndian.Uint32(stub[0x3c:])) + 4 + binary.Size(f.FileHeader) + int(f.FileHeader.SizeOfOptionalHeader)
 	next := headers + sectionHeader*len(f.Sections)
 	if room := (int(optional.SizeOfHeaders) - next) / sectionHeader; room < len(sections) {
-		return nil, fmt.Errorf("stub of the kernel image: its header has room for %d more sections, and %d are needed (systemd 255 or later has a stub with room)", room, len(sections))
+		return nil, fmt.Errorf("stub of the kernel image: its header has room for %d more sections, and %d are needed", room, len(sections))
 	}
 	out := align(bytes.Clone(stub), optional.FileAlignment)
 	address := uint32(0)
