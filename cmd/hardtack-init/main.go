@@ -16,9 +16,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, "hardtack-init: it is the first program of a machine, and does nothing on one that runs")
 		os.Exit(2)
 	}
-	err := sealed.Boot(context.Background(), slog.New(slog.NewTextHandler(console{}, nil)))
-	fmt.Fprintf(console{}, "hardtack-init: this machine does not boot: %v\n", err)
+	err := sealed.Boot(context.Background(), slog.New(slog.NewTextHandler(console{}, &slog.HandlerOptions{ReplaceAttr: untimed})))
+	fmt.Fprintf(console{}, "this machine does not boot: %v\n", err)
 	os.Exit(1) // the kernel panics, and starts again after the time of its argument panic=
+}
+
+// untimed leaves the time out, which the kernel's log has.
+func untimed(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
 }
 
 // console is the kernel's log, and so its consoles; and the first of those where there is no log yet.
@@ -32,7 +40,7 @@ func (console) Write(p []byte) (int, error) {
 		return os.Stderr.Write(p)
 	}
 	defer func() { _ = f.Close() }() // each write is a line of its own
-	if _, err := f.Write(append([]byte("<4>"), p...)); err != nil {
+	if _, err := f.Write(append([]byte("<4>hardtack-init: "), p...)); err != nil {
 		return os.Stderr.Write(p)
 	}
 	return len(p), nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/sealed"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
@@ -102,6 +103,13 @@ func (b *Booted) keepJournal(t *testing.T) {
 func (b *Booted) writable(t *testing.T) {
 	t.Helper()
 	remount, repart := b.Units[remountUnit], b.Units[repartUnit]
+	if strings.Contains(b.Console, sealed.Argument+"=") {
+		// A sealed root is never mounted for writing, and its disk was partitioned before systemd started.
+		if remount.Activated > 0 || repart.Activated > 0 {
+			t.Errorf("%s %+v, and %s %+v: on a sealed root neither has anything to do", remountUnit, remount, repartUnit, repart)
+		}
+		return
+	}
 	if remount.Result != "success" || remount.Exited == 0 || repart.Started < remount.Exited {
 		t.Errorf("%s %+v, and %s %+v: want the one well and over before the other begins", remountUnit, remount, repartUnit, repart)
 	}

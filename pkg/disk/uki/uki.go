@@ -49,7 +49,7 @@ func Make(stub []byte, sections []Section) ([]byte, error) {
 	if !ok || len(f.Sections) == 0 || optional.FileAlignment == 0 || optional.SectionAlignment == 0 {
 		return nil, errors.New("stub of the kernel image: it is no 64-bit EFI program")
 	}
-	headers := int(binary.LittleEndian.Uint32(stub[0x3c:])) + 4 + binary.Size(f.FileHeader) + int(f.FileHeader.SizeOfOptionalHeader)
+	headers := int(binary.LittleEndian.Uint32(stub[0x3c:])) + 4 + binary.Size(f.FileHeader) + int(f.SizeOfOptionalHeader)
 	next := headers + sectionHeader*len(f.Sections)
 	if room := (int(optional.SizeOfHeaders) - next) / sectionHeader; room < len(sections) {
 		return nil, fmt.Errorf("stub of the kernel image: its header has room for %d more sections, and %d are needed", room, len(sections))
@@ -80,7 +80,7 @@ func Make(stub []byte, sections []Section) ([]byte, error) {
 		address += head.VirtualSize
 		out = align(append(out, s.Content...), optional.FileAlignment)
 	}
-	at := headers - int(f.FileHeader.SizeOfOptionalHeader)
+	at := headers - int(f.SizeOfOptionalHeader)
 	binary.LittleEndian.PutUint16(out[at-binary.Size(f.FileHeader)+2:], uint16(len(f.Sections)+len(sections)))
 	binary.LittleEndian.PutUint32(out[at+offsetImageSize:], up(address, optional.SectionAlignment))
 	binary.LittleEndian.PutUint32(out[at+offsetChecksum:], 0) // firmware does not look at it

@@ -3,6 +3,7 @@ package uki
 import (
 	"bytes"
 	"debug/pe"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -116,7 +117,7 @@ func TestArchive(t *testing.T) {
 	var got []string
 	for r := cpio.NewReader(z); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -1,7 +1,6 @@
 package sealed
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/verity"
 )
 
@@ -257,14 +257,7 @@ func check(ctx context.Context, device string) error {
 
 // execute runs a program of the root.
 func execute(ctx context.Context, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin", "TMPDIR=/run", "LC_ALL=C"}
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(said.String()))
-	}
-	return nil
+	return run.Run(ctx, run.Command{Name: name, Args: args, Env: []string{"PATH=/usr/sbin:/usr/bin", "TMPDIR=/run", "LC_ALL=C"}})
 }
 
 // coverEtc lets /etc be written to, for as long as the machine is up.

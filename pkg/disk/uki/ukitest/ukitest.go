@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
 // Stub is a small EFI program with room for a few sections in its header, as objcopy writes one of nothing but a byte.
@@ -19,10 +21,8 @@ func Stub(t *testing.T) []byte {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "stub.efi")
 	script := `printf '.globl _start\n_start: ret\n.data\n.quad 1\n' | as -o s.o - && ld -m i386pep -o "$1" -e _start --subsystem 10 s.o 2>&1`
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", out)
-	cmd.Dir = dir
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("this computer's binutils make no EFI program: %v\n%s", err, text)
+	if err := run.Run(t.Context(), run.Command{Name: "sh", Args: []string{"-c", script, "sh", out}, Dir: dir}); err != nil {
+		t.Skipf("this computer's binutils make no EFI program: %v", err)
 	}
 	data, err := os.ReadFile(out)
 	if err != nil {
