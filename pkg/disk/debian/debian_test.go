@@ -17,6 +17,7 @@ import (
 func TestCommand(t *testing.T) {
 	for name, o := range map[string]Options{
 		"default": {Suite: "trixie", Arch: "amd64"},
+		"sealed":  {Suite: "trixie", Arch: "amd64", Sealed: true},
 		"all": {
 			Suite: "bookworm", Arch: "arm64", Mirror: "http://mirror.invalid/debian", Components: []string{"main", "contrib"},
 			Keyring: "/keys.gpg", Packages: []string{"zstd", "acl", "systemd"}, Documentation: true, Initrd: true,
