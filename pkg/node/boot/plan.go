@@ -56,7 +56,7 @@ func (a *agent) plan(files []userdata.File) ([]step, error) {
 	for _, f := range files {
 		s, err := a.step(f)
 		if err == nil && s.action != actionUnchanged {
-			err = checkWritable(f.Path, a.path(f.Path))
+			err = a.checkSealed(f.Path)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -71,27 +71,32 @@ func (a *agent) plan(files []userdata.File) ([]step, error) {
 	return append(steps, roles...), errors.Join(errs...)
 }
 
-// checkWritable returns an error if a file, name on the machine and at here, is on a file system that nothing is written to. That is
-// the sealed root, where an error in the midst of writing would say less, and be one for each file in turn.
-func checkWritable(name, here string) error {
-	dir := filepath.Dir(here)
-	var stat unix.Statfs_t
-	for {
-		err := unix.Statfs(dir, &stat)
-		if err == nil {
-			break
-		}
-		if up := filepath.Dir(dir); errors.Is(err, fs.ErrNotExist) && up != dir {
-			dir = up // what is missing is made there
-			continue
-		}
-		return fmt.Errorf("file system of %s: %w", name, err)
+// checkSealed returns an error if a file is on the sealed root: a file system that nothing is written to, beside an /etc that is.
+// An error in the midst of writing would say less, and be one for each file in turn. Where all is read-only something else is
+// wrong, and writing says what.
+func (a *agent) checkSealed(name string) error {
+	if readOnly, err := isReadOnly(a.path(name)); err != nil || !readOnly {
+		return err
 	}
-	if stat.Flags&unix.ST_RDONLY == 0 {
-		return nil
+	if broken, err := isReadOnly(a.path(role.Dir)); err != nil || broken {
+		return err
 	}
 	return fmt.Errorf("%s cannot be written: the root of this image is sealed, and user data writes to /etc, /var and /run alone "+
 		"(units and drop-ins go to /etc/systemd/system; what has to be in /usr is baked into the image, by a block file of the provisioner)", name)
+}
+
+// isReadOnly reports whether a path is on a file system that is mounted read-only; what is missing of it is made there.
+func isReadOnly(name string) (bool, error) {
+	var stat unix.Statfs_t
+	for dir := name; ; dir = filepath.Dir(dir) {
+		err := unix.Statfs(dir, &stat)
+		if err == nil {
+			return stat.Flags&unix.ST_RDONLY != 0, nil
+		}
+		if missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR); !missing || dir == filepath.Dir(dir) {
+			return false, fmt.Errorf("file system of %s: %w", name, err)
+		}
+	}
 }
 
 // step compares a file with the existing one.
