@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command hardtack-init is the first program of a machine with a sealed root, in its initial RAM disk: see pkg/node/sealed.
 package main
 

@@ -20,7 +20,6 @@ func imageVerifyCommand() *cli.Command {
 		ArgsUsage: "DISK",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "manifest", Usage: "the `IMAGE.JSON` with the root hash (default: image.json beside the disk, if it is there)"},
-			jsonFlag(),
 		},
 		Action: imageVerify,
 	}
@@ -56,8 +55,8 @@ func imageVerify(c *cli.Context) error {
 		return fmt.Errorf("verifying %s: its root hash is %s, and %s has %q: this is not the disk that was described", path, v.RootHash, manifest, baked.RootHash)
 	}
 	v.Manifest = manifest
-	if c.Bool("json") {
-		return printJSON(c.App.Writer, v)
+	if structured(c) {
+		return printResult(c, v)
 	}
 	compared := "no image.json is there to compare it with"
 	if manifest != "" {

@@ -15,8 +15,11 @@ import (
 // Builder refuses its work.
 type Builder struct{}
 
-// New returns the builder; it reads no assets.
-func New(fs.FS) *Builder { return &Builder{} }
+// Program reads one of our own programs for an architecture.
+type Program func(name, arch string) ([]byte, error)
+
+// New returns the builder; it reads no assets and no program.
+func New(fs.FS, Program) *Builder { return &Builder{} }
 
 // ConfigSpec is that of Linux, so that a template is read to the end.
 func (b *Builder) ConfigSpec() hcldec.ObjectSpec { return (&Config{}).FlatMapstructure().HCL2Spec() }
