@@ -86,6 +86,13 @@ func mountKernel() error {
 			return fmt.Errorf("mounting %s: %w", m.target, err)
 		}
 	}
+	// Whoever comes first makes these directories for itself alone: systemd-repart the one where it mounts a file system to fill
+	// it, in which systemd then has the journal's socket, and no service of another user could log or start.
+	for _, dir := range []string{"/run/systemd", "/run/hardtack"} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
