@@ -55,15 +55,15 @@ require github.com/anishathalye/porcupine v1.3.1
 
 require (
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
+	github.com/aws/aws-sdk-go-v2/service/servicequotas v1.43.10
 	github.com/beevik/ntp v1.5.0
+	github.com/cavaliergopher/cpio v1.0.1
 	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 )
 
 require (
 	github.com/aws/aws-sdk-go-v2/service/internal/checksum v1.11.10 // indirect
 	github.com/aws/aws-sdk-go-v2/service/internal/s3shared v1.20.9 // indirect
-	github.com/aws/aws-sdk-go-v2/service/servicequotas v1.43.10 // indirect
-	github.com/cavaliergopher/cpio v1.0.1 // indirect
 )
 
 require (
