@@ -12,6 +12,7 @@ KUBERNETES ?= 1.36
 ROOTFS     ?= writable
 SOURCE     ?= auto
 IMAGE      := $(BUILD)/hardtack.qcow2
+SEALED     := $(BUILD)/sealed/hardtack.qcow2
 
 # Packer finds our plugin in a directory of this checkout and never in the user's own.
 export CHECKPOINT_DISABLE := 1
@@ -24,10 +25,10 @@ ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -H --preserve-env=GOPROXY,GOFLAG
 
 # Schedules of etcd in make e2e, which may take two minutes of it: ten took 79 s, and TestTorn 45 s, on two cores with a load of 27.
 FEW     = 8
-E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_PACKER=$(PACKER) GOTESTSUM_FORMAT=testname scripts/test -p 1
+E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_SEALED_IMAGE=$(CURDIR)/$(SEALED) HARDTACK_PACKER=$(PACKER) GOTESTSUM_FORMAT=testname scripts/test -p 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build agent plugin lambda image demo test test-race lint generate verify e2e e2e-long conformance nemesis bench clean
+.PHONY: help setup build agent plugin lambda image sealed demo test test-race lint generate verify e2e e2e-long conformance nemesis bench clean
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +61,9 @@ image: setup build plugin ## Bake build/hardtack.qcow2 with image.json, SBOM and
 	@$(if $(ROOT),sudo chown -R $(shell id -u):$(shell id -g) $(BUILD))
 	@$(BIN)/hardtack roles && ls -lh $(IMAGE) $(BUILD)/image.json $(BUILD)/sbom.cdx.json
 
+sealed: ## The same image with a root that nothing can change, in build/sealed (root)
+	$(MAKE) image ROOTFS=sealed BUILD=$(BUILD)/sealed
+
 demo: setup build ## One master, two minions and a pod behind a Service; bakes where that is due (KEEP=1 leaves it up)
 	@MAKE='$(MAKE)' scripts/demo
 
@@ -79,7 +83,7 @@ verify: generate lint ## Check that nothing generated is stale
 	go mod tidy
 	git diff --exit-code
 
-e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Boot the baked image in every role and as clusters, and break etcd (build/hardtack.qcow2; baked if missing)
+e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) $(if $(wildcard $(SEALED)),,sealed) ## Boot the baked image in every role and as clusters, and break etcd (build/hardtack.qcow2; baked if missing)
 	$(E2E) -timeout 75m ./pkg/e2e/... ./pkg/node/kubelet ./pkg/ami/cloud ./pkg/disk/qcow2 ./pkg/image/build ./pkg/image/fetch ./pkg/dns/record/... ./pkg/dns/reconcile/... ./pkg/spec/... ./pkg/node/systemd/... ./cmd/packer-plugin-hardtack/...
 	SCHEDULES=$(or $(SCHEDULES),$(FEW)) $(E2E) -timeout 30m ./pkg/etcd/nemesis
 

@@ -25,7 +25,7 @@ func sealedImage(t *testing.T) string {
 	needMachines(t)
 	path := os.Getenv(sealedVariable)
 	if path == "" {
-		t.Skipf("boots a disk with a sealed root, which is not the default: bake one (make image ROOTFS=sealed BUILD=build/sealed), and set %s to it", sealedVariable)
+		t.Skipf("boots a disk with a sealed root, which is not the default: bake one (make sealed), and set %s to it", sealedVariable)
 	}
 	return path
 }
