@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -166,7 +165,7 @@ func changeHash(t *testing.T, disk *os.File) {
 	}
 	at := bytes.Index(esp, []byte("roothash="))
 	if at < 0 || bytes.Count(esp, []byte("roothash=")) != 1 {
-		t.Fatal(fmt.Sprintf("the EFI partition has %d root hashes", bytes.Count(esp, []byte("roothash="))))
+		t.Fatalf("the EFI partition has %d root hashes", bytes.Count(esp, []byte("roothash=")))
 	}
 	digit := []byte{'0'}
 	if esp[at+len("roothash=")] == '0' {

@@ -31,17 +31,6 @@ func Bases() []Base {
 	}
 }
 
-// Verdict says in a word or two whether an image can be baked on the base.
-func (b Base) Verdict() string {
-	switch {
-	case b.Tested:
-		return "works"
-	case b.Systemd >= LeastSystemd:
-		return "not tried"
-	}
-	return "refused"
-}
-
 // base refuses a target by its os-release and its systemd.
 func (b *baker) base(ctx context.Context) error {
 	out, err := b.script(ctx, `. /etc/os-release

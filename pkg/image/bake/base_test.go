@@ -1,16 +1,36 @@
 package bake
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
 
+// verdict is what images/README.md says of a base.
+func verdict(b Base) string {
+	switch {
+	case b.Tested:
+		return "works"
+	case b.Systemd >= LeastSystemd:
+		return "not tried"
+	}
+	return "refused"
+}
+
 // TestBases judges the releases of the table, and systems that no table lists, by what they say of themselves.
 func TestBases(t *testing.T) {
+	page, err := os.ReadFile("../../../images/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, b := range Bases() {
+		if row := fmt.Sprintf("| %s %s | %d | %s |", strings.ToUpper(b.ID[:1])+b.ID[1:], b.Version, b.Systemd, verdict(b)); !strings.Contains(string(page), row) {
+			t.Errorf("images/README.md lacks the row %s", row)
+		}
 		err := judge(osRelease{id: b.ID, version: b.Version, like: []string{"debian"}}, b.Systemd)
-		if works := b.Verdict() != "refused"; works != (err == nil) {
-			t.Errorf("%s %s is said to be %q, and the verdict is %v", b.ID, b.Version, b.Verdict(), err)
+		if works := verdict(b) != "refused"; works != (err == nil) {
+			t.Errorf("%s %s is said to be %q, and the verdict is %v", b.ID, b.Version, verdict(b), err)
 		}
 		// A target whose systemd says nothing is judged by the table.
 		if quiet := judge(osRelease{id: b.ID, version: b.Version, like: []string{"debian"}}, 0); (quiet == nil) != (err == nil) {
