@@ -52,6 +52,7 @@ var examples = map[string]string{
 	"image gc":                      "hardtack image gc --keep 5 --dry-run",
 	"image policy":                  "hardtack image policy",
 	"image check":                   "hardtack image check build/image.json",
+	"image verify":                  "hardtack image verify build/sealed/hardtack.qcow2",
 	"stack render":                  "hardtack stack render -f cluster.yaml --out cluster.template.yaml",
 	"stack terraform":               "hardtack stack terraform -f cluster.yaml --out module",
 	"stack cost":                    "hardtack stack cost -f cluster.yaml --region us-east-1",

@@ -21,13 +21,13 @@ import (
 // Verified is what a disk with a sealed root says of itself, and what was computed from its bytes.
 type Verified struct {
 	// RootHash is computed from the root partition, in hexadecimal digits.
-	RootHash string `json:"rootHash"`
+	RootHash string `json:"root_hash"`
 	// Arch is amd64 or arm64, by the type of the root partition.
 	Arch string `json:"arch"`
 	// RootSize is that of the root partition in bytes.
-	RootSize int64 `json:"rootSize"`
+	RootSize int64 `json:"root_size"`
 	// CommandLine is that of the kernel image in the EFI partition.
-	CommandLine string `json:"commandLine"`
+	CommandLine string `json:"command_line"`
 }
 
 // ErrNotSealed means that the root of a disk is written to, and so has no root hash.
