@@ -15,6 +15,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 const testLock = `
@@ -58,7 +59,18 @@ WantedBy=multi-user.target
 Role=any
 `
 
-// plan is an image of three small files and two units, with the extra entries.
+// units are the reader of user data and every unit by which a role gets ready, without which no image is baked.
+func units() fstest.MapFS {
+	units := fstest.MapFS{"hardtack-userdata.service": {Data: []byte(userdataUnit)}}
+	for _, r := range role.All() {
+		for _, u := range r.Profile().Units {
+			units[u.Name] = &fstest.MapFile{Data: []byte(strings.ReplaceAll(kubeletUnit, role.Minions.File(), r.File()))}
+		}
+	}
+	return units
+}
+
+// plan is an image of three small files and some units, with the extra entries.
 func plan(t *testing.T, extra ...rootfs.Entry) bake.Plan {
 	t.Helper()
 	lock, problems := lock.Parse("test.lock.yaml", []byte(testLock))
@@ -70,11 +82,8 @@ func plan(t *testing.T, extra ...rootfs.Entry) bake.Plan {
 			"packages":                      {Data: []byte("systemd # the first\n")},
 			"rootfs/etc/hardtack-test.conf": {Data: []byte("a = b\n")},
 		},
-		Units: fstest.MapFS{
-			"kubelet.service":           {Data: []byte(kubeletUnit)},
-			"hardtack-userdata.service": {Data: []byte(userdataUnit)},
-		},
-		Lock: lock, Architecture: runtime.GOARCH,
+		Units: units(),
+		Lock:  lock, Architecture: runtime.GOARCH,
 		Extra: append(extra, rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("#!/bin/sh\n")), rootfs.Bytes(rootfs.FromReader, rootfs.ReaderPath, 0o755, []byte("#!/bin/sh\n"))),
 	}
 }
