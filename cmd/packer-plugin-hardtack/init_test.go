@@ -234,15 +234,18 @@ func (g *github) serve(t *testing.T) (env []string, proxy *httptest.Server) {
 			http.Error(w, fmt.Sprint("only CONNECT: ", err), http.StatusBadGateway)
 			return
 		}
-		w.WriteHeader(http.StatusOK)
-		from, _, err := w.(http.Hijacker).Hijack()
+		// The answer comes after the hijacking: the server may have read a byte of the client's by then, which only the buffer has.
+		from, buffered, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_, err = io.WriteString(from, "HTTP/1.1 200 OK\r\n\r\n")
+		}
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		go func() {
-			defer to.Close()  //nolint:errcheck // both ends have gone
-			io.Copy(to, from) //nolint:errcheck // the client says what it has not got
+			defer to.Close()      //nolint:errcheck // both ends have gone
+			io.Copy(to, buffered) //nolint:errcheck // the client says what it has not got
 		}()
 		defer from.Close() //nolint:errcheck // both ends have gone
 		io.Copy(from, to)  //nolint:errcheck // the client says what it has not got
