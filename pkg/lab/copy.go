@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
 // copyPiece is how much of an archive one command carries to a machine, in bytes before base64: a shell takes no longer
@@ -55,7 +57,7 @@ func (s shell) say(ctx context.Context, script string) (string, error) {
 func fetchBy(ctx context.Context, machine shell, from, to string) error {
 	from = path.Clean(from)
 	text, err := machine.say(ctx, fmt.Sprintf(`t=$(mktemp) && trap 'rm -f "$t"' EXIT && tar --create --gzip --file "$t" --directory %s -- %s && base64 --wrap=0 "$t"`,
-		quote(path.Dir(from)), quote(path.Base(from))))
+		run.Quote(path.Dir(from)), run.Quote(path.Base(from))))
 	if err != nil {
 		return fmt.Errorf("copying %s of the machine: %w", from, err)
 	}
@@ -131,7 +133,7 @@ func sendBy(ctx context.Context, machine shell, from, to string) error {
 	}
 	temp = strings.TrimSpace(temp)
 	for piece := range slices.Chunk(data, copyPiece) {
-		if _, err = machine.say(ctx, "echo "+base64.StdEncoding.EncodeToString(piece)+" | base64 --decode >>"+quote(temp)); err != nil {
+		if _, err = machine.say(ctx, "echo "+base64.StdEncoding.EncodeToString(piece)+" | base64 --decode >>"+run.Quote(temp)); err != nil {
 			break
 		}
 	}
@@ -139,10 +141,10 @@ func sendBy(ctx context.Context, machine shell, from, to string) error {
 		_, err = machine.say(ctx, fmt.Sprintf(`to=%s; if [ -d "$to" ]; then to=$to/%s; fi
 work=$(mktemp --directory "$(dirname "$to")/.hardtack-cp-XXXXXX") && trap 'rm -rf "$work"' EXIT &&
 tar --extract --gzip --no-same-owner --file %s --directory "$work" && mv --no-target-directory "$work/it" "$to"`,
-			quote(path.Clean(to)), quote(filepath.Base(from)), quote(temp)))
+			run.Quote(path.Clean(to)), run.Quote(filepath.Base(from)), run.Quote(temp)))
 	}
 	// Also where the caller was interrupted: the machine would keep the archive.
-	_, clearing := machine.say(context.WithoutCancel(ctx), "rm -f "+quote(temp))
+	_, clearing := machine.say(context.WithoutCancel(ctx), "rm -f "+run.Quote(temp))
 	if err != nil {
 		return fmt.Errorf("copying to %s of the machine: %w", to, err)
 	}
@@ -195,6 +197,3 @@ func packOne(archive *tar.Writer, file, name string) error {
 	_, err = io.Copy(archive, f)
 	return err
 }
-
-// quote is a word for a shell.
-func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
