@@ -15,9 +15,6 @@ import (
 // TestElsewhere type-checks what people run on another system: the command and the plugin, without the lab and the builder. Compiling
 // them would take minutes for each system, nearly all of them for others' packages, of which only the declarations matter here.
 func TestElsewhere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it reads the source of every dependency")
-	}
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)

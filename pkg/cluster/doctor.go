@@ -47,9 +47,9 @@ func (c *Cluster) Doctor(ctx context.Context, deploy Deployment) doctor.List {
 	facts := preflight.Facts{Caller: who}
 	plan := c.planOf(who, tmpl, given, deploy)
 	facts.Caller.Principal, facts.Decisions = c.decisions(ctx, who.ARN, plan.Needs())
-	facts.Quotas = c.quotas(ctx, tmpl, given)
+	facts.Quotas = c.quotas(ctx, tmpl, stack, given)
 	facts.Network = c.network(ctx, given)
-	w := preflight.Wanted{Services: c.services(), Zone: role.Zone, ZoneID: given[template.ParameterZone], Made: stack.Made(), PolicyCommand: policyCommand}
+	w := preflight.Wanted{Services: c.services(), Zone: role.Zone, ZoneID: given[template.ParameterZone], Made: stack.Value.Made(), PolicyCommand: policyCommand}
 	for _, key := range []string{template.ParameterSubnets, template.ParameterMembers} {
 		w.Subnets = append(w.Subnets, listOf(given[key])...)
 	}
@@ -103,23 +103,24 @@ func (c *Cluster) checkSecrets(ctx context.Context) doctor.Check {
 
 // checkStack checks what the stack would be made from. The template is nil if it cannot be rendered; given are the parameters with which
 // the stack would be deployed, and those that it has.
-func (c *Cluster) checkStack(ctx context.Context, deploy Deployment) (tmpl *template.Template, given map[string]string, now *cloudformation.Stack, checks doctor.List) {
+func (c *Cluster) checkStack(ctx context.Context, deploy Deployment) (tmpl *template.Template, given map[string]string, stack doctor.Known[*cloudformation.Stack], checks doctor.List) {
 	fail := func(name, next string, err error) {
 		checks = append(checks, doctor.Check{Name: name, State: doctor.Error, Text: err.Error(), Next: next})
 	}
 	tmpl, err := template.Render(c.config.Document, deploy.CA)
 	if err != nil {
 		fail("document", "change the document", err)
-		return nil, nil, nil, checks
+		return nil, nil, stack, checks
 	}
 	given = maps.Clone(deploy.Parameters)
 	if given == nil {
 		given = map[string]string{}
 	}
-	now, err = c.describe(ctx)
+	now, err := c.describe(ctx)
+	stack = doctor.Known[*cloudformation.Stack]{Value: now, Err: known(err, "cloudformation:DescribeStacks")}
 	if err != nil {
-		checks = append(checks, preflight.Unread("stack", policyCommand, known(err, "cloudformation:DescribeStacks")))
-		return tmpl, given, now, checks
+		checks = append(checks, preflight.Unread("stack", policyCommand, stack.Err))
+		return tmpl, given, stack, checks
 	}
 	have := map[string]string{}
 	text := "there is no stack " + c.stack + " yet"
@@ -152,7 +153,7 @@ func (c *Cluster) checkStack(ctx context.Context, deploy Deployment) (tmpl *temp
 		fail("template", "give --template-bucket BUCKET, a bucket in "+c.config.AWS.Region+" that these credentials may write and read",
 			&TooLargeError{Stack: c.stack, Region: c.config.AWS.Region, Bytes: len(body), Most: template.MaxInline})
 	}
-	return tmpl, given, now, checks
+	return tmpl, given, stack, checks
 }
 
 // checkImage checks the image that the channel names.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/preflight"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/doctor"
@@ -52,11 +53,11 @@ func simulate(ctx context.Context, client *iam.Client, principal string, n prefl
 	return out, nil
 }
 
-// quotas reads what the account's quotas leave for the cluster.
-func (c *Cluster) quotas(ctx context.Context, tmpl *template.Template, given map[string]string) []preflight.Quota {
+// quotas reads what the account's quotas leave for the cluster, whose stack is nil if there is none.
+func (c *Cluster) quotas(ctx context.Context, tmpl *template.Template, stack doctor.Known[*cloudformation.Stack], given map[string]string) []preflight.Quota {
 	out := append(c.processors(ctx), c.groupQuota(ctx), c.templateQuota(ctx))
 	out = append(out, c.ruleQuotas(ctx, tmpl)...)
-	return append(append(out, c.roleQuotas(ctx, tmpl)...), c.zoneQuota(ctx, given)...)
+	return append(append(out, c.roleQuotas(ctx, tmpl, stack)...), c.zoneQuota(ctx, stack, given)...)
 }
 
 // processors are the quotas of virtual processors.
@@ -194,7 +195,7 @@ func (c *Cluster) ruleQuotas(ctx context.Context, tmpl *template.Template) []pre
 }
 
 // roleQuotas are those of IAM, which has its own count of them ("IAM and AWS STS quotas", IAM User Guide).
-func (c *Cluster) roleQuotas(ctx context.Context, tmpl *template.Template) []preflight.Quota {
+func (c *Cluster) roleQuotas(ctx context.Context, tmpl *template.Template, stack doctor.Known[*cloudformation.Stack]) []preflight.Quota {
 	out := []preflight.Quota{
 		{Name: "quotas.roles", What: "roles of the account", Service: "iam", Code: "L-FE177D64"},
 		{Name: "quotas.profiles", What: "instance profiles of the account", Service: "iam", Code: "L-6E65F664"},
@@ -203,7 +204,7 @@ func (c *Cluster) roleQuotas(ctx context.Context, tmpl *template.Template) []pre
 	if err != nil {
 		return []preflight.Quota{{Name: out[0].Name, Err: known(err, "iam:GetAccountSummary")}}
 	}
-	made, err := c.madeTypes(ctx)
+	made, err := c.madeTypes(ctx, stack)
 	for i, kind := range []string{"AWS::IAM::Role", "AWS::IAM::InstanceProfile"} {
 		key := iamtypes.SummaryKeyType([]string{"Roles", "InstanceProfiles"}[i])
 		out[i].Err = known(err, "cloudformation:ListStackResources")
@@ -218,13 +219,12 @@ func (c *Cluster) roleQuotas(ctx context.Context, tmpl *template.Template) []pre
 }
 
 // madeTypes counts the resources that the stack has, by type.
-func (c *Cluster) madeTypes(ctx context.Context) (map[string]int, error) {
+func (c *Cluster) madeTypes(ctx context.Context, stack doctor.Known[*cloudformation.Stack]) (map[string]int, error) {
 	of := map[string]int{}
-	now, err := c.describe(ctx)
-	if err != nil || !now.Made() {
-		return of, err
+	if stack.Err != nil || !stack.Value.Made() {
+		return of, stack.Err
 	}
-	made, err := c.stacks.Resources(ctx, now.ID)
+	made, err := c.stacks.Resources(ctx, stack.Value.ID)
 	for _, r := range made {
 		of[r.Type]++
 	}
@@ -232,8 +232,8 @@ func (c *Cluster) madeTypes(ctx context.Context) (map[string]int, error) {
 }
 
 // zoneQuota is that of hosted zones, where the stack is to make one (API reference, GetAccountLimit).
-func (c *Cluster) zoneQuota(ctx context.Context, given map[string]string) []preflight.Quota {
-	if now, err := c.describe(ctx); given[template.ParameterZone] != "" || err != nil || now.Made() {
+func (c *Cluster) zoneQuota(ctx context.Context, stack doctor.Known[*cloudformation.Stack], given map[string]string) []preflight.Quota {
+	if given[template.ParameterZone] != "" || stack.Err != nil || stack.Value.Made() {
 		return nil // the stack's own check says what is wrong
 	}
 	q := preflight.Quota{Name: "quotas.zones", What: "hosted zones of the account", Service: "route53", Code: "L-4EA4796A", Wanted: 1}

@@ -34,7 +34,7 @@ const (
 	// stateLeast is the least size of the state partition, in bytes. A machine with etcd or pods needs far more; with less
 	// none starts at all.
 	stateLeast = 512 * mib
-	// cluster is the unit of compression of the root in bytes: the size of the reads of a cold disk, and what a machine
+	// rootCluster is the unit of compression of the root in bytes: the size of the reads of a cold disk, and what a machine
 	// unpacks to get at one byte.
 	rootCluster = 65536
 )

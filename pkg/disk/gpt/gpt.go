@@ -1,6 +1,7 @@
 // Package gpt reads the partition table of a disk (UEFI specification, chapter 5).
 //
-// Its rule: a table that its own checksums do not confirm is none.
+// Its rule: a table that its own checksums do not confirm is none. It is no library, since hardtack-init is loaded by every boot of a
+// machine with a sealed root, and needs the reading alone.
 package gpt
 
 import (
