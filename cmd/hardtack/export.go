@@ -71,9 +71,9 @@ func export(c *cli.Context, files map[string][]byte) error {
 	if c.NArg() != 1 {
 		return usagef("one directory is expected, not %d (see %s --help)", c.NArg(), name(c))
 	}
-	dir := c.Args().First()
+	dir, names := c.Args().First(), slices.Sorted(maps.Keys(files))
 	var changed []error
-	for _, name := range slices.Sorted(maps.Keys(files)) {
+	for _, name := range names {
 		there, err := os.ReadFile(filepath.Join(dir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -86,7 +86,6 @@ func export(c *cli.Context, files map[string][]byte) error {
 	if len(changed) > 0 {
 		return fmt.Errorf("%w\nnothing was written: name an empty directory, or remove what is there", errors.Join(changed...))
 	}
-	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		at := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {

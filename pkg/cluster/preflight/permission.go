@@ -52,6 +52,7 @@ type Decision struct {
 
 // Needs are the calls of apply, refresh and delete for a cluster, and of this check. What CloudFormation calls for a resource is in the
 // schema of its type: "handlers", permissions (CloudFormation User Guide, "Managing resource types"; the registry's DescribeType).
+// Those of launch templates, load balancers and buckets were not compared with their schemas.
 func (p Plan) Needs() []Need {
 	var all []Need
 	add := func(name, what, resource, actions string) {
