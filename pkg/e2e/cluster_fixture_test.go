@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
 	ec2 "github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
@@ -112,11 +113,19 @@ func startCluster(ctx context.Context, t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	userData, packedStore := c.userData(ctx, t)
-	c.powerOn(ctx, t, network, "i-e2e", 3072, map[string][]byte{
+	credentials := map[string][]byte{
 		"hardtack.userdata":                         userData,
 		"hardtack.store":                            packedStore,
 		"systemd.extra-unit.hardtack-store.service": []byte(storeService),
-	}, "hardtack-store.service")
+	}
+	host, err := qemu.Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !host.KVM {
+		lab.Emulated(credentials)
+	}
+	c.powerOn(ctx, t, network, "i-e2e", 3072, credentials, "hardtack-store.service")
 	return c
 }
 

@@ -33,7 +33,8 @@ func TestCluster(t *testing.T) {
 	defer cancel()
 	// Before the machine has the computer's processors for itself: it may have to be built.
 	bench := packBench(t)
-	c := startCluster(ctx, t)
+	// The machine outlives the time for the parts, so that a wait that did not end can say what the machine was at.
+	c := startCluster(interrupted, t)
 	c.bench = bench
 	c.comesUp(ctx, t)
 	// Sequentially: the machine has two emulated processors.
@@ -58,10 +59,31 @@ func TestCluster(t *testing.T) {
 		{"taint", c.taint},
 		{"extended", c.extended}, {"metrics", c.metrics},
 		{"cis", c.cis},
-		{"outside", c.outside},
 	} {
-		t.Run(part.name, func(t *testing.T) { part.run(ctx, t) })
+		t.Run(part.name, func(t *testing.T) {
+			needHour(t)
+			defer c.evidence(t)
+			part.run(ctx, t)
+		})
 	}
+	t.Run("outside", func(t *testing.T) { c.outside(ctx, t) })
+}
+
+// evidence logs what a machine whose part of a test failed was doing: its load, its memory, and what of the cluster is not well.
+func (c *cluster) evidence(t *testing.T) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(interrupted, 5*time.Minute)
+	defer cancel()
+	t.Logf("the machine:\n%s", c.shell(ctx, t, `uptime; free -m; head -n 2 /proc/pressure/*
+		top -b -n 1 -w 120 | sed -n 7,17p
+		systemctl list-units --failed --no-legend
+		export KUBECONFIG=/run/hardtack/pki/admin/kubeconfig
+		kubectl get nodes,pods -A -o wide; kubectl get apiservices | grep -v True
+		kubectl get events -A --sort-by=.lastTimestamp | tail -n 20
+		journalctl -b -p warning -n 30 --no-pager`))
 }
 
 // comesUp waits until the node is ready, and logs the progress.

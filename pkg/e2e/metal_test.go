@@ -16,6 +16,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/zone/zonetest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
@@ -31,7 +32,7 @@ const (
 	metalRole = "CLUSTER_NAME=" + metalCluster + "\nSTORE=dir:" + clusterStore + "\n"
 	// metalBusy relaxes the leases of an emulated control plane, which is too slow for the defaults. hardtack lab does
 	// the same for its machines.
-	metalBusy = `LEADER_ELECT="--leader-elect-lease-duration=2m0s --leader-elect-renew-deadline=1m30s --leader-elect-retry-period=10s"` + "\n"
+	metalBusy = lab.LeaderElection + "\n"
 	// seedDir is where the agent looks for a NoCloud seed. Whoever installs a machine puts it there.
 	seedDir = "/var/lib/cloud/seed/nocloud"
 	// storeUnit mounts the cluster's store, and is the operator's own unit. The image has no mount.nfs, which looks up
