@@ -98,7 +98,7 @@ func publishJob(c *cli.Context, disk *qcow2.File) (ami.Pipeline, error) {
 	baked, err := bake.ReadManifest(beside)
 	switch {
 	case err == nil:
-		job.Facts = baked.Facts()
+		job.Facts, job.UEFI = baked.Facts(), baked.Sealed()
 		if job.Architecture == "" {
 			job.Architecture = baked.Architecture
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 )
 
 // standIn starts a fake account, and points the AWS SDK of this process's children at it.
@@ -50,7 +51,10 @@ func bakedDisk(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	text, err := json.Marshal(bake.Manifest{Schema: bake.ManifestSchema, Architecture: "arm64", Kubernetes: "v1.36.3", Hardtack: "0.1.0", Lock: bake.LockName{Image: "abc"}})
+	text, err := json.Marshal(bake.Manifest{
+		Schema: bake.ManifestSchema, Architecture: "amd64", Kubernetes: "v1.36.3", Hardtack: "0.1.0", Lock: bake.LockName{Image: "abc"}, RootHash: "5ea1ed",
+		Roles: unit.Table{Roles: []unit.RoleFile{{Role: "masters"}, {Role: "ingress"}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +90,7 @@ func TestPackerPublishes(t *testing.T) {
 		t.Fatalf("the manifest says %s, and there are %v and %v", first, here, there)
 	}
 	for _, i := range []awsfake.Image{here[0], there[0]} {
-		if len(i.Shared) != 1 || i.Firmware.Architecture != "arm64" || i.Tags["hardtack:kubernetes"] != "v1.36.3" {
+		if len(i.Shared) != 1 || i.Firmware.Architecture != "x86_64" || i.Firmware.BootMode != "uefi" || i.Tags["hardtack:kubernetes"] != "v1.36.3" || i.Tags["hardtack:roles"] != "masters+ingress" {
 			t.Errorf("the image is %+v", i)
 		}
 	}
@@ -103,10 +107,10 @@ func TestPackerPublishes(t *testing.T) {
 	if out, err := packer("build", "-color=false", "-var", "disk="+bare, "-var", "output="+t.TempDir(), "../../images/publish.pkr.hcl"); err == nil || !strings.Contains(out, "architecture is needed: there is no image.json with "+bare) {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if _, id := build("-var", "disk="+bare, "-var", "architecture=amd64", "-var", "image_name=bare"); id == first {
+	if _, id := build("-var", "disk="+bare, "-var", "architecture=arm64", "-var", "image_name=bare"); id == first {
 		t.Errorf("published was %s", id)
 	}
-	if i := slices.IndexFunc(account.Images().List(), func(i awsfake.Image) bool { return i.Tags["hardtack:image"] == "bare" }); i < 0 || account.Images().List()[i].Firmware.Architecture != "x86_64" {
+	if i := slices.IndexFunc(account.Images().List(), func(i awsfake.Image) bool { return i.Tags["hardtack:image"] == "bare" }); i < 0 || account.Images().List()[i].Firmware.Architecture != "arm64" {
 		t.Errorf("published were %+v", account.Images().List())
 	}
 	log, again := build()

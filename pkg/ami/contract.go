@@ -99,6 +99,8 @@ type Registration struct {
 	Name, Description, Architecture, Snapshot string
 	Volume                                    int64
 	Tags                                      map[string]string
+	// UEFI says that no firmware but UEFI starts the image.
+	UEFI bool
 }
 
 // Images are the machine images of one account in one region.

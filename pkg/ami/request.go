@@ -27,6 +27,8 @@ const (
 	// TagKubernetes is the version of Kubernetes in the image, as v1.36.3: a fact of its manifest. An image that was published without
 	// its image.json has no such tag, and neither has one of another account, whose tags EC2 does not show.
 	TagKubernetes = tagPrefix + "kubernetes"
+	// TagRoles are the roles that units of the image name, an operator's own too, as role.Set writes them: a fact of its manifest.
+	TagRoles = tagPrefix + "roles"
 	// tagPrefix is reserved: no tag of the operator may begin with it.
 	tagPrefix = "hardtack:"
 )
@@ -65,6 +67,8 @@ type Request struct {
 	// Tags are the operator's tags. Facts describe the content and become tags with the prefix hardtack:, as in
 	// hardtack:kubernetes.
 	Tags, Facts map[string]string
+	// UEFI says that the disk does not start by BIOS, as one with a sealed root.
+	UEFI bool
 	// Keep leaves an unfinished snapshot in place after an error, so that the next attempt can resume it.
 	Keep bool
 }

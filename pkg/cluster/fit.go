@@ -11,7 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
@@ -59,6 +61,7 @@ func (c *Cluster) fits(ctx context.Context, id string) error {
 		e.Problems = append(e.Problems, fmt.Sprintf("the image starts from %s, and launch templates set the size of %s", root, ami.RootDevice))
 	}
 	for _, g := range c.config.Document.Groups {
+		e.Problems = append(e.Problems, lacking(g, image)...)
 		e.Problems = append(e.Problems, unfit(g, image, kinds, c.config.AWS.Region)...)
 	}
 	if len(e.Problems) == 0 {
@@ -95,6 +98,22 @@ func (c *Cluster) typesOf(ctx context.Context, client *ec2.Client) (map[string]t
 		}
 	}
 	return found, nil
+}
+
+// lacking says which of a group's roles no unit of an image has: its machines would run nothing for them. An image that was
+// published without its image.json does not say which it has.
+func lacking(g spec.Group, image types.Image) (problems []string) {
+	text := account.Tag(image.Tags, ami.TagRoles)
+	has, err := role.ParseSet(text)
+	if text == "" || err != nil {
+		return nil
+	}
+	for _, r := range g.Roles {
+		if !has.Has(r) {
+			problems = append(problems, fmt.Sprintf("group %s: roles: no unit of the image is of the role %s; it has %s", g.Name, r, role.Join(has, ", ")))
+		}
+	}
+	return problems
 }
 
 // unfit says why machines of a group would not start from an image.

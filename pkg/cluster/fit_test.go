@@ -87,6 +87,10 @@ func TestImageAndTypesFit(t *testing.T) {
 		"no ENA": {9, func(in *ec2.RegisterImageInput) { in.EnaSupport = aws.Bool(false) }, "instanceType: m7i.large", []string{
 			"group masters: aws.instanceType: m7i.large has a network interface of ENA, and the image is registered without it",
 			"group minions: aws.instanceType: m7i.large has a network interface of ENA, and the image is registered without it"}},
+		"a role that no unit of the image has": {9, func(in *ec2.RegisterImageInput) {
+			in.TagSpecifications = []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeImage, Tags: []ec2types.Tag{
+				{Key: aws.String("hardtack:roles"), Value: aws.String("masters+etcd+ingress")}}}}
+		}, "instanceType: m7i.large", []string{"group minions: roles: no unit of the image is of the role minions; it has masters, etcd, ingress"}},
 		"another root device": {9, func(in *ec2.RegisterImageInput) {
 			in.RootDeviceName, in.BlockDeviceMappings[0].DeviceName = aws.String("/dev/sda1"), aws.String("/dev/sda1")
 		}, "instanceType: m7i.large", []string{"the image starts from /dev/sda1, and launch templates set the size of /dev/xvda"}},

@@ -93,12 +93,20 @@ func imageOf(i types.Image) ami.Image {
 // some types, such as g4ad, have alone; Graviton has UEFI alone (EC2 User Guide, "Instance launch behavior with Amazon EC2 boot modes").
 var bootModes = map[string]types.BootModeValues{"amd64": types.BootModeValuesUefiPreferred, "arm64": types.BootModeValuesUefi}
 
+// bootMode is how an image starts: one that no BIOS can start is refused by EC2 on types without UEFI, before it is launched.
+func bootMode(r ami.Registration) types.BootModeValues {
+	if r.UEFI {
+		return types.BootModeValuesUefi
+	}
+	return bootModes[r.Architecture]
+}
+
 // Register makes an image for machines with NVMe and ENA, whose metadata service wants a token (IMDSv2), on gp3.
 func (c *Client) Register(ctx context.Context, r ami.Registration) (string, error) {
 	tags := tagsOf(r.Tags)
 	out, err := c.machine.RegisterImage(ctx, &ec2.RegisterImageInput{
 		Name: &r.Name, Description: &r.Description, Architecture: architectures[r.Architecture],
-		BootMode: bootModes[r.Architecture], EnaSupport: aws.Bool(true), ImdsSupport: types.ImdsSupportValuesV20,
+		BootMode: bootMode(r), EnaSupport: aws.Bool(true), ImdsSupport: types.ImdsSupportValuesV20,
 		VirtualizationType: aws.String("hvm"), RootDeviceName: aws.String(ami.RootDevice),
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String(ami.RootDevice), Ebs: &types.EbsBlockDevice{
 			SnapshotId: &r.Snapshot, VolumeSize: aws.Int32(int32(r.Volume)), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(true),

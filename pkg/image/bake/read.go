@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // ReadManifest reads an image.json that this version can read.
@@ -21,5 +23,17 @@ func ReadManifest(name string) (Manifest, error) {
 
 // Facts is a short summary of the manifest, for tags of machine images.
 func (m Manifest) Facts() map[string]string {
-	return map[string]string{"kubernetes": m.Kubernetes, "bake": m.Lock.Image, "version": m.Hardtack}
+	facts := map[string]string{"kubernetes": m.Kubernetes, "bake": m.Lock.Image, "version": m.Hardtack}
+	var roles []role.Role
+	for _, r := range m.Roles.Roles {
+		roles = append(roles, r.Role)
+	}
+	// A tag's value has at most 256 characters (EC2 User Guide, "Tag restrictions"): more roles than that are not said.
+	if text := role.NewSet(roles...).String(); len(text) <= 256 {
+		facts["roles"] = text
+	}
+	return facts
 }
+
+// Sealed reports whether the disk beside the manifest has a sealed root, which UEFI alone starts.
+func (m Manifest) Sealed() bool { return m.RootHash != "" }

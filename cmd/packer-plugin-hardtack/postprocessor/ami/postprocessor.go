@@ -143,7 +143,7 @@ func (c *Config) jobFor(disk string, files []string) (ami.Pipeline, error) {
 	baked, err := bake.ReadManifest(described)
 	switch {
 	case err == nil:
-		j.Facts = baked.Facts()
+		j.Facts, j.UEFI = baked.Facts(), baked.Sealed()
 		if j.Architecture == "" {
 			j.Architecture = baked.Architecture
 		}
