@@ -63,6 +63,11 @@ func bootCode(disk string) error {
 	if len(code) > bootCodeSize {
 		return fmt.Errorf("boot code for BIOS %s: %d bytes, at most %d fit", gptBootCode, len(code), bootCodeSize)
 	}
+	return firstBytes(disk, code)
+}
+
+// firstBytes writes a disk's first bytes.
+func firstBytes(disk string, code []byte) error {
 	f, err := os.OpenFile(disk, os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("writing boot code: %w", err)

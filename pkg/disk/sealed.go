@@ -275,6 +275,11 @@ func (s seal) assemble(ctx context.Context, m machine, disk, esp string) error {
 	if err := partitioned(ctx, disk, s.Size, s.table(m)); err != nil {
 		return err
 	}
+	if m.bios {
+		if err := firstBytes(disk, biosNotice()); err != nil {
+			return err
+		}
+	}
 	for _, part := range []struct {
 		file  string
 		start int64

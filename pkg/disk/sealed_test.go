@@ -131,6 +131,20 @@ func TestTakeKernel(t *testing.T) {
 	}
 }
 
+// What a BIOS runs of a sealed disk leaves the partition table's half of the sector alone, and ends with a text that it finds.
+func TestBIOSNotice(t *testing.T) {
+	code := biosNotice()
+	if len(code) > bootCodeSize {
+		t.Errorf("%d bytes, at most %d fit", len(code), bootCodeSize)
+	}
+	for _, place := range []int{textPlace, textAgain} {
+		at := int(code[place]) + int(code[place+1])<<8 - loadedAt
+		if at < 0 || at > len(code) || string(code[at:]) != biosText {
+			t.Errorf("the text of the instruction at %d is at %d", place-1, at)
+		}
+	}
+}
+
 func TestMovePackageDatabase(t *testing.T) {
 	c := Composer{Root: t.TempDir()}
 	if err := c.movePackageDatabase(); err != nil {

@@ -107,6 +107,22 @@ func TestSealedChanged(t *testing.T) {
 	}
 }
 
+// TestSealedByBIOS starts a sealed disk with the firmware that cannot: the console says so.
+func TestSealedByBIOS(t *testing.T) {
+	image := sealedImage(t)
+	ctx, cancel := context.WithTimeout(interrupted, bound)
+	defer cancel()
+	m, err := qemu.Start(ctx, qemu.Config{Name: "hardtack-e2e-bios", Firmware: qemu.BIOS, Disks: []qemu.Disk{{Path: image, Format: "qcow2"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Stop() }() // it stands still
+	const says = "UEFI alone starts a disk with a sealed root"
+	if err := m.Await(ctx, quiet, func() bool { return m.Console().Contains(says) }); err != nil {
+		t.Fatalf("waiting for %q: %v\n%s", says, err, m.Console().Tail(consoleTail))
+	}
+}
+
 func verifySealed(ctx context.Context, t *testing.T, image string) disk.Verified {
 	t.Helper()
 	f, err := qcow2.Open(image)
