@@ -3,8 +3,10 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,10 +79,7 @@ func TestSealedChanged(t *testing.T) {
 		"the root hash": {changeHash, "this machine does not boot", "the kernel image opens another root"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw := filepath.Join(t.TempDir(), "disk.raw")
-			if err := run.Run(ctx, run.Command{Name: "qemu-img", Args: []string{"convert", "-O", "raw", image, raw}}); err != nil {
-				t.Fatal(err)
-			}
+			raw := rawDisk(ctx, t, image)
 			f, err := os.OpenFile(raw, os.O_RDWR, 0)
 			if err != nil {
 				t.Fatal(err)
@@ -120,6 +119,86 @@ func TestSealedByBIOS(t *testing.T) {
 	const says = "UEFI alone starts a disk with a sealed root"
 	if err := m.Await(ctx, quiet, func() bool { return m.Console().Contains(says) }); err != nil {
 		t.Fatalf("waiting for %q: %v\n%s", says, err, m.Console().Tail(consoleTail))
+	}
+}
+
+// TestSecureBoot starts a sealed disk with firmware that has Secure Boot on: signed with the firmware's key it boots, and neither
+// unsigned nor with another root hash since.
+func TestSecureBoot(t *testing.T) {
+	image := sealedImage(t)
+	for tool, of := range map[string]string{"sbsign": "sbsigntool", "mcopy": "mtools", "openssl": "openssl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%v: install Debian's package %s", err, of)
+		}
+	}
+	ctx, cancel := context.WithTimeout(interrupted, 3*bound)
+	defer cancel()
+	raw := rawDisk(ctx, t, image)
+	config := qemu.Config{Name: "hardtack-e2e-secure", Firmware: qemu.SecureBoot, Disks: []qemu.Disk{{Path: raw}}}
+	refused := func(t *testing.T) {
+		t.Helper()
+		m, err := qemu.Start(ctx, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = m.Stop() }() // it stands still
+		if err := m.Await(ctx, quiet, func() bool { return m.Console().Contains("Access Denied") }); err != nil {
+			t.Fatalf("waiting for the firmware's refusal: %v\n%s", err, m.Console().Tail(consoleTail))
+		}
+		if m.Console().Contains("Linux version") {
+			t.Errorf("the kernel was started:\n%s", m.Console().Tail(consoleTail))
+		}
+	}
+	t.Run("unsigned", refused)
+	signKernel(ctx, t, raw)
+	t.Run("signed", func(t *testing.T) {
+		m := shellMachine(ctx, t, config)
+		// Four bytes of attributes, and the value.
+		m.run(ctx, t, `[ "$(od -An -tu1 -j4 /sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c | tr -d ' ')" = 1 ]`)
+		m.run(ctx, t, `[ "$(findmnt -no FSTYPE /)" = erofs ]`)
+	})
+	f, err := os.OpenFile(raw, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changeHash(t, f)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("another root hash", refused)
+}
+
+// rawDisk is a copy of a disk, as bytes.
+func rawDisk(ctx context.Context, t *testing.T, image string) string {
+	t.Helper()
+	raw := filepath.Join(t.TempDir(), "disk.raw")
+	if err := run.Run(ctx, run.Command{Name: "qemu-img", Args: []string{"convert", "-O", "raw", image, raw}}); err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// signKernel signs the kernel image of a disk in its place, as a bake with secure_boot_key does before it writes the disk.
+func signKernel(ctx context.Context, t *testing.T, raw string) {
+	t.Helper()
+	f, err := os.Open(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := fmt.Sprintf("%s@@%d", raw, partition(t, f, 1).Start)
+	_ = f.Close() // only read
+	dir := t.TempDir()
+	kernel, key := filepath.Join(dir, "kernel.efi"), filepath.Join(dir, "db.key")
+	const place = "::/EFI/BOOT/BOOTX64.EFI"
+	for _, c := range []run.Command{
+		{Name: "mcopy", Args: []string{"-i", at, place, kernel}},
+		{Name: "openssl", Args: []string{"pkey", "-in", qemu.TestKey, "-passin", "pass:" + qemu.TestKeyPassword, "-out", key}},
+		{Name: "sbsign", Args: []string{"--key", key, "--cert", qemu.TestCertificate, "--output", kernel, kernel}},
+		{Name: "mcopy", Args: []string{"-o", "-i", at, kernel, place}},
+	} {
+		if err := run.Run(ctx, c); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -34,6 +34,14 @@ const (
 	tcgCPU = "max,la57=off,svm=off"
 )
 
+// board is the machine's. The variables of Secure Boot are the firmware's alone: it writes them in system management mode.
+func (c Config) board() string {
+	if c.Firmware == SecureBoot {
+		return board + ",smm=on"
+	}
+	return board
+}
+
 // accelerator is the one that the machine runs with.
 func (c Config) accelerator(h Host) Accel {
 	if c.Accel == "" && h.KVM {
@@ -52,8 +60,11 @@ func (c Config) args(h Host, dir string, now time.Time) []string {
 	a := []string{
 		"-name", option(c.Name),
 		"-nodefaults", "-no-user-config", "-display", "none",
-		"-machine", board, "-accel", engine, "-cpu", cpu,
+		"-machine", c.board(), "-accel", engine, "-cpu", cpu,
 		"-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
+	}
+	if c.Firmware == SecureBoot {
+		a = append(a, "-global", "driver=cfi.pflash01,property=secure,value=on")
 	}
 	if !c.Reboots {
 		a = append(a, "-no-reboot")
@@ -64,9 +75,9 @@ func (c Config) args(h Host, dir string, now time.Time) []string {
 	a = append(a, "-chardev", "socket,id=monitor,path="+option(filepath.Join(dir, monitorSocket)), "-mon", "chardev=monitor,mode=control")
 	a = append(a, serialArgs("console", filepath.Join(dir, consoleSocket))...)
 	a = append(a, serialArgs("channel", filepath.Join(dir, channelSocket))...)
-	if c.Firmware == UEFI {
+	if f, ok := h.firmwares[c.Firmware]; ok {
 		a = append(a,
-			"-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+option(h.Code),
+			"-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+option(f.code),
 			"-drive", "if=pflash,unit=1,format=raw,file="+option(filepath.Join(dir, varsFile)))
 	}
 	a = append(a, diskArgs(c.Disks)...)

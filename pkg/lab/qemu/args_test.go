@@ -13,7 +13,8 @@ import (
 
 func TestArgs(t *testing.T) {
 	t.Parallel()
-	host := Host{Program: "/usr/bin/qemu", Code: "/ovmf/code.fd", Vars: "/ovmf/vars.fd"}
+	host := Host{Program: "/usr/bin/qemu", firmwares: map[Firmware]flash{
+		UEFI: {"/ovmf/code.fd", "/ovmf/vars.fd"}, SecureBoot: {"/ovmf/code.secboot.fd", "/ovmf/vars.snakeoil.fd"}}}
 	kvm := host
 	kvm.KVM = true
 	cases := map[string]struct {
@@ -28,6 +29,7 @@ func TestArgs(t *testing.T) {
 			Disks:       []Disk{{Path: "/a,b.qcow2", Format: "qcow2"}, {Path: "/seed.img"}},
 			Credentials: map[string][]byte{"hardtack.userdata": []byte("x"), "another": nil},
 		}},
+		"secure-boot": {host, Config{Disks: []Disk{{Path: "/disk.raw"}}, Firmware: SecureBoot}},
 		"ec2": {host, Config{
 			Disks: []Disk{{Path: "/disk.raw"}},
 			DMI:   DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: "m7i.large", Serial: "ec2,1"},
@@ -73,7 +75,7 @@ func TestValidate(t *testing.T) {
 		"format":         {Config{Disks: []Disk{{Path: "d", Format: "vdi"}}}, `format "vdi" is not raw or qcow2`},
 		"serial":         {Config{Disks: []Disk{{Path: "d", Serial: "vol-01234567890abcdef"}}}, "longer than 20 bytes"},
 		"two places":     {Config{Disks: []Disk{{Path: "d", Overlay: "o", Writable: true}}}, "exclude each other"},
-		"firmware":       {Config{Disks: disks, Firmware: "coreboot"}, `firmware "coreboot" is not bios or uefi`},
+		"firmware":       {Config{Disks: disks, Firmware: "coreboot"}, `firmware "coreboot" is not bios, uefi or uefi-secure-boot`},
 		"accelerator":    {Config{Disks: disks, Accel: "xen"}, `accelerator "xen" is not kvm or tcg`},
 		"no kind":        {Config{Disks: disks, Network: Network{MAC: "02::"}}, "settings without a kind"},
 		"kind":           {Config{Disks: disks, Network: Network{Kind: "tap"}}, `kind "tap" is not user or stream`},

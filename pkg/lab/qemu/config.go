@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -47,6 +48,16 @@ type Firmware string
 const (
 	BIOS Firmware = "bios"
 	UEFI Firmware = "uefi"
+	// SecureBoot is OVMF that starts only what was signed with TestKey.
+	SecureBoot Firmware = "uefi-secure-boot"
+)
+
+// The key pair of Debian's package ovmf that machines with SecureBoot trust. Everybody has it: it is for tests. TestKeyPassword
+// unlocks the key.
+const (
+	TestKey         = "/usr/share/ovmf/PkKek-1-snakeoil.key"
+	TestCertificate = "/usr/share/ovmf/PkKek-1-snakeoil.pem"
+	TestKeyPassword = "snakeoil"
 )
 
 // Accel is an accelerator, which runs the guest's code.
@@ -159,8 +170,8 @@ func (c Config) Validate() error {
 	if c.Slots < 0 || c.Slots > mostSlots {
 		bad("machine %q has %d slots, not 0 to %d", c.Name, c.Slots, mostSlots)
 	}
-	if c.Firmware != "" && c.Firmware != BIOS && c.Firmware != UEFI {
-		bad("firmware %q is not %s or %s", c.Firmware, BIOS, UEFI)
+	if !slices.Contains([]Firmware{"", BIOS, UEFI, SecureBoot}, c.Firmware) {
+		bad("firmware %q is not %s, %s or %s", c.Firmware, BIOS, UEFI, SecureBoot)
 	}
 	if c.Accel != "" && c.Accel != KVM && c.Accel != TCG {
 		bad("accelerator %q is not %s or %s", c.Accel, KVM, TCG)

@@ -16,18 +16,21 @@ import (
 // program is the emulator; images are for amd64.
 const program = "qemu-system-x86_64"
 
-// The firmware's files in Debian's package ovmf, in the layout with 4 MB of flash.
-const (
-	ovmfCode = "/usr/share/OVMF/OVMF_CODE_4M.fd"
-	ovmfVars = "/usr/share/OVMF/OVMF_VARS_4M.fd"
-)
+// flash is a firmware's code, and the variables of a machine that has never run.
+type flash struct{ code, vars string }
+
+// ovmf has the firmwares of Debian's package ovmf, in the layout with 4 MB of flash.
+var ovmf = map[Firmware]flash{
+	UEFI:       {"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
+	SecureBoot: {"/usr/share/OVMF/OVMF_CODE_4M.secboot.fd", "/usr/share/OVMF/OVMF_VARS_4M.snakeoil.fd"},
+}
 
 // Host has this computer's means for running machines.
 type Host struct {
 	// Program is the path of QEMU.
 	Program string
-	// Code and Vars are OVMF's two files; empty if it is not installed.
-	Code, Vars string
+	// firmwares are those of OVMF that are installed.
+	firmwares map[Firmware]flash
 	// KVM reports whether KVM works.
 	KVM bool
 }
@@ -38,17 +41,19 @@ func Detect() (Host, error) {
 	if err != nil {
 		return Host{}, fmt.Errorf("looking for %s: %w (install Debian's package qemu-system-x86)", program, err)
 	}
-	h := Host{Program: path, KVM: kvmWorks()}
-	if exists(ovmfCode) && exists(ovmfVars) {
-		h.Code, h.Vars = ovmfCode, ovmfVars
+	h := Host{Program: path, KVM: kvmWorks(), firmwares: map[Firmware]flash{}}
+	for name, f := range ovmf {
+		if exists(f.code) && exists(f.vars) {
+			h.firmwares[name] = f
+		}
 	}
 	return h, nil
 }
 
 // check returns an error if the host cannot run the machine.
 func (h Host) check(c Config) error {
-	if c.Firmware == UEFI && h.Code == "" {
-		return fmt.Errorf("looking for UEFI firmware %s: %w (install Debian's package ovmf)", ovmfCode, fs.ErrNotExist)
+	if f, wanted := ovmf[c.Firmware]; wanted && h.firmwares[c.Firmware].code == "" {
+		return fmt.Errorf("looking for UEFI firmware %s and %s: %w (install Debian's package ovmf)", f.code, f.vars, fs.ErrNotExist)
 	}
 	if c.Accel == KVM && !h.KVM {
 		return errors.New("machine wants kvm, and this computer cannot: /dev/kvm must open and the processor show vmx or svm")

@@ -108,10 +108,11 @@ func writeFiles(c Config, h Host, dir string) error {
 			return fmt.Errorf("writing credential %s: %w", name, err)
 		}
 	}
-	if c.Firmware != UEFI {
+	f, ok := h.firmwares[c.Firmware]
+	if !ok {
 		return nil
 	}
-	vars, err := os.ReadFile(h.Vars)
+	vars, err := os.ReadFile(f.vars)
 	if err != nil {
 		return fmt.Errorf("reading UEFI variables: %w", err)
 	}
