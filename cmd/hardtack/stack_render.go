@@ -5,20 +5,50 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 func stackRenderCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "render",
 		Usage: "print the cluster's CloudFormation template; the same cluster gives the same bytes",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			clusterFlag(),
 			stackCAFlag(),
 			&cli.StringFlag{Name: "out", Usage: "write to `FILE` instead of stdout, atomically"},
-		},
+		}, checkFlags()...),
 		Action: stackRender,
 	}
+}
+
+// checkFlags are those of commands that write what a cluster is made from, for checkDocument.
+func checkFlags() []cli.Flag {
+	return append(awsFlags(), &cli.BoolFlag{Name: "check", Usage: "before that, compare the groups with the channel's image and the region's instance types, as apply does; where they do not go together, write nothing"})
+}
+
+// checkDocument is --check: it compares a document with the channel's image and the region's instance types.
+func checkDocument(c *cli.Context, complete *spec.Complete) error {
+	if !c.Bool("check") {
+		for _, name := range []string{"region", "endpoint-url"} {
+			if c.IsSet(name) {
+				return usagef("--%s: without --check, AWS is not asked", name)
+			}
+		}
+		return nil
+	}
+	conf, err := loadAWS(c.Context, c)
+	if err != nil {
+		return err
+	}
+	k := cluster.New(cluster.Config{Document: complete, AWS: conf, Log: logger(c)})
+	image, err := k.Check(c.Context)
+	if err != nil {
+		return withStackHint(c, err)
+	}
+	fmt.Fprintf(c.App.ErrWriter, "%s of channel %s in %s: every group's machines start from it\n", image, k.Channel(), k.Region())
+	return nil
 }
 
 func stackRender(c *cli.Context) error {
@@ -27,6 +57,9 @@ func stackRender(c *cli.Context) error {
 	}
 	complete, ca, err := readTrusted(c)
 	if err != nil {
+		return err
+	}
+	if err := checkDocument(c, complete); err != nil {
 		return err
 	}
 	tmpl, err := template.Render(complete, ca)

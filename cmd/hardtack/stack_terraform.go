@@ -16,11 +16,11 @@ func stackTerraformCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "terraform",
 		Usage: "write a Terraform module that creates the same resources as the template",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			clusterFlag(),
 			stackCAFlag(),
 			&cli.StringFlag{Name: "out", Usage: "the module's `DIRECTORY`, created if it does not exist"},
-		},
+		}, checkFlags()...),
 		Action: stackTerraform,
 	}
 }
@@ -40,6 +40,9 @@ func stackTerraform(c *cli.Context) error {
 	}
 	complete, ca, err := readTrusted(c)
 	if err != nil {
+		return err
+	}
+	if err := checkDocument(c, complete); err != nil {
 		return err
 	}
 	files, err := template.Module(complete, ca)

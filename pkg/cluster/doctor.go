@@ -160,29 +160,30 @@ func (c *Cluster) checkStack(ctx context.Context, deploy Deployment) (tmpl *temp
 func (c *Cluster) checkImage(ctx context.Context, deploy Deployment) doctor.List {
 	const name = "image"
 	channel := c.config.Document.Cluster.AWS.Channel
-	id, err := c.image(ctx)
-	if err == nil && !deploy.AnyMachine {
-		err = c.fits(ctx, id)
-	}
-	if err == nil {
-		err = c.checkVersion(ctx, id)
-	}
+	id, err := c.check(ctx, deploy.AnyMachine)
 	publish := fmt.Sprintf("hardtack image publish --channel %s, or hardtack image promote --channel %s IMAGE", channel, channel)
+	var checks doctor.List
+	fail := func(text, next string) {
+		checks = append(checks, doctor.Check{Name: name, State: doctor.Error, Text: text, Next: next})
+	}
 	var unfit *UnfitError
 	var version *ImageVersionError
 	var none *NoImageError
 	var unknown *UnknownImageError
-	switch {
-	case errors.As(err, &none), errors.As(err, &unknown):
-		return doctor.List{{Name: name, State: doctor.Error, Text: err.Error(), Next: publish}}
-	case errors.As(err, &unfit):
-		var checks doctor.List
+	if errors.As(err, &none) || errors.As(err, &unknown) {
+		fail(err.Error(), publish)
+	}
+	if errors.As(err, &unfit) {
 		for _, p := range unfit.Problems {
-			checks = append(checks, doctor.Check{Name: name, State: doctor.Error, Text: unfit.Image + ": " + p, Next: "change the document, or point the channel at another image: " + publish})
+			fail(unfit.Image+": "+p, "change the document, or point the channel at another image: "+publish)
 		}
+	}
+	if errors.As(err, &version) {
+		fail(version.Error(), "write that version in the document, or point the channel at another image: "+publish)
+	}
+	switch {
+	case len(checks) > 0:
 		return checks
-	case errors.As(err, &version):
-		return doctor.List{{Name: name, State: doctor.Error, Text: err.Error(), Next: "write that version in the document, or point the channel at another image: " + publish}}
 	case err != nil:
 		return doctor.List{preflight.Unread(name, policyCommand, known(err, "ssm:GetParameter, ec2:DescribeImages and ec2:DescribeInstanceTypes"))}
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
@@ -38,6 +40,29 @@ type UnknownImageError struct{ Channel, Image, Region string }
 
 func (e *UnknownImageError) Error() string {
 	return fmt.Sprintf("starting machines from image %s of channel %s: EC2 shows these credentials no such image in %s", e.Image, e.Channel, e.Region)
+}
+
+// Check compares the document with the image that its channel names, and with the region's instance types, as Apply does before it changes
+// anything; it reads nothing of a stack. It returns the image's id. The error is a *NoImageError, an *UnknownImageError, an *UnfitError or an
+// *ImageVersionError; the last two come together where both are so.
+func (c *Cluster) Check(ctx context.Context) (string, error) {
+	id, err := c.check(ctx, false)
+	if err == nil {
+		c.warnUnknown(rollout.State{}, id)
+	}
+	return id, err
+}
+
+// check is Check, for a lab without the comparison with instance types.
+func (c *Cluster) check(ctx context.Context, anyMachine bool) (string, error) {
+	id, err := c.image(ctx)
+	if err == nil && !anyMachine {
+		err = c.fits(ctx, id)
+	}
+	if _, unfit := errors.AsType[*UnfitError](err); err != nil && !unfit {
+		return id, err
+	}
+	return id, errors.Join(err, c.checkVersion(ctx, id))
 }
 
 // fits compares the document's groups with the image that its channel names, and with what EC2 says of their instance types. EC2 would

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +17,11 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"gotest.tools/v3/assert"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/doctor"
 )
 
 // register makes an image with a disk of so many GiB, and points the channel at it.
@@ -55,10 +59,16 @@ func TestImageAndTypesFit(t *testing.T) {
 	groups := func(minions string) string {
 		return "groups:\n- {name: masters, roles: [masters, etcd]}\n- {name: minions, roles: [minions], aws: {" + minions + "}}\n"
 	}
+	// Check finds what apply does, and without the stack.
 	apply := func(document string) error {
 		deploy := cluster.Deployment{Parameters: map[string]string{template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: "subnet-0000000000000000a"}}
 		c := cluster.New(cluster.Config{Document: complete(t, document), AWS: conf, Poll: time.Millisecond})
-		_, err := c.Diff(t.Context(), deploy)
+		_, err := c.Apply(t.Context(), cluster.ApplyOptions{Deployment: deploy, DryRun: true})
+		stacks := account.Calls()["cloudformation:DescribeStacks"]
+		_, alone := cluster.New(cluster.Config{Document: complete(t, document), AWS: conf, Poll: time.Millisecond}).Check(t.Context())
+		request := regexp.MustCompile(`RequestID: [^,]*`)
+		assert.Equal(t, request.ReplaceAllString(fmt.Sprint(alone), ""), request.ReplaceAllString(fmt.Sprint(err), ""))
+		assert.Equal(t, account.Calls()["cloudformation:DescribeStacks"], stacks)
 		return err
 	}
 	arm := func(in *ec2.RegisterImageInput) {
@@ -111,7 +121,20 @@ func TestImageAndTypesFit(t *testing.T) {
 			assert.Equal(t, account.Calls()["cloudformation:ExecuteChangeSet"], 0)
 		})
 	}
-	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000f"}, true)
+	// Another version of Kubernetes, by itself and with a disk that is too small: Check says both at once.
+	old := func(in *ec2.RegisterImageInput) {
+		in.TagSpecifications = []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeImage, Tags: []ec2types.Tag{{Key: aws.String(ami.TagKubernetes), Value: aws.String("v1.29.3")}}}}
+	}
+	id := register(t, account, conf, 9, old)
+	version := &cluster.ImageVersionError{Channel: "stable", Image: id, Kubernetes: "v1.29.3", Document: complete(t).Cluster.Version}
+	assert.DeepEqual(t, typed[*cluster.ImageVersionError](t, apply(groups("volume: 9"))), version)
+	_, err := cluster.New(cluster.Config{Document: complete(t, groups("volume: 8")), AWS: conf}).Check(t.Context())
+	assert.DeepEqual(t, typed[*cluster.ImageVersionError](t, err), version)
+	assert.Equal(t, len(typed[*cluster.UnfitError](t, err).Problems), 1)
+	list := cluster.New(cluster.Config{Document: complete(t, groups("volume: 8")), AWS: conf}).Doctor(t.Context(), cluster.Deployment{})
+	assert.Equal(t, len(checksOf(list, "image", doctor.Error)), 2, "%+v", list)
+
+	_, err = account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000f"}, true)
 	assert.NilError(t, err)
 	assert.DeepEqual(t, typed[*cluster.UnknownImageError](t, apply("")), &cluster.UnknownImageError{Channel: "stable", Image: "ami-0000000000000000f", Region: "us-west-2"})
 	register(t, account, conf, 9, func(*ec2.RegisterImageInput) {})
