@@ -114,7 +114,7 @@ func nextAfterApply(c *cli.Context, k *cluster.Cluster, a *cluster.Applied) []st
 	out := []string{}
 	if a.Empty || a.Regrouped || a.FunctionBehind {
 		out = append(out, fmt.Sprintf("sam deploy --stack-name %s --resolve-s3 --capabilities CAPABILITY_IAM --parameter-overrides %s",
-			cluster.FunctionStack(k.Name()), strings.Join(k.FunctionParameters(a.ZoneID, a.Groups), " ")))
+			cluster.FunctionStack(k.Name()), strings.Join(k.FunctionParameters(a.ZoneID, a.Groups, a.FunctionBehind), " ")))
 	}
 	switch {
 	case a.Empty:

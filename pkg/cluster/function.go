@@ -9,18 +9,22 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
-// FunctionParameters are the parameters of the DNS function's stack that follow from the document, each as NAME=VALUE, for a private zone
-// and groups. Those of the API's names are left out where the document asks for none, as the template's defaults are.
-func (c *Cluster) FunctionParameters(zoneID string, groups []string) []string {
-	all := []string{
+// FunctionParameters are the parameters of the DNS function's stack that follow from the document, each as NAME=VALUE as a shell and then the
+// AWS SAM CLI read it, for a private zone and groups. Those of the API's names are left out where the document asks for none, as the template's
+// defaults are. With all they are there too: of a stack that there is, a deployment keeps the values of the parameters that are left out.
+func (c *Cluster) FunctionParameters(zoneID string, groups []string, all bool) []string {
+	out := []string{
 		shipped.ParamCluster + "=" + c.name, shipped.ParamZone + "=" + zoneID, shipped.ParamSuffix + "=" + role.Zone, shipped.ParamGroups + "=" + strings.Join(groups, ","),
 	}
 	for _, p := range c.apiParameters() {
-		if p.value != p.none {
-			all = append(all, p.name+"="+p.value)
+		switch {
+		case p.value == "" && all:
+			out = append(out, p.name+`='""'`) // the SAM CLI takes an empty value in its own quotes alone
+		case p.value != p.none || all:
+			out = append(out, p.name+"="+p.value)
 		}
 	}
-	return all
+	return out
 }
 
 // apiParameter is a parameter about the API's names, and its value where the document asks for none.
