@@ -21,6 +21,8 @@ type Plan struct {
 	Store, Channel string
 	// Bucket is that of a template which is too large for a request, and Backups the stack's own for etcd's backups; empty for none.
 	Bucket, Backups string
+	// VolumeKey is the ARN of the KMS key that encrypts the volumes of etcd's members; empty for the account's own key for EBS.
+	VolumeKey string
 	// Managed is whether a role has managed policies, Metrics whether a group publishes metrics, and Boundary whether roles have a boundary.
 	Managed, Metrics, Boundary bool
 }
@@ -30,12 +32,16 @@ type Need struct {
 	// Name is that of the check, What says what the calls are for.
 	Name, What string
 	Actions    []string
+	// Wide is what Policy has in place of Actions, with stars in it; empty for Actions.
+	Wide []string
 	// Resource is an ARN, with a * for what only AWS will know, or "*".
 	Resource string
 	// Context has the values of condition keys in the calls.
 	Context map[string][]string
 	// Once is whether the calls are made in an account that never had such a thing, and in no other.
 	Once bool
+	// Elsewhere is whether the resource has a policy of its own that may allow the calls too, which IAM does not simulate.
+	Elsewhere bool
 }
 
 // Decision is IAM's simulated decision on an action.
@@ -51,8 +57,8 @@ type Decision struct {
 }
 
 // Needs are the calls of apply, refresh and delete for a cluster, and of this check. What CloudFormation calls for a resource is in the
-// schema of its type: "handlers", permissions (CloudFormation User Guide, "Managing resource types"; the registry's DescribeType).
-// Those of launch templates, load balancers and buckets were not compared with their schemas.
+// schema of its type: "handlers", permissions (CloudFormation User Guide, "Managing resource types"; the registry's DescribeType). What of
+// it is left out has its reason in pkg/cluster's test of permissions.
 func (p Plan) Needs() []Need {
 	var all []Need
 	add := func(name, what, resource, actions string) {
@@ -67,7 +73,8 @@ func (p Plan) Needs() []Need {
 	add("stack", "making and watching the stack", arn("cloudformation", "stack/"+p.Stack+"/*"),
 		"cloudformation: CreateChangeSet DescribeChangeSet ExecuteChangeSet DeleteChangeSet DescribeStacks DescribeStackEvents ListStackResources UpdateTerminationProtection DeleteStack")
 	add("look", "reading what there is", "*", "ec2: DescribeImages DescribeInstanceTypes DescribeInstances DescribeLaunchTemplates DescribeLaunchTemplateVersions DescribeRouteTables"+
-		" DescribeSecurityGroups DescribeSnapshots DescribeSubnets DescribeVolumes DescribeVpcAttribute DescribeVpcEndpoints DescribeVpcs"+
+		" DescribeSecurityGroups DescribeSecurityGroupRules DescribeSnapshots DescribeSubnets DescribeTags DescribeVolumes DescribeVolumeAttribute DescribeVolumesModifications"+
+		" DescribeVpcAttribute DescribeVpcEndpoints DescribeVpcs"+
 		" autoscaling: DescribeAccountLimits DescribeAutoScalingGroups DescribeAutoScalingInstances DescribeInstanceRefreshes DescribeLifecycleHooks DescribeScalingActivities DescribeTags"+
 		" iam: GetAccountSummary route53: GetAccountLimit ListHostedZonesByVPC servicequotas: GetServiceQuota GetAWSDefaultServiceQuota")
 	if p.Store != "" {
@@ -93,9 +100,14 @@ func (p Plan) Needs() []Need {
 	// EC2 launch template usage").
 	add("templates", "launching from the launch templates", arn("ec2", "instance/*"), "ec2: RunInstances CreateTags")
 	add("securitygroups", "making the security groups", arn("ec2", "security-group/*"),
-		"ec2: CreateSecurityGroup DeleteSecurityGroup AuthorizeSecurityGroupIngress RevokeSecurityGroupIngress CreateTags DeleteTags")
+		"ec2: CreateSecurityGroup DeleteSecurityGroup AuthorizeSecurityGroupIngress RevokeSecurityGroupIngress UpdateSecurityGroupRuleDescriptionsIngress CreateTags DeleteTags")
 	if has(typeVolume) {
 		add("volumes", "making the volumes of etcd's members", arn("ec2", "volume/*"), "ec2: CreateVolume ModifyVolume DeleteVolume CreateTags DeleteTags")
+	}
+	if has(typeVolume) && p.VolumeKey != "" {
+		// "Required permissions for Amazon EBS encryption" (EBS User Guide).
+		all = append(all, Need{Name: "permissions.volumes", What: "encrypting the volumes of etcd's members", Resource: p.VolumeKey, Elsewhere: true,
+			Actions: expand("kms: CreateGrant Decrypt DescribeKey GenerateDataKeyWithoutPlaintext ReEncryptFrom ReEncryptTo")})
 	}
 	all = append(all, p.roleNeeds(global, has)...)
 	all = append(all, p.zoneNeeds(global)...)
@@ -104,10 +116,16 @@ func (p Plan) Needs() []Need {
 		add("balancer", "making the load balancer", arn("elasticloadbalancing", "loadbalancer/net/*"), "elasticloadbalancing: CreateLoadBalancer DeleteLoadBalancer ModifyLoadBalancerAttributes SetSubnets SetSecurityGroups SetIpAddressType CreateListener"+tags)
 		add("balancer", "making its targets", arn("elasticloadbalancing", "targetgroup/*"), "elasticloadbalancing: CreateTargetGroup DeleteTargetGroup ModifyTargetGroup ModifyTargetGroupAttributes"+tags)
 		add("balancer", "making its listener", arn("elasticloadbalancing", "listener/net/*"), "elasticloadbalancing: DeleteListener ModifyListener"+tags)
-		add("balancer", "reading load balancers", "*", "elasticloadbalancing: DescribeListeners DescribeLoadBalancers DescribeLoadBalancerAttributes DescribeTags DescribeTargetGroups DescribeTargetGroupAttributes DescribeTargetHealth")
+		add("balancer", "reading load balancers", "*", "elasticloadbalancing: DescribeCapacityReservation DescribeListeners DescribeListenerAttributes DescribeLoadBalancers DescribeLoadBalancerAttributes DescribeTags DescribeTargetGroups DescribeTargetGroupAttributes DescribeTargetHealth")
 	}
 	if p.Backups != "" {
-		add("backups", "making the bucket of etcd's backups", global("s3", ":"+p.Backups), "s3: CreateBucket ListBucket PutBucketPolicy GetBucketPolicy PutBucketPublicAccessBlock PutBucketTagging PutBucketVersioning PutEncryptionConfiguration PutLifecycleConfiguration")
+		bucket := global("s3", ":"+p.Backups)
+		// It is deleted where a change that made it is rolled back.
+		add("backups", "making the bucket of etcd's backups", bucket, "s3: CreateBucket DeleteBucket PutBucketPolicy DeleteBucketPolicy PutBucketPublicAccessBlock PutBucketTagging PutBucketVersioning PutEncryptionConfiguration PutLifecycleConfiguration")
+		// CloudFormation reads all of a bucket, for its ARN too.
+		all = append(all, Need{Name: "permissions.backups", What: "reading the bucket of etcd's backups", Resource: bucket, Wide: expand("s3: GetBucket* Get*Configuration ListBucket"), Actions: expand("s3: ListBucket GetAccelerateConfiguration GetAnalyticsConfiguration GetBucketAcl GetBucketCORS GetBucketLogging GetBucketMetadataTableConfiguration" +
+			" GetBucketNotification GetBucketObjectLockConfiguration GetBucketOwnershipControls GetBucketPolicy GetBucketPublicAccessBlock GetBucketTagging GetBucketVersioning GetBucketWebsite" +
+			" GetEncryptionConfiguration GetIntelligentTieringConfiguration GetInventoryConfiguration GetLifecycleConfiguration GetMetricsConfiguration GetReplicationConfiguration")})
 	}
 	if p.Bucket != "" {
 		add("bucket", "handing the template over", global("s3", ":"+p.Bucket+"/hardtack/*"), "s3: PutObject GetObject")
@@ -151,7 +169,7 @@ func (p Plan) roleNeeds(global func(service, rest string) string, has func(strin
 	}
 	if has(typeProvider) {
 		all = append(all, Need{Name: "permissions.issuer", What: "making the identity provider of pods", Resource: global("iam", p.Account+":oidc-provider/*"),
-			Actions: expand("iam: CreateOpenIDConnectProvider DeleteOpenIDConnectProvider GetOpenIDConnectProvider UpdateOpenIDConnectProviderThumbprint AddClientIDToOpenIDConnectProvider RemoveClientIDFromOpenIDConnectProvider TagOpenIDConnectProvider UntagOpenIDConnectProvider")})
+			Actions: expand("iam: CreateOpenIDConnectProvider DeleteOpenIDConnectProvider GetOpenIDConnectProvider ListOpenIDConnectProviderTags UpdateOpenIDConnectProviderThumbprint AddClientIDToOpenIDConnectProvider RemoveClientIDFromOpenIDConnectProvider TagOpenIDConnectProvider UntagOpenIDConnectProvider")})
 	}
 	return all
 }
@@ -169,7 +187,9 @@ func (p Plan) zoneNeeds(global func(service, rest string) string) []Need {
 		one("waiting for changes of records", global("route53", ":change/*"), "GetChange"),
 	}
 	if p.ZoneID == "" {
-		all = append(all, one("making the private zone", "*", "CreateHostedZone"), one("deleting the private zone", zone, "DeleteHostedZone"))
+		all = append(all, one("making the private zone", "*", "CreateHostedZone"),
+			// The tags are those of the stack.
+			one("changing and deleting the private zone", zone, "AssociateVPCWithHostedZone ChangeTagsForResource DeleteHostedZone ListQueryLoggingConfigs ListTagsForResource UpdateHostedZoneComment"))
 	}
 	return all
 }
@@ -187,9 +207,9 @@ func expand(text string) (actions []string) {
 	return actions
 }
 
-// statement is a statement of Policy.
+// statement is a statement of Policy. It has no name (Sid): IAM counts each character.
 type statement struct {
-	Sid, Effect      string
+	Effect           string
 	Action, Resource []string
 	Condition        map[string]map[string][]string `json:",omitempty"`
 }
@@ -199,11 +219,14 @@ func Policy(needs []Need) ([]byte, error) {
 	var statements []statement
 	of := map[string]int{}
 	for _, n := range append(slices.Clone(needs), Need{Actions: expand("iam: SimulatePrincipalPolicy GetRole"), Resource: "*"}) {
+		if len(n.Wide) > 0 {
+			n.Actions = n.Wide
+		}
 		key := fmt.Sprint(n.Actions, n.Context)
 		i, there := of[key]
 		if !there {
 			i, of[key] = len(statements), len(statements)
-			s := statement{Sid: fmt.Sprintf("Hardtack%d", i+1), Effect: "Allow", Action: n.Actions}
+			s := statement{Effect: "Allow", Action: n.Actions}
 			if len(n.Context) > 0 {
 				s.Condition = map[string]map[string][]string{"StringEquals": n.Context}
 			}
@@ -269,13 +292,16 @@ func (l *list) permission(name string, decisions []Decision) {
 		l.ok(name, "allowed: %s", strings.Join(allowed, "; "))
 	}
 	for _, r := range refusals {
+		const denied = "have it taken away, or use other credentials"
 		state, next := doctor.Error, "allow it: "+l.policy+" prints a policy with all that is needed"
 		if strings.HasPrefix(r.why, "a") { // a denial, which no further policy outweighs
-			next = "have it taken away, or use other credentials"
+			next = denied
 		}
 		switch {
 		case r.need.Once:
 			state, r.why = doctor.Warning, r.why+"; it is needed where the account has none yet"
+		case r.need.Elsewhere && next != denied:
+			state, r.why = doctor.Warning, r.why+"; the resource's own policy may, which is not known here"
 		case strings.HasPrefix(r.why, "it depends"):
 			state = doctor.Warning
 		}

@@ -66,8 +66,8 @@ func TestPermissions(t *testing.T) {
 		return preflight.Judge(preflight.Facts{Caller: who, Decisions: doctor.Known[[]preflight.Decision]{Value: decisions, Err: err}}, preflight.Wanted{PolicyCommand: "POLICY"})
 	}
 	anna := preflight.Caller{ARN: "arn:aws:iam::123456789012:user/anna", Principal: "arn:aws:iam::123456789012:user/anna"}
-	once := need
-	once.Once = true
+	once, elsewhere := need, need
+	once.Once, elsewhere.Elsewhere = true, true
 	for name, tt := range map[string]struct {
 		list  doctor.List
 		check string
@@ -75,17 +75,19 @@ func TestPermissions(t *testing.T) {
 		text  string
 		next  string
 	}{
-		"allowed":       {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "allowed"}), need.Name, doctor.OK, "allowed: making the groups", ""},
-		"no policy":     {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "implicitDeny"}), need.Name, doctor.Error, "making the groups: a:B on arn:group: no policy allows it", "POLICY prints"},
-		"denied":        {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "explicitDeny"}), need.Name, doctor.Error, "an explicit denial", "have it taken away"},
-		"organization":  {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "implicitDeny", Organization: true}), need.Name, doctor.Error, "an organization's policy", "have it taken away"},
-		"boundary":      {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "implicitDeny", Boundary: true}), need.Name, doctor.Error, "a permissions boundary", "have it taken away"},
-		"a condition":   {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "implicitDeny", Missing: []string{"aws:SourceIp"}}), need.Name, doctor.Warning, "it depends on aws:SourceIp", "POLICY"},
-		"once":          {judge(anna, nil, preflight.Decision{Need: once, Action: "a:B", Decision: "implicitDeny"}), need.Name, doctor.Warning, "needed where the account has none yet", "POLICY"},
-		"not simulated": {judge(anna, &doctor.Refused{Permission: "iam:SimulatePrincipalPolicy", Err: errors.New("no")}), "permissions", doctor.Warning, "not known: no", "allow iam:SimulatePrincipalPolicy"},
-		"unreachable":   {judge(anna, errors.New("no route")), "permissions", doctor.Error, "not known: no route", "reached"},
-		"root":          {judge(preflight.Caller{ARN: "arn:aws:iam::123456789012:root"}, nil), "permissions", doctor.OK, "root", ""},
-		"federated":     {judge(preflight.Caller{ARN: "arn:aws:sts::123456789012:federated-user/anna"}, nil), "permissions", doctor.Warning, "is neither", "POLICY"},
+		"allowed":            {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "allowed"}), need.Name, doctor.OK, "allowed: making the groups", ""},
+		"no policy":          {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "implicitDeny"}), need.Name, doctor.Error, "making the groups: a:B on arn:group: no policy allows it", "POLICY prints"},
+		"denied":             {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "explicitDeny"}), need.Name, doctor.Error, "an explicit denial", "have it taken away"},
+		"organization":       {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "implicitDeny", Organization: true}), need.Name, doctor.Error, "an organization's policy", "have it taken away"},
+		"boundary":           {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "implicitDeny", Boundary: true}), need.Name, doctor.Error, "a permissions boundary", "have it taken away"},
+		"a condition":        {judge(anna, nil, preflight.Decision{Need: need, Action: "a:B", Decision: "implicitDeny", Missing: []string{"aws:SourceIp"}}), need.Name, doctor.Warning, "it depends on aws:SourceIp", "POLICY"},
+		"once":               {judge(anna, nil, preflight.Decision{Need: once, Action: "a:B", Decision: "implicitDeny"}), need.Name, doctor.Warning, "needed where the account has none yet", "POLICY"},
+		"own policy":         {judge(anna, nil, preflight.Decision{Need: elsewhere, Action: "a:B", Decision: "implicitDeny"}), need.Name, doctor.Warning, "no policy allows it; the resource's own policy may, which is not known here", "POLICY"},
+		"own policy, denied": {judge(anna, nil, preflight.Decision{Need: elsewhere, Action: "a:B", Decision: "explicitDeny"}), need.Name, doctor.Error, "an explicit denial", "have it taken away"},
+		"not simulated":      {judge(anna, &doctor.Refused{Permission: "iam:SimulatePrincipalPolicy", Err: errors.New("no")}), "permissions", doctor.Warning, "not known: no", "allow iam:SimulatePrincipalPolicy"},
+		"unreachable":        {judge(anna, errors.New("no route")), "permissions", doctor.Error, "not known: no route", "reached"},
+		"root":               {judge(preflight.Caller{ARN: "arn:aws:iam::123456789012:root"}, nil), "permissions", doctor.OK, "root", ""},
+		"federated":          {judge(preflight.Caller{ARN: "arn:aws:sts::123456789012:federated-user/anna"}, nil), "permissions", doctor.Warning, "is neither", "POLICY"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := find(tt.list, tt.check)
