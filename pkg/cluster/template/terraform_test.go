@@ -15,6 +15,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake/moto"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/terraform"
 )
 
 // mirrors are where a mirror of Terraform's providers may be: where scripts/setup --judges puts one, and where Terraform itself and
@@ -86,7 +87,9 @@ func inMoto(t *testing.T, name string) *applied {
 	if !deployable() {
 		t.Skip("python3 has no moto or boto3: run scripts/setup --judges")
 	}
-	t.Setenv("AWS_ENDPOINT_URL", moto.Start(t, "MOTO_IAM_LOAD_MANAGED_POLICIES=true"))
+	mended, err := filepath.Abs(filepath.Join("testdata", "moto"))
+	assert.NilError(t, err)
+	t.Setenv("AWS_ENDPOINT_URL", moto.Start(t, "MOTO_IAM_LOAD_MANAGED_POLICIES=true", "PYTHONPATH="+mended, "PYTHONDONTWRITEBYTECODE=1"))
 	for key, value := range map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": region, "AWS_EC2_METADATA_DISABLED": "true"} {
 		t.Setenv(key, value)
 	}
@@ -103,6 +106,16 @@ func inMoto(t *testing.T, name string) *applied {
 	assert.NilError(t, os.WriteFile(filepath.Join(a.dir, "terraform.tfvars"), fmt.Appendf(nil, "vpc_id = %q\nsubnet_ids = %[2]s\nload_balancer_subnet_ids = %[2]s\n", a.VPC, subnets), 0o600))
 	initModule(t, a.dir)
 	return a
+}
+
+// edit changes the first place in the module's data that has a text.
+func (a *applied) edit(from, to string) {
+	a.t.Helper()
+	data := filepath.Join(a.dir, template.ModuleData)
+	text, err := os.ReadFile(data)
+	assert.NilError(a.t, err)
+	assert.Assert(a.t, strings.Contains(string(text), from), "%s is not in %s", from, text)
+	assert.NilError(a.t, os.WriteFile(data, []byte(strings.Replace(string(text), from, to, 1)), 0o600))
 }
 
 // python runs testdata/terraform.py and reads its answer.
@@ -172,6 +185,124 @@ func TestModuleIsTheTemplateField(t *testing.T) {
 		assert.Equal(t, len(got), len(want))
 	}
 	assert.Equal(t, flat(terraformRules(plan)), flat(formationRules(resources)))
+}
+
+// motoForgets are attributes that moto, or the provider by what moto answers, has otherwise than they were set, so that Terraform would change
+// them at each apply.
+var motoForgets = map[string]string{
+	"aws_autoscaling_group.capacity_reservation_specification": "the provider reads an empty one, and plans one with an empty text in it",
+	"aws_autoscaling_group.max_instance_lifetime":              "moto does not have it",
+	"aws_autoscaling_group.mixed_instances_policy":             "moto takes it away at an update that leaves it as it is",
+	"aws_autoscaling_lifecycle_hook.notification_target_arn":   "moto answers a queue of its own for each hook",
+	"aws_autoscaling_lifecycle_hook.role_arn":                  "moto answers a role of its own for each hook",
+	"aws_launch_template.tag_specifications":                   "moto answers the template's own tags as those of its machines",
+	"aws_launch_template.latest_version":                       "a change of tag_specifications makes a version",
+	"aws_launch_template.default_version":                      "as latest_version",
+	"aws_autoscaling_group.launch_template":                    "a new version of the template",
+	"aws_vpc_security_group_ingress_rule.description":          "moto has no descriptions of rules from other groups",
+}
+
+// pending is what Terraform would change: each attribute with its values, as "address.attribute: before, after", and each resource that it would
+// make or end. What moto forgets is left out, and so is what is known only once it is done.
+func (a *applied) pending(vars ...string) []string {
+	a.t.Helper()
+	a.terraform(append([]string{"plan", "-input=false", "-out=plan"}, vars...)...)
+	cmd := exec.CommandContext(a.t.Context(), "terraform", "show", "-json", "plan")
+	cmd.Dir = a.dir
+	text, err := cmd.Output()
+	assert.NilError(a.t, err)
+	var plan struct {
+		Changes []struct {
+			Address, Type string
+			Change        struct {
+				Actions       []string
+				Before, After map[string]any
+			}
+		} `json:"resource_changes"`
+	}
+	assert.NilError(a.t, json.Unmarshal(text, &plan))
+	out := []string{}
+	for _, r := range plan.Changes {
+		if slices.Contains(r.Change.Actions, "create") || slices.Contains(r.Change.Actions, "delete") {
+			out = append(out, r.Address+": "+strings.Join(r.Change.Actions, ", "))
+			continue
+		}
+		for name, after := range r.Change.After {
+			_, forgotten := motoForgets[r.Type+"."+name]
+			if before := r.Change.Before[name]; !forgotten && flat(after) != flat(before) {
+				out = append(out, r.Address+"."+name+": "+flat(before)+", "+flat(after))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestModuleInMoto makes a cluster by Terraform: first without machines, then with them, again with a later change of a hook, and destroys
+// it after the function has written a record of its own.
+func TestModuleInMoto(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes Terraform minutes")
+	}
+	a := inMoto(t, "rich")
+	apply := func(more ...string) {
+		a.terraform(append([]string{"apply", "-auto-approve", "-input=false"}, more...)...)
+	}
+	// Of machines on demand and spot instances moto rounds both numbers down, and one would be missing for ever.
+	a.edit(`"size": 4`, `"size": 6`)
+	a.edit(`"max": 5`, `"max": 8`)
+	apply()
+	// Nothing else is pending: the sizes alone make machines.
+	assert.DeepEqual(t, a.pending("-var=machines=true"), []string{`aws_autoscaling_group.group["demo-masters"].min_size: 0, 1`,
+		`aws_autoscaling_group.group["demo-minions"].min_size: 0, 6`, `aws_autoscaling_group.group["demo-steady"].min_size: 0, 1`})
+	apply("-var=machines=true")
+	made := a.outputs()
+	assert.DeepEqual(t, made.Groups, []string{"demo-masters", "demo-minions", "demo-steady"})
+	assert.Assert(t, made.OwnsZone && made.Machines && made.Zone != "" && made.LoadBalancer != "", "%+v", made)
+	assert.Equal(t, len(made.Roles), 3)
+	// Which target groups a group has is known only now.
+	state := a.show("values")
+	for name, targets := range map[string]int{"demo-masters": 1, "demo-minions": 0, "demo-steady": 0} {
+		assert.Equal(t, len(state[`aws_autoscaling_group.group["`+name+`"]`]["target_group_arns"].([]any)), targets, name)
+	}
+	var machines map[string][3]int
+	a.python(&machines, "machines")
+	assert.DeepEqual(t, machines, map[string][3]int{"demo-masters": {1, 1, 1}, "demo-minions": {6, 6, 6}, "demo-steady": {1, 1, 1}})
+
+	a.edit(`"timeout": 300`, `"timeout": 420`)
+	apply("-var=machines=true")
+	var hooks map[string]map[string][3]any
+	a.python(&hooks, "hooks")
+	assert.DeepEqual(t, hooks["demo-masters"][template.DrainHook], [3]any{"autoscaling:EC2_INSTANCE_TERMINATING", "CONTINUE", float64(420)})
+	assert.DeepEqual(t, hooks["demo-minions"][template.DrainHook], [3]any{"autoscaling:EC2_INSTANCE_TERMINATING", "CONTINUE", float64(300)})
+	assert.Equal(t, len(hooks["demo-minions"]), 3)
+
+	a.python(new(any), "record", made.Zone, "minions-0.demo.k8s", "10.9.0.7")
+	a.terraform("state", "rm", "aws_ebs_volume.member", "aws_s3_bucket.backups")
+	out, err := run(t, a.dir, "terraform", "destroy", "-auto-approve", "-input=false", "-target=aws_route53_zone.this")
+	assert.Assert(t, err != nil && strings.Contains(out, "HostedZoneNotEmpty"), "%v\n%s", err, out)
+	apply("-target=aws_route53_zone.this", "-var=destroy_records=true")
+	a.terraform("destroy", "-auto-approve", "-input=false", "-var=destroy_records=true")
+	assert.Equal(t, a.terraform("state", "list"), "")
+}
+
+// outputs is the module's output as hardtack's commands read it, from the state and from what Terraform prints of it.
+func (a *applied) outputs() *terraform.Outputs {
+	a.t.Helper()
+	state, err := os.ReadFile(filepath.Join(a.dir, "terraform.tfstate"))
+	assert.NilError(a.t, err)
+	out, err := terraform.Parse(state)
+	assert.NilError(a.t, err)
+	for _, args := range [][]string{{"output", "-json"}, {"output", "-json", terraform.Output}, {"show", "-json"}} {
+		cmd := exec.CommandContext(a.t.Context(), "terraform", args...)
+		cmd.Dir = a.dir
+		text, err := cmd.Output()
+		assert.NilError(a.t, err)
+		again, err := terraform.Parse(text)
+		assert.NilError(a.t, err)
+		assert.DeepEqual(a.t, again, out)
+	}
+	return out
 }
 
 // facts are what a group is, by names of their own: a field that only one rendering has is a difference.

@@ -2,6 +2,7 @@
 
 usage: terraform.py prepare                   prints the VPC, subnets and image that the stack's owner has already
        terraform.py hooks                     prints the hooks of each group
+       terraform.py machines                  prints the least and the wanted size of each group, and how many machines it has
        terraform.py record ZONE NAME ADDRESS  writes a record as the DNS function does
 """
 import json
@@ -34,9 +35,14 @@ def hooks():
     }
 
 
+def machines():
+    groups = boto3.client("autoscaling", region_name=REGION).describe_auto_scaling_groups()["AutoScalingGroups"]
+    return {g["AutoScalingGroupName"]: [g["MinSize"], g["DesiredCapacity"], len(g["Instances"])] for g in groups}
+
+
 def record(zone, name, address):
     return boto3.client("route53", region_name=REGION).change_resource_record_sets(HostedZoneId=zone, ChangeBatch={"Changes": [
         {"Action": "UPSERT", "ResourceRecordSet": {"Name": name, "Type": "A", "TTL": 60, "ResourceRecords": [{"Value": address}]}}]})
 
 
-print(json.dumps({"prepare": prepare, "hooks": hooks, "record": record}[sys.argv[1]](*sys.argv[2:]), default=str))
+print(json.dumps({"prepare": prepare, "hooks": hooks, "machines": machines, "record": record}[sys.argv[1]](*sys.argv[2:]), default=str))
