@@ -241,8 +241,8 @@ func (a *applied) pending(vars ...string) []string {
 // TestModuleInMoto makes a cluster by Terraform: first without machines, then with them, again with a later change of a hook, and destroys
 // it after the function has written a record of its own.
 func TestModuleInMoto(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes Terraform minutes")
+	if os.Getenv("HARDTACK_E2E") != "1" {
+		t.Skip("it takes Terraform minutes: run make e2e, or set HARDTACK_E2E=1")
 	}
 	a := inMoto(t, "rich")
 	apply := func(more ...string) {
