@@ -185,7 +185,7 @@ func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
 func Emulated(credentials map[string][]byte) {
 	credentials["tmpfiles.extra"] = []byte("f /run/hardtack-lab.env 0644 root root - " + LeaderElection + `\nGOMAXPROCS=1\n` + "\n")
 	// A name that ends in a dash is every unit's that begins so.
-	for _, unit := range []string{"kube-", "hardtack-", "etcd", "kubelet", "containerd", "flanneld"} {
+	for _, unit := range []string{"kube-", "hardtack-", "konnectivity-", "etcd", "kubelet", "containerd", "flanneld"} {
 		credentials["systemd.unit-dropin."+unit+".service"] = []byte("[Service]\nEnvironmentFile=-/run/hardtack-lab.env\n")
 	}
 }
