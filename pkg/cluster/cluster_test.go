@@ -316,3 +316,28 @@ func TestVoters(t *testing.T) {
 	assert.NilError(t, apply("a, b, c", groups...))
 	assert.Equal(t, agreed(), "a b c")
 }
+
+// TestSize: a group has exactly its size, also one that was larger and may be during a refresh; with a max, its size is the least.
+func TestSize(t *testing.T) {
+	_, account, conf, _ := newCluster(t)
+	createAuthorities(t, conf)
+	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true)
+	assert.NilError(t, err)
+	deploy := cluster.Deployment{Parameters: map[string]string{template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: "subnet-0000000000000000a"}}
+	for i, step := range []struct {
+		minions string
+		want    int
+	}{
+		{"size: 2", 0}, {"size: 2", 2}, {"size: 1", 1}, {"size: 3", 3},
+		{"size: 2, aws: {max: 5}", 3}, {"size: 4, aws: {max: 5}", 4}, {"size: 1, aws: {max: 5}", 4}, {"size: 1", 1},
+	} {
+		document := complete(t, "groups:\n- {name: masters, roles: [masters, etcd]}\n- {name: minions, roles: [minions], "+step.minions+"}\n")
+		if i == 1 {
+			deploy.Parameters = map[string]string{template.ParameterMachines: template.MachinesYes}
+		}
+		_, err := cluster.New(cluster.Config{Document: document, AWS: conf, Poll: time.Millisecond}).Apply(t.Context(), cluster.ApplyOptions{Deployment: deploy})
+		assert.NilError(t, err)
+		group, _ := account.AutoScaling().Group("demo-minions")
+		assert.Equal(t, group.Desired, step.want, "step %d: %s", i, step.minions)
+	}
+}

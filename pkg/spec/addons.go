@@ -143,9 +143,12 @@ func (f *completer) cloudWaits() {
 // Scales reports whether cluster-autoscaler scales the group: one of minions alone with a max of its own beyond its size. What a
 // refresh may add to a group is no reason to scale it.
 func (c *Complete) Scales(g Group) bool {
-	if !slices.Contains(c.Cluster.Addons, machine.ClusterAutoscaler) || !slices.Equal(g.Roles, role.NewSet(role.Minions)) || g.AWS.Max <= g.Size {
-		return false
-	}
+	return slices.Contains(c.Cluster.Addons, machine.ClusterAutoscaler) && slices.Equal(g.Roles, role.NewSet(role.Minions)) && c.Elastic(g)
+}
+
+// Elastic reports whether the group has a max of its own beyond its size, so that something else may set how many machines it has:
+// its size is then the least. Every other group has exactly its size.
+func (c *Complete) Elastic(g Group) bool {
 	i := slices.IndexFunc(c.Cluster.Groups, func(s GroupSpec) bool { return s.Name == g.Name })
-	return i >= 0 && c.Origins[at("groups", i)+".aws.max"].Kind == User
+	return i >= 0 && g.AWS.Max > g.Size && c.Origins[at("groups", i)+".aws.max"].Kind == User
 }

@@ -103,7 +103,7 @@ func (b *builder) scalingGroup(g spec.Group, m groupModel) {
 		"AutoScalingGroupName":           b.cluster.AutoScaling(g),
 		"MinSize":                        choose(hasMachines, strconv.Itoa(m.Size), "0"),
 		"MaxSize":                        strconv.Itoa(m.Max),
-		"DesiredCapacity":                choose(hasMachines, ref("AWS::NoValue"), "0"),
+		"DesiredCapacity":                choose(hasMachines, m.desired(), "0"),
 		"VPCZoneIdentifier":              b.subnets(g),
 		"HealthCheckType":                "EC2",
 		"LifecycleHookSpecificationList": hookList(m.Hooks),
@@ -128,6 +128,14 @@ func (b *builder) scalingGroup(g spec.Group, m groupModel) {
 		properties["MetricsCollection"] = []any{object{"Granularity": "1Minute", "Metrics": m.Metrics}}
 	}
 	b.out.Resources["Group"+id] = Resource{Type: "AWS::AutoScaling::AutoScalingGroup", Properties: properties}
+}
+
+// desired is how many machines the group is to have once there are any. Of an elastic group that is not the stack's to say.
+func (m groupModel) desired() any {
+	if m.Elastic {
+		return ref("AWS::NoValue")
+	}
+	return strconv.Itoa(m.Size)
 }
 
 // policy is the mixed instances policy in the template.

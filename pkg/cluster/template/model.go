@@ -24,6 +24,8 @@ type groupModel struct {
 	MoreGroups []string `json:"more_security_groups"`
 	Size       int      `json:"size"`
 	Max        int      `json:"max"`
+	// Elastic is whether something else sets the number of machines, from Size to Max.
+	Elastic bool `json:"elastic"`
 	// Place is the index of the group's subnet among those of etcd's members, -1 for a group without one of its own.
 	Place int `json:"place"`
 	// ReadsTags is whether the group's machines read their tags from the metadata service.
@@ -82,7 +84,7 @@ func (b *builder) model(g spec.Group) (groupModel, error) {
 	}
 	m := groupModel{
 		ConfigHash: hash, InstanceType: g.AWS.InstanceType, Volume: g.AWS.Volume, UserData: base64.StdEncoding.EncodeToString(userData),
-		SecurityGroups: b.securityGroupsOf(g), MoreGroups: g.AWS.SecurityGroups, Size: g.Size, Max: g.AWS.Max,
+		SecurityGroups: b.securityGroupsOf(g), MoreGroups: g.AWS.SecurityGroups, Size: g.Size, Max: g.AWS.Max, Elastic: b.cluster.Elastic(g),
 		Place: b.place(g), ReadsTags: readsTags(g), Hooks: b.hooks(g), Balanced: b.balanced(g),
 		Mixed: []mixedModel{}, Rebalance: g.AWS.Spot.Rebalance, Lifetime: g.AWS.MaxLifetime * secondsPerDay, Metrics: []string{},
 		Tags: b.groupTags(g), OwnTags: b.ownTags(g.AWS.Tags), Policies: g.AWS.Policies, Statements: statements, Allow: ruleStatements(g.AWS.Allow),

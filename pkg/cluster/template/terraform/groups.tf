@@ -99,12 +99,13 @@ resource "aws_launch_template" "group" {
 }
 
 # Machines are replaced by `hardtack stack refresh`, which knows what a quorum is: so there is no instance_refresh here.
+# Something else sets how many machines an elastic group has.
 resource "aws_autoscaling_group" "group" {
   for_each            = local.spec.groups
   name                = each.key
   min_size            = var.machines ? each.value.size : 0
   max_size            = each.value.max
-  desired_capacity    = var.machines ? null : 0
+  desired_capacity    = var.machines ? (each.value.elastic ? null : each.value.size) : 0
   vpc_zone_identifier = each.value.place < 0 ? var.subnet_ids : [local.member_subnets[each.value.place]]
   health_check_type   = "EC2"
   target_group_arns   = each.value.balanced ? aws_lb_target_group.api[*].arn : []
