@@ -38,7 +38,7 @@ var sideways = map[string][]string{
 	"pkg/base/awsuser":          {"pkg/base/awshttp"},
 	"pkg/role":                  {"pkg/base/problem/near"},                                                                                   // a name that is nearly a role's is a slip
 	"pkg/base/problem/yamlfile": {"pkg/base/problem/near"},                                                                                   // what somebody may have meant
-	"pkg/awsfake/moto":          {"pkg/base/run"},                                                                                            // it is a process
+	"pkg/awsfake/moto":          {"pkg/base/run", "pkg/base/judges"},                                                                         // it is a process
 	"pkg/dns/doctor":            {"pkg/dns/shipped"},                                                                                         // a deployment is compared with the template
 	"pkg/spec":                  {"pkg/node/machine", "pkg/node/notice", "pkg/image/unit", "pkg/node/userdata", "pkg/pki", "pkg/pki/issuer"}, // what a machine is told, what is done about its notices, which flags the units have, whether the user data can be read, and where an issuer has its keys
 	"pkg/image/build":           {"pkg/image/cache", "pkg/image/oci"},                                                                        // what it builds is kept there, and the pause image is written as one

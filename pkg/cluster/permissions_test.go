@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"gotest.tools/v3/assert"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/judges"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 )
@@ -171,15 +173,9 @@ func TestPermissionsOfResources(t *testing.T) {
 func schemaFiles(t *testing.T) map[string]string {
 	t.Helper()
 	dir := os.Getenv("HARDTACK_CLOUDFORMATION_SCHEMAS")
-	if dir == "" {
-		data := os.Getenv("XDG_DATA_HOME")
-		if data == "" {
-			data = filepath.Join(os.Getenv("HOME"), ".local", "share")
-		}
-		dir = filepath.Join(data, "hardtack", "judges", "cloudformation")
-	}
-	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	names, err := filepath.Glob(filepath.Join(cmp.Or(dir, judges.Path("cloudformation")), "*.json"))
 	assert.NilError(t, err)
+	assert.Assert(t, dir == "" || len(names) > 0, "HARDTACK_CLOUDFORMATION_SCHEMAS is %s, where no schemas are", dir)
 	files := map[string]string{}
 	for _, name := range names {
 		kind := strings.ToLower(strings.TrimSuffix(filepath.Base(name), ".json"))

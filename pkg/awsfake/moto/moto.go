@@ -7,10 +7,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/judges"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
@@ -25,11 +25,7 @@ func Find(tb testing.TB) string {
 	if missing == nil {
 		return path
 	}
-	data := os.Getenv("XDG_DATA_HOME")
-	if data == "" {
-		data = filepath.Join(os.Getenv("HOME"), ".local", "share")
-	}
-	path = filepath.Join(data, "hardtack", "judges", "bin", "moto_server")
+	path = judges.Path("bin", "moto_server")
 	if _, err := os.Stat(path); err != nil {
 		tb.Skipf("moto, the stand-in for AWS, is not installed (scripts/setup --judges): %v", missing)
 	}

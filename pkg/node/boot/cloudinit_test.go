@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/judges"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
@@ -179,11 +180,7 @@ func findJudge(t *testing.T) (j judge, missing string) {
 	if os.Geteuid() != 0 {
 		return j, fmt.Sprintf("its root directory is changed for each case, which user %d may not", os.Geteuid())
 	}
-	data := os.Getenv("XDG_DATA_HOME")
-	if data == "" {
-		data = filepath.Join(os.Getenv("HOME"), ".local", "share")
-	}
-	unpacked := filepath.Join(data, "hardtack", "judges", "cloud-init", "usr", "lib", "python3", "dist-packages")
+	unpacked := judges.Path("cloud-init", "usr", "lib", "python3", "dist-packages")
 	var errs []error
 	for _, python := range []string{"/usr/bin/python3", "python3"} { // Debian's packages are for Debian's own
 		for _, path := range []string{os.Getenv("PYTHONPATH"), unpacked} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/judges"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
@@ -117,7 +118,7 @@ func StartPowerDNS(t testing.TB) Server {
 // pdnsFiles finds PowerDNS's backends and the schema of its database, installed or unpacked.
 func pdnsFiles(t testing.TB) (modules, schema string) {
 	t.Helper()
-	for _, root := range []string{filepath.Join(judges(), "nameservers"), "/"} {
+	for _, root := range []string{judges.Path("nameservers"), "/"} {
 		found, _ := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu/pdns/libgsqlite3backend.so"))
 		text := filepath.Join(root, "usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql")
 		if _, err := os.Stat(text); err == nil && len(found) > 0 {
@@ -128,19 +129,9 @@ func pdnsFiles(t testing.TB) (modules, schema string) {
 	return "", ""
 }
 
-// judges is where scripts/setup --judges unpacks what it does not install.
-func judges() string {
-	data := os.Getenv("XDG_DATA_HOME")
-	if data == "" {
-		home, _ := os.UserHomeDir() // without one, nothing is found there
-		data = filepath.Join(home, ".local", "share")
-	}
-	return filepath.Join(data, "hardtack", "judges")
-}
-
 // judge is the path of a program, unpacked or installed; empty if it is neither.
 func judge(name string) string {
-	unpacked := filepath.Join(judges(), "bin", name)
+	unpacked := judges.Path("bin", name)
 	if _, err := os.Stat(unpacked); err == nil {
 		return unpacked
 	}
