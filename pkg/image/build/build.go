@@ -169,13 +169,23 @@ func (b *Builder) program(ctx context.Context, j job) (cache.Blob, lock.Pin, err
 		return cache.Blob{}, pin, fmt.Errorf("%s: the lock pins no digest of it as it is compiled here (%s): take the pins as they are said to be,"+
 			" or use the source %s; `hardtack lock pin` writes pins", j.name(), pin, lock.FromRelease)
 	}
-	unlock, err := b.Cache.Lock(ctx, key)
-	if err != nil {
-		return cache.Blob{}, pin, err
+	before := func() (cache.Blob, bool) {
+		built, ok := b.cached(ctx, key, want)
+		return built, ok && (want != "" || !b.anew)
 	}
-	defer unlock()
-	built, ok := b.cached(ctx, key, want)
-	if ok && (want != "" || !b.anew) {
+	built, ok := before()
+	if !ok {
+		// Only who has to compile waits for who compiles: lock pin does so for minutes though the cache has the program.
+		unlock, err := b.Cache.Lock(ctx, key, func() {
+			b.log().Info("waiting for another process, which builds the same", "component", j.component.Name, "version", j.component.Version, "programs", j.name())
+		})
+		if err != nil {
+			return cache.Blob{}, pin, err
+		}
+		defer unlock()
+		built, ok = before()
+	}
+	if ok {
 		b.log().Debug("program was built before", "program", j.name(), "digest", built.Digest, "pinned", want != "")
 		pin.Digest = "sha256:" + built.Digest
 		return built, pin, nil

@@ -1,8 +1,11 @@
 package build
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -336,6 +339,49 @@ func TestAttackIndexNamesAnotherProgram(t *testing.T) {
 			t.Errorf("the error does not say %q: %v", text, err)
 		}
 	}
+}
+
+// Who has a program in the cache does not wait for who compiles it again; who has not, says that it waits.
+func TestBuildWaits(t *testing.T) {
+	b, _ := newBuilder(t, tinyAssets(tiny))
+	c := tinyComponent()
+	j, err := b.job(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _, err := j.forProgram(c.Modules.Programs[0]).key(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []error{context.Canceled, nil} {
+		unlock, err := b.Cache.Lock(t.Context(), key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		b.Log = slog.New(slog.NewTextHandler(saying{"waiting for another process", cancel}, nil))
+		if _, _, err = b.Build(ctx, c); !errors.Is(err, want) {
+			t.Errorf("while another one builds: %v, want %v", err, want)
+		}
+		cancel()
+		unlock()
+		if _, _, err := b.Build(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// saying calls then when the text is written.
+type saying struct {
+	text string
+	then func()
+}
+
+func (s saying) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), s.text) {
+		s.then()
+	}
+	return len(p), nil
 }
 
 // Another Go than the pins': by default the program is compiled and not pinned; where pins are required, the Go of the

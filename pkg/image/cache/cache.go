@@ -240,9 +240,9 @@ func Key(digest string) string { return strings.ReplaceAll(digest, ":", "-") }
 // poll is the interval for retrying a lock that is taken; a lock that waits cannot be cancelled by a context.
 const poll = 50 * time.Millisecond
 
-// Lock waits until no other process or goroutine has the lock of key. The returned function releases the lock and
-// removes its file.
-func (c *Cache) Lock(ctx context.Context, key string) (func(), error) {
+// Lock waits until no other process or goroutine has the lock of key. Before the first wait it calls waits, unless that is nil. The
+// returned function releases the lock and removes its file.
+func (c *Cache) Lock(ctx context.Context, key string, waits func()) (func(), error) {
 	dir := filepath.Join(c.Dir, "locks")
 	path := filepath.Join(dir, key)
 	for {
@@ -264,6 +264,10 @@ func (c *Cache) Lock(ctx context.Context, key string) (func(), error) {
 		_ = f.Close()
 		if err != nil && !errors.Is(err, file.ErrLocked) {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		if err != nil && waits != nil {
+			waits()
+			waits = nil
 		}
 		select {
 		case <-ctx.Done():

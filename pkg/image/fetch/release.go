@@ -76,7 +76,9 @@ func memberPin(c lock.Component, d lock.Download, file string) lock.Pin {
 // download fetches one download and adds its files to files, holding the lock of the download.
 func (f *Fetcher) download(ctx context.Context, c lock.Component, d lock.Download, files map[string]cache.Blob) error {
 	name := cache.Key(d.Digest)
-	unlock, err := f.cache.Lock(ctx, name)
+	unlock, err := f.cache.Lock(ctx, name, func() {
+		f.log.Info("waiting for another process, which fetches the same", "component", c.Name, "version", c.Version, "url", d.URL)
+	})
 	if err != nil {
 		return err
 	}

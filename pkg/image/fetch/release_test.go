@@ -214,7 +214,7 @@ func TestLockWaitEndsWithContext(t *testing.T) {
 	data := noise(10)
 	c := tool("tool", u.put(address, data), data)
 	f := newFetcher(t, Options{Mirror: u.URL})
-	unlock, err := f.cache.Lock(t.Context(), cache.Key(c.Release["amd64"][0].Digest))
+	unlock, err := f.cache.Lock(t.Context(), cache.Key(c.Release["amd64"][0].Digest), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
