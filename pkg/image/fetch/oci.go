@@ -31,7 +31,7 @@ const ociScheme = "oci://"
 // the name in the archive. Of an index, the image for the fetcher's architecture is used. The cache has the image's parts
 // by their digests, and each names the next, so that the lock's digest vouches for all of the archive.
 func (f *Fetcher) image(ctx context.Context, d lock.Download) (cache.Blob, error) {
-	unlock, err := f.cache.Lock(ctx, "oci-"+cache.Key(d.Digest)+"-"+f.arch)
+	unlock, err := f.cache.Lock(ctx, "oci-"+cache.Key(d.Digest)+"-"+f.arch, f.waits(d))
 	if err != nil {
 		return cache.Blob{}, err
 	}

@@ -73,12 +73,17 @@ func memberPin(c lock.Component, d lock.Download, file string) lock.Pin {
 	return lock.Pin{Component: c.Name, File: file, Archive: d.Digest}
 }
 
+// waits says that another process fetches the same.
+func (f *Fetcher) waits(d lock.Download) func() {
+	return func() {
+		f.log.Info("waiting for another process, which fetches the same", "url", d.URL)
+	}
+}
+
 // download fetches one download and adds its files to files, holding the lock of the download.
 func (f *Fetcher) download(ctx context.Context, c lock.Component, d lock.Download, files map[string]cache.Blob) error {
 	name := cache.Key(d.Digest)
-	unlock, err := f.cache.Lock(ctx, name, func() {
-		f.log.Info("waiting for another process, which fetches the same", "component", c.Name, "version", c.Version, "url", d.URL)
-	})
+	unlock, err := f.cache.Lock(ctx, name, f.waits(d))
 	if err != nil {
 		return err
 	}
