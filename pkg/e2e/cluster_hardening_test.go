@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -47,10 +49,29 @@ func (c *cluster) confined(ctx context.Context, t *testing.T) {
 		"grep -c cri-containerd /sys/kernel/security/apparmor/profiles": "1",
 		"nft list table inet hardtack-pods | grep -c drop":              "4",
 		"ps -o comm= -p $(pgrep -o -x kubelet)":                         "kubelet",
-		"systemctl show --property=NRestarts --value containerd":        "0",
+		// 2 is a filter (proc(5)).
+		"awk '/^Seccomp:/ {print $2}' /proc/$(pgrep -x hello | head -1)/status": "2",
+		// The limit is the pod's: its control group has the container's in it.
+		"cat /sys/fs/cgroup$(dirname $(cut -d: -f3 /proc/$(pgrep -x hello | head -1)/cgroup))/pids.max": "4096",
+		"systemctl show --property=NRestarts --value containerd":                                        "0",
 	} {
 		if out := c.shell(ctx, t, script); out != want {
 			t.Errorf("%s: %q, want %q", script, out, want)
+		}
+	}
+	// The kubelet speaks TLS 1.3 and nothing older.
+	for newest, want := range map[uint16]bool{tls.VersionTLS12: false, tls.VersionTLS13: true} {
+		conn, err := c.network.Dial(ctx, netip.AddrPortFrom(c.addr, 10250))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Who it is does not matter here, only what it speaks.
+		client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, MaxVersion: newest})
+		if err := client.HandshakeContext(ctx); (err == nil) != want || (!want && !strings.Contains(err.Error(), "protocol version")) {
+			t.Errorf("a client of the kubelet whose newest is %s: %v", tls.VersionName(newest), err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

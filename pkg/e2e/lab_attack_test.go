@@ -167,6 +167,7 @@ func labSteal(t *testing.T, r *running, id string) (pki.Token, aws.Config) {
 	if !strings.HasPrefix(endpoint, "http://") {
 		t.Fatalf("the endpoint of AWS in %s: %q", id, endpoint)
 	}
+	labPodAsks(t, r, endpoint)
 	at, err := r.AWS(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -187,6 +188,39 @@ func labSteal(t *testing.T, r *running, id string) (pki.Token, aws.Config) {
 		t.Fatal(err)
 	}
 	return token, conf
+}
+
+// labPodAsks asks for the bootstrap token from a pod's network, which reaches the lab's APIs as pods reach AWS's, with an invented key.
+func labPodAsks(t *testing.T, r *running, endpoint string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(endpoint, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC()
+	body := `{"Name":"/hardtack/cncfdemo/` + pki.BootstrapToken + `","WithDecryption":true}`
+	ask := fmt.Sprintf("exec 3<>/dev/tcp/%s/%s; printf 'POST / HTTP/1.0\\r\\nX-Amz-Target: AmazonSSM.GetParameter\\r\\nContent-Type: application/x-amz-json-1.1\\r\\nContent-Length: %d\\r\\nX-Amz-Date: %s\\r\\nAuthorization: %s\\r\\n\\r\\n%%s' '%s' >&3; cat <&3",
+		host, port, len(body), now.Format("20060102T150405Z"), "AWS4-HMAC-SHA256 Credential=ASIAINVENTED00000000/"+now.Format("20060102")+
+			"/us-west-2/ssm/aws4_request, SignedHeaders=host;x-amz-date, Signature="+strings.Repeat("0", 64), body)
+	asked := false
+	for _, m := range living(s, "minions") {
+		pod := strings.TrimSpace(r.ask(t, m.ID, "pgrep -o -x pause || true"))
+		if pod == "" {
+			continue
+		}
+		asked = true
+		out := r.ask(t, m.ID, "nsenter --net --target "+pod+` bash -c "$(echo `+base64.StdEncoding.EncodeToString([]byte(ask))+` | base64 -d)" 2>&1 </dev/null`)
+		if status, _, _ := strings.Cut(out, "\r\n"); !strings.HasSuffix(status, " 400 Bad Request") || !strings.Contains(out, "UnrecognizedClientException") {
+			t.Errorf("a pod of %s asks for the token: %q", m.ID, out)
+		}
+	}
+	if !asked {
+		t.Error("no minion has a pod")
+	}
 }
 
 // refused says of which certificate requests the cluster has not said, in an annotation, why they stay undecided.
