@@ -116,7 +116,7 @@ func refreshFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringSliceFlag{Name: "group", Usage: "only this `GROUP` of the document; may be repeated (default: all)"},
 		&cli.StringSliceFlag{Name: "lose-etcd", Usage: "replace the machines of this `GROUP` although the etcd data on them are lost; may be repeated"},
 		&cli.IntFlag{Name: "min-healthy", Value: def.MinHealthy, Usage: "the `PERCENT` of a group of minions that stay in service"},
-		&cli.IntFlag{Name: "max-healthy", Value: def.MaxHealthy, Usage: "the `PERCENT` of a group of minions that may exist meanwhile, up to aws.max of the document: above 100, machines start before others end; 0 for AutoScaling's own way"},
+		&cli.IntFlag{Name: "max-healthy", Value: def.MaxHealthy, Usage: "the `PERCENT` of a group of minions that may exist meanwhile, up to aws.max of the document: above 100, machines start before others end; 0 for AutoScaling's own way; without it, never more than 100 above --min-healthy"},
 		&cli.StringFlag{Name: "checkpoints", Value: strings.Trim(strings.Join(strings.Fields(fmt.Sprint(def.Checkpoints)), ","), "[]"),
 			Usage: "the `PERCENTAGES` of a group of minions after which AutoScaling waits, separated by commas, up to 100; empty for none"},
 		&cli.DurationFlag{Name: "checkpoint-delay", Value: time.Duration(def.Delay) * time.Second, Usage: "the `DURATION` that AutoScaling waits at a checkpoint"},
@@ -133,6 +133,10 @@ func refreshOptions(c *cli.Context) (cluster.RefreshOptions, error) {
 	out := cluster.RefreshOptions{
 		Groups: c.StringSlice("group"), AllowDataLoss: c.StringSlice("lose-etcd"), AllowSkew: c.Bool("allow-skew"), Patience: c.Duration("patience"), CancelOnInterrupt: c.Bool("cancel-on-interrupt"),
 		Preferences: autoscaling.Preferences{MinHealthy: c.Int("min-healthy"), MaxHealthy: c.Int("max-healthy"), Delay: int(c.Duration("checkpoint-delay") / time.Second)},
+	}
+	if !c.IsSet("max-healthy") {
+		// AutoScaling wants the two at most 100 apart, and who only said how few may stay has not asked for more machines.
+		out.Preferences.MaxHealthy = min(out.Preferences.MaxHealthy, 100+max(out.Preferences.MinHealthy, 0))
 	}
 	for text := range strings.SplitSeq(c.String("checkpoints"), ",") {
 		if text = strings.TrimSpace(text); text == "" {

@@ -87,7 +87,7 @@ func (p Preferences) Check() error {
 	case p.MaxHealthy < 100 || p.MaxHealthy > 200:
 		errs = append(errs, fmt.Errorf("maximum of machines: %d %% is not between 100 and 200, and not 0", p.MaxHealthy))
 	case p.MaxHealthy-p.MinHealthy > 100:
-		errs = append(errs, fmt.Errorf("minimum of healthy machines and maximum of machines: %d %% and %d %% are more than 100 apart", p.MinHealthy, p.MaxHealthy))
+		errs = append(errs, fmt.Errorf("minimum of healthy machines and maximum of machines: %d %% and %d %% are more than 100 apart: with this minimum the most is %d %%", p.MinHealthy, p.MaxHealthy, 100+p.MinHealthy))
 	}
 	last := 0
 	for _, percent := range p.Checkpoints {
