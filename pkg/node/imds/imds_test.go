@@ -53,6 +53,7 @@ func TestUserData(t *testing.T) {
 		{"no fault", "", nil, 2},
 		{"token expired", pathUserData, []imdstest.Fault{{Status: 401}}, 4},
 		{"internal errors", pathUserData, []imdstest.Fault{{Status: 500}, {Status: 503}, {Status: 502}}, 5},
+		{"not in time for the service", pathUserData, []imdstest.Fault{{Status: 408}}, 3},
 		{"throttled", pathUserData, []imdstest.Fault{{Status: 429}}, 3},
 		{"half a body", pathUserData, []imdstest.Fault{{Half: true}, {Half: true}}, 4},
 		{"hangs up", pathUserData, []imdstest.Fault{{Cut: true}}, 3},

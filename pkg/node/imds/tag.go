@@ -22,8 +22,11 @@ func (c *Client) Tag(ctx context.Context, key string) (value, why string, err er
 	case !errors.Is(err, ErrNotFound):
 		return "", "", err
 	}
-	if _, err := c.Get(ctx, "meta-data/tags/instance"); errors.Is(err, ErrNotFound) {
+	switch _, err := c.Get(ctx, "meta-data/tags/instance"); {
+	case errors.Is(err, ErrNotFound):
 		return "", "its metadata show no tags", nil
+	case err != nil:
+		return "", "", err
 	}
 	return "", "it has no tag " + key, nil
 }
