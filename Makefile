@@ -28,7 +28,7 @@ FEW     = 8
 E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_SEALED_IMAGE=$(CURDIR)/$(SEALED) HARDTACK_PACKER=$(PACKER) GOTESTSUM_FORMAT=testname scripts/test -p 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build agent plugin lambda image sealed demo test test-race lint generate verify e2e e2e-long conformance nemesis bench clean
+.PHONY: help setup build agent plugin lambda image sealed demo test test-race lint generate verify e2e e2e-long conformance nemesis bench mutants clean
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,10 @@ nemesis: setup ## Real etcd under the agent's code, while machines, disks, netwo
 bench: setup ## Go benchmarks, and the bake against its floor and against mkosi
 	go test -run '^$$' -bench . ./pkg/...
 	$(ROOT) scripts/bench-bake
+
+mutants: ## Put small faults into packages, one at a time, and name those that their tests do not notice (PKG=pkg/pki; several, quoted)
+	@test -n '$(PKG)' || { echo 'name one or more packages: make mutants PKG="pkg/pki pkg/node/imds"; the last results are in scripts/README.md' >&2; exit 2; }
+	go run ./scripts/mutants $(PKG)
 
 clean: ## Remove build/ (caches stay)
 	rm -rf $(BUILD) $(AGENTS)/hardtack-*-linux-*

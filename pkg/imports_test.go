@@ -11,7 +11,7 @@ import (
 const module = "github.com/hardtack/packer-plugin-hardtack"
 
 // A layer may import what stands in the layers above it in this list, and within its own layer only
-// what sideways names. Top is everything under cmd, the Lambda's programs, and the packages that drive machines.
+// what sideways names. Top is everything under cmd, the Lambda's programs, the scripts' programs, and the packages that drive machines.
 var layers = []struct {
 	name     string
 	why      string
@@ -28,7 +28,7 @@ var layers = []struct {
 	}},
 	{"assets", "plain files, embedded", []string{"images", "units", "lambda"}},
 	{"region", "what Lambda, the lab, the stack commands and the programs on a machine wire up from all below", []string{"pkg/node/command", "pkg/image", "pkg/dns/function", "pkg/cluster", "pkg/cluster/template", "pkg/lab"}},
-	{"top", "translation only", []string{"cmd", "lambda/function", "lambda/pack", "pkg/e2e", "pkg/etcd/etcdtest"}},
+	{"top", "translation only", []string{"cmd", "lambda/function", "lambda/pack", "scripts/mutants", "pkg/e2e", "pkg/etcd/etcdtest"}},
 }
 
 // sideways lists the imports inside one layer that are meant.
