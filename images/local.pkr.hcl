@@ -5,8 +5,8 @@
 #
 # With -var publish=true a machine image on AWS is made of it (images/publish.pkr.hcl does that alone, without root).
 #
-# It leaves hardtack.qcow2 in var.output, and beside it image.json (what is in the image), sbom.cdx.json
-# and roles.txt (which units each role starts).
+# It leaves hardtack.qcow2 in var.output, and beside it image.json (what is in the image), sbom.cdx.json,
+# roles.txt (which units each role starts) and provenance.intoto.json (what the disk was made of, and how).
 
 packer {
   required_plugins {

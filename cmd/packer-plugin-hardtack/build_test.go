@@ -3,15 +3,18 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/provenance"
 )
 
 // packerWith is Packer in an environment; the test is skipped without Packer.
@@ -56,7 +59,7 @@ func TestPackerBuildsTheLocalTemplate(t *testing.T) {
 	}
 	lock, mirror := baketest.SmallRelease(t, full)
 	put(t, filepath.Join(mirror, "agent"), "#!/bin/sh\n")
-	digests := map[string]bool{}
+	digests, statements := map[string]bool{}, map[string]bool{}
 	for i := range 2 {
 		out := filepath.Join(t.TempDir(), fmt.Sprint("out", i))
 		log, err := packer("build", "-color=false", "-var", "lock="+lock, "-var", "mirror="+mirror, "-var", "source=release",
@@ -68,7 +71,7 @@ func TestPackerBuildsTheLocalTemplate(t *testing.T) {
 		if calls := account.Calls(); i == 0 && len(calls) > 0 {
 			t.Errorf("a build that publishes nothing has called AWS: %v", calls)
 		}
-		for _, name := range []string{"hardtack.qcow2", "image.json", "sbom.cdx.json", "roles.txt"} {
+		for _, name := range []string{"hardtack.qcow2", "image.json", "sbom.cdx.json", "roles.txt", provenance.File} {
 			if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -78,12 +81,16 @@ func TestPackerBuildsTheLocalTemplate(t *testing.T) {
 			t.Fatal(err)
 		}
 		digests[manifest.Tree.Digest] = true
+		statements[read(t, filepath.Join(out, provenance.File))] = true
 		if strings.Contains(log, "warning") {
 			t.Errorf("the build warns:\n%s", log)
 		}
 	}
 	if len(digests) != 1 {
 		t.Errorf("two builds of the same have the digests %v", digests)
+	}
+	if len(statements) != 1 {
+		t.Errorf("two builds of the same have the provenance %v", slices.Collect(maps.Keys(statements)))
 	}
 	images := account.Images().List()
 	if len(images) != 1 || images[0].Tags["hardtack:kubernetes"] != full.Kubernetes() {

@@ -45,8 +45,12 @@ func (p Plan) Compose(ctx context.Context) (bake.Job, error) {
 		if r.Fallback != "" && p.OnFallback != nil {
 			p.OnFallback(r)
 		}
+		made, err := p.materials(r)
+		if err != nil {
+			return bake.Job{}, err
+		}
 		components = append(components, bake.Fetched{Entries: r.Entries,
-			Source: bake.Source{Component: r.Component, Kind: string(r.Source), Origin: r.Origin}})
+			Source: bake.Source{Component: r.Component, Kind: string(r.Source), Origin: r.Origin, Materials: made}})
 	}
 	return p.Job(components)
 }

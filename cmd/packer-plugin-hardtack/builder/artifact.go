@@ -23,7 +23,7 @@ type Artifact struct {
 // BuilderId returns BuilderID.
 func (a *Artifact) BuilderId() string { return BuilderID }
 
-// Files returns the image files, and then image.json, the SBOM and the role table if they exist.
+// Files returns the image files, and then image.json, the SBOM, the role table and the provenance if they exist.
 func (a *Artifact) Files() []string { return a.files }
 
 // Id returns the digest of the image's root directory. Builds of the same content have the same digest.

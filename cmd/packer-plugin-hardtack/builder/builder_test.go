@@ -4,7 +4,9 @@ package builder
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,6 +20,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/chroot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/provenance"
 )
 
 // noProgram is a plugin that was built without our own programs.
@@ -206,6 +209,53 @@ func TestAttackDescriptionIsALinkToTheHost(t *testing.T) {
 	}
 	if left, err := os.ReadDir(out); err != nil || len(left) != 0 {
 		t.Errorf("brought back: %v, %v", left, err)
+	}
+}
+
+// What a baked image leaves beside its disk, as the files themselves say.
+func TestDescribe(t *testing.T) {
+	dir, work, out := t.TempDir(), t.TempDir(), t.TempDir()
+	image := filepath.Join(out, "hardtack.raw")
+	manifest := filepath.Join(dir, bake.ManifestPath)
+	certificate := filepath.Join(dir, "certificate.pem")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(manifest), 0o755), os.WriteFile(manifest, []byte(`{"schema": 1, "tree": {"digest": "12"}}`), 0o644),
+		os.WriteFile(image, []byte("disk"), 0o644), os.WriteFile(certificate, []byte("certificate"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	root, err := chroot.New(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := prepare(t, map[string]any{"output_directory": out, "mirror": "http://mirror.invalid/debian", "source_date_epoch": 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.config.SecureBootCertificate = certificate
+	ui := &packersdk.BasicUi{Reader: strings.NewReader(""), Writer: io.Discard, ErrorWriter: io.Discard}
+	j := &job{config: &b.config, work: work, root: root, ui: ui, images: []string{image}, disk: disk.Result{RootHash: "34"}}
+	if err := (&stepPublish{j}).describe(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(out, provenance.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	described, err := os.ReadFile(filepath.Join(out, "image.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("%x", sha256.Sum256([]byte("disk"))), fmt.Sprintf("%x", sha256.Sum256(described)), fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("certificate"))),
+		`"hardtackTree": "12"`, `"dmVeritySha256": "34"`, `"source_date_epoch": 7`, `"mirror": "http://mirror.invalid/debian"`, `"suite": "trixie"`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	for _, secret := range []string{dir, out, work} {
+		if strings.Contains(string(text), secret) {
+			t.Errorf("%s, a path of this machine, is in\n%s", secret, text)
+		}
 	}
 }
 

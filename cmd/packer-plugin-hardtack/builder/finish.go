@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/packer-plugin-sdk/multistep"
@@ -17,6 +18,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/debian"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/provenance"
 )
 
 // stepCompose makes the disk from the root directory, in the working directory.
@@ -124,23 +126,74 @@ func (s *stepPublish) describe() error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		target := filepath.Join(s.config.OutputDirectory, filepath.Base(path))
 		if err == nil && path == bake.ManifestPath && s.disk.RootHash != "" {
 			content, err = bake.WithRootHash(content, s.disk.RootHash)
 		}
 		if err == nil {
-			err = os.WriteFile(filepath.Join(s.work, filepath.Base(path)), content, 0o644)
-		}
-		if err == nil {
-			err = os.Rename(filepath.Join(s.work, filepath.Base(path)), target)
+			err = s.putBeside(filepath.Base(path), content)
 		}
 		if err != nil {
 			return fmt.Errorf("bringing back %s: %w", path, err)
 		}
-		s.beside = append(s.beside, target)
-		s.ui.Say(target)
+	}
+	return s.prove()
+}
+
+// putBeside writes a file into the output directory, at once or not at all.
+func (s *stepPublish) putBeside(name string, content []byte) error {
+	target := filepath.Join(s.config.OutputDirectory, name)
+	if err := os.WriteFile(filepath.Join(s.work, name), content, 0o644); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(s.work, name), target); err != nil {
+		return err
+	}
+	s.beside = append(s.beside, target)
+	s.ui.Say(target)
+	return nil
+}
+
+// prove writes the provenance of an image that has a manifest.
+func (s *stepPublish) prove() error {
+	manifest := filepath.Join(s.config.OutputDirectory, filepath.Base(bake.ManifestPath))
+	if !slices.Contains(s.beside, manifest) {
+		return nil
+	}
+	made := provenance.Bake{Release: s.base.Release.Digests, Epoch: s.base.Epoch}
+	var err error
+	if made.Manifest, err = bake.ReadManifest(manifest); err != nil {
+		return err
+	}
+	if made.Parameters, err = s.config.parameters(); err != nil {
+		return err
+	}
+	if made.Disks, err = digests(s.images); err != nil {
+		return err
+	}
+	if made.Descriptions, err = digests(s.beside); err != nil {
+		return err
+	}
+	text, err := made.Statement()
+	if err != nil {
+		return err
+	}
+	if err := s.putBeside(provenance.File, text); err != nil {
+		return fmt.Errorf("writing the provenance: %w", err)
 	}
 	return nil
+}
+
+// digests are those of files, by their names without directories.
+func digests(files []string) ([]provenance.Digest, error) {
+	var list []provenance.Digest
+	for _, name := range files {
+		sum, err := file.SHA256(name)
+		if err != nil {
+			return nil, fmt.Errorf("writing the provenance: %w", err)
+		}
+		list = append(list, provenance.Digest{Name: filepath.Base(name), SHA256: sum})
+	}
+	return list, nil
 }
 
 func remove(files []string) error {

@@ -18,6 +18,7 @@ import (
 	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
 	"github.com/hashicorp/packer-plugin-sdk/template/config"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/debian"
 )
@@ -161,6 +162,39 @@ func (c *Config) options(listed []string) debian.Options {
 		Suite: c.Suite, Mirror: c.Mirror, Components: c.Components, Arch: c.Arch, Keyring: c.Keyring,
 		Packages: slices.Concat(listed, c.Packages), Documentation: c.Documentation, Initrd: c.Initrd, Sealed: c.sealed(),
 	}
+}
+
+// parameters are the options that decide a byte of the disk, by their names in the template. Paths of this machine are not among
+// them: what a keyring or a key is shows in what they signed, and the certificate is named by its digest.
+func (c *Config) parameters() (map[string]any, error) {
+	p := map[string]any{
+		"suite": c.Suite, "arch": c.Arch, "formats": list(c.Formats), "image_name": c.ImageName, "disk_size": c.DiskSize, "root": c.Root.Root,
+		"initrd": c.Initrd, "documentation": c.Documentation, "skip_compression": c.SkipCompression,
+		"components": list(c.Components), "packages": list(c.Packages), "kernel_arguments": list(c.KernelArguments),
+	}
+	if c.Mirror != "" {
+		p["mirror"] = c.Mirror
+	}
+	if c.SourceDateEpoch != 0 {
+		p["source_date_epoch"] = c.SourceDateEpoch
+	}
+	if c.SecureBootCertificate != "" {
+		sum, err := file.SHA256(c.SecureBootCertificate)
+		if err != nil {
+			return nil, fmt.Errorf("secure_boot_certificate: %w", err)
+		}
+		p["secure_boot_certificate"] = "sha256:" + sum
+	}
+	return p, nil
+}
+
+// list is a list as a parameter; none is an empty one.
+func list(values []string) []any {
+	out := make([]any, len(values))
+	for i, v := range values {
+		out[i] = v
+	}
+	return out
 }
 
 // image returns the path of the finished image in a format.

@@ -6,7 +6,10 @@ package file
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -36,4 +39,18 @@ func Replace(name string, content []byte, mode fs.FileMode) (changed bool, err e
 		return false, errors.Join(err, os.Remove(f.Name()))
 	}
 	return true, nil
+}
+
+// SHA256 returns the sha256 of a file's content in hex.
+func SHA256(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }

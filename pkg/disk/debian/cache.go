@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -109,7 +108,7 @@ func readRecord(name string) (record, error) {
 		return r, fmt.Errorf("kept base system %s: %w", name, err)
 	}
 	tar := strings.TrimSuffix(name, ".json") + ".tar"
-	sum, err := sha256Of(tar)
+	sum, err := file.SHA256(tar)
 	if err != nil {
 		return r, fmt.Errorf("kept base system: %w", err)
 	}
@@ -117,19 +116,6 @@ func readRecord(name string) (record, error) {
 		return r, fmt.Errorf("kept base system %s: its sha256 is %s, and %q is in its record", tar, sum, r.SHA256)
 	}
 	return r, nil
-}
-
-func sha256Of(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // store keeps source, and removes what the same options gave at earlier states of the archive.
@@ -142,7 +128,7 @@ func (e cacheEntry) store(ctx context.Context, source string, r Result) error {
 	if err := pack(ctx, source, partial); err != nil {
 		return err
 	}
-	sum, err := sha256Of(partial)
+	sum, err := file.SHA256(partial)
 	if err != nil {
 		return fmt.Errorf("keeping base system: %w", err)
 	}

@@ -48,6 +48,17 @@ type Source struct {
 	// Kind is "release" or "modules", Origin the first upstream file or the module.
 	Kind   string `json:"kind"`
 	Origin string `json:"origin"`
+	// Materials are what its files were taken from or compiled from, and what compiled them.
+	Materials []Material `json:"materials,omitempty"`
+}
+
+// Material is something that a component was made of.
+type Material struct {
+	// URI is the address of a release's file, or a package URL; of an archive of modules it is the path below images.
+	URI string `json:"uri"`
+	// Digest maps in-toto's names of algorithms to digests in hex: sha256, sha512, or dirHash, which is Go's of a module. A
+	// compiler has none: it is known by its version.
+	Digest map[string]string `json:"digest,omitempty"`
 }
 
 // Manifest is image.json: the content of an image and its sources. The same lock, packages and options result in the

@@ -54,17 +54,13 @@ func serial(m Manifest) string {
 
 // componentSBOM is the component with a part for each of its files: those are what a digest is of.
 func componentSBOM(c ManifestComponent, locked lock.Component, arch string) cdx.Component {
-	purl := packageurl.NewPackageURL("generic", "", c.Name, c.Version, nil, "")
+	purl := packageurl.NewPackageURL("generic", "", c.Name, c.Version, nil, "").ToString()
 	if locked.Modules != nil {
-		namespace, name := "", locked.Modules.Module
-		if i := strings.LastIndex(name, "/"); i >= 0 {
-			namespace, name = name[:i], name[i+1:]
-		}
-		purl = packageurl.NewPackageURL("golang", namespace, name, c.Version, nil, "")
+		purl = ModuleURL(locked.Modules.Module, c.Version)
 	}
 	part := cdx.Component{
 		BOMRef: "component/" + c.Name, Type: cdx.ComponentTypeApplication, Name: c.Name, Version: c.Version,
-		PackageURL: purl.ToString(), Licenses: &cdx.Licenses{{Expression: c.Licence}},
+		PackageURL: purl, Licenses: &cdx.Licenses{{Expression: c.Licence}},
 		Properties: &[]cdx.Property{{Name: "hardtack:architecture", Value: arch},
 			{Name: "hardtack:source", Value: c.Source.Kind}, {Name: "hardtack:origin", Value: c.Source.Origin}},
 	}
@@ -84,10 +80,23 @@ func componentSBOM(c ManifestComponent, locked lock.Component, arch string) cdx.
 }
 
 func packageSBOM(p Package, system System) cdx.Component {
-	qualifiers := packageurl.QualifiersFromMap(map[string]string{"arch": p.Architecture, "distro": system.ID + "-" + system.Version})
-	purl := packageurl.NewPackageURL("deb", system.ID, p.Name, p.Version, qualifiers, "")
 	return cdx.Component{BOMRef: "deb/" + p.Name + "/" + p.Architecture, Type: cdx.ComponentTypeLibrary,
-		Name: p.Name, Version: p.Version, PackageURL: purl.ToString()}
+		Name: p.Name, Version: p.Version, PackageURL: p.URL(system)}
+}
+
+// URL is the package URL of a package of a system.
+func (p Package) URL(system System) string {
+	qualifiers := packageurl.QualifiersFromMap(map[string]string{"arch": p.Architecture, "distro": system.ID + "-" + system.Version})
+	return packageurl.NewPackageURL("deb", system.ID, p.Name, p.Version, qualifiers, "").ToString()
+}
+
+// ModuleURL is the package URL of a Go module.
+func ModuleURL(module, version string) string {
+	namespace, name := "", module
+	if i := strings.LastIndex(name, "/"); i >= 0 {
+		namespace, name = name[:i], name[i+1:]
+	}
+	return packageurl.NewPackageURL(packageurl.TypeGolang, namespace, name, version, nil, "").ToString()
 }
 
 // sha256Hash is nil unless the digest is a sha256 in hex.

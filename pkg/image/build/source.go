@@ -76,18 +76,24 @@ func (s source) check(c lock.Component) error {
 // version returns the version of the module that is compiled, its replacement's if it has one, or "" if the module is
 // not required.
 func (s source) version(module string) string {
-	version := ""
+	_, version := s.module(module)
+	return version
+}
+
+// module returns path and version of what is compiled as a module: its replacement's if it has one.
+func (s source) module(required string) (module, version string) {
+	module = required
 	for _, r := range s.mod.Require {
-		if r.Mod.Path == module {
+		if r.Mod.Path == required {
 			version = r.Mod.Version
 		}
 	}
 	for _, r := range s.mod.Replace {
-		if r.Old.Path == module && (r.Old.Version == "" || r.Old.Version == version) {
-			version = r.New.Version
+		if r.Old.Path == required && (r.Old.Version == "" || r.Old.Version == version) {
+			return r.New.Path, r.New.Version
 		}
 	}
-	return version
+	return module, version
 }
 
 // extract writes the archive's files below dir, which it creates.
@@ -134,4 +140,34 @@ func (j job) key(ctx context.Context) (string, lock.Pin, error) {
 	}
 	hash := sha256.Sum256(data)
 	return "build-" + hex.EncodeToString(hash[:]), pin, nil
+}
+
+// Materials are what stands for every source file of a component that is compiled.
+type Materials struct {
+	// Archive is the name of the archive of modules, and Digest its sha256 in hex: its go.sum has the digest of every module.
+	Archive, Digest string
+	// Module and Version are those that are compiled, after a replacement; Sum is its digest in go.sum, "h1:" and base64, or "" if
+	// go.sum has none.
+	Module, Version, Sum string
+}
+
+// MaterialsOf reads what a component is compiled from, without fetching or compiling it.
+func MaterialsOf(assets fs.FS, c lock.Component) (Materials, error) {
+	s, err := readSource(assets, c)
+	if err != nil {
+		return Materials{}, err
+	}
+	m := Materials{Archive: s.name, Digest: s.digest}
+	m.Module, m.Version = s.module(c.Modules.Module)
+	for _, f := range s.archive.Files {
+		if f.Name != "go.sum" {
+			continue
+		}
+		for line := range strings.Lines(string(f.Data)) {
+			if sum, ok := strings.CutPrefix(line, m.Module+" "+m.Version+" "); ok {
+				m.Sum = strings.TrimSpace(sum)
+			}
+		}
+	}
+	return m, nil
 }
