@@ -167,7 +167,11 @@ func (f *readyFlags) self() (ready.Self, error) {
 func (f *readyFlags) wait(ctx context.Context, s command.Streams, launch ready.Launch) ([]timeline.Mark, error) {
 	anonymous := &probe.Client{CA: filepath.Join(f.root, f.effective.CA())}
 	identity := filepath.Join(f.root, kubeletIdentity)
-	m := ready.Machine{Config: f.effective.Config, Roles: f.roles, Asker: anonymous,
+	hash, err := rootHash()
+	if err != nil {
+		return nil, err
+	}
+	m := ready.Machine{Config: f.effective.Config, Roles: f.roles, RootHash: hash, Asker: anonymous,
 		AsNode: &probe.Client{CA: anonymous.CA, Certificate: identity, Key: identity},
 		Node:   func() (string, error) { return kubelet.NodeName(f.root) }}
 	o := ready.Options{Checks: m.Checks(), Manager: f.manager, Units: m.Units(), Stall: f.stall, Certain: f.certain, Clock: systemd.Monotonic,

@@ -15,6 +15,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kubelet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/sealed"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/systemd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
@@ -73,8 +74,21 @@ func buildTimeline(ctx context.Context, manager timeline.Manager, root string, m
 	if err != nil {
 		return timeline.Timeline{}, err
 	}
-	m := timeline.Machine{Instance: boot.ReadFacts(root).Instance, Node: name, Roles: roles.String(), Boot: strings.TrimSpace(string(id))}
+	hash, err := rootHash()
+	if err != nil {
+		return timeline.Timeline{}, err
+	}
+	m := timeline.Machine{Instance: boot.ReadFacts(root).Instance, Node: name, Roles: roles.String(), Boot: strings.TrimSpace(string(id)), RootHash: hash}
 	return timeline.Read(ctx, manager, m, timelineUnits(roles), marks, systemd.Monotonic())
+}
+
+// rootHash is that by which the kernel was told to open the root; empty is a root that is written to.
+func rootHash() (string, error) {
+	text, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return "", err
+	}
+	return sealed.RootHash(string(text))
 }
 
 // printTimeline prints the timeline as a table.

@@ -15,6 +15,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/gpt"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/qcow2"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 )
 
@@ -40,6 +41,7 @@ func TestSealed(t *testing.T) {
 	overlay := filepath.Join(t.TempDir(), "overlay.qcow2")
 	first := sealedMachine(ctx, t, image, overlay)
 	first.run(ctx, t, "grep -q 'roothash="+verified.RootHash+" ' /proc/cmdline")
+	first.run(ctx, t, rootfs.AgentPath+` timeline --json | grep -q '"root_hash": "`+verified.RootHash+`"'`)
 	first.run(ctx, t, `[ "$(findmnt -no FSTYPE /)" = erofs ] && [ "$(findmnt -no FSTYPE /etc)" = overlay ] && [ "$(findmnt -no FSTYPE /var)" = ext4 ]`)
 	for _, name := range []string{"/usr/bin/changed", "/root/changed", "/changed"} {
 		if got := first.run(ctx, t, "! touch "+name); !strings.Contains(got, "Read-only file system") {

@@ -22,13 +22,20 @@ type Asker interface {
 	Patch(ctx context.Context, target *url.URL, body string) error
 }
 
-// Annotation is the annotation of a node with the machine file's ConfigHash.
-const Annotation = "hardtack.dev/config-hash"
+// The annotations by which a machine says of its node what it is: Annotation has the machine file's ConfigHash, RootHashAnnotation
+// the root hash of a sealed root. The machine writes them with its kubelet's certificate, so that they are worth as much as the
+// machine's word: whoever is root on it can write another.
+const (
+	Annotation         = "hardtack.dev/config-hash"
+	RootHashAnnotation = "hardtack.dev/root-hash"
+)
 
 // Machine is the input of the checks of a machine.
 type Machine struct {
 	Config machine.Config
 	Roles  role.Set
+	// RootHash of a sealed root, in hexadecimal digits; empty is a root that is written to.
+	RootHash string
 	// Node returns the node's name. It is called when the name is needed, since hardtack-node decides it during the boot.
 	Node func() (string, error)
 	// Asker sends no client certificate, AsNode the kubelet's.
@@ -94,8 +101,7 @@ type nodeObject struct {
 
 type condition struct{ Type, Status, Reason, Message string }
 
-// node checks that the API has this machine's Node with the condition Ready, and annotates it with the configuration's
-// hash.
+// node checks that the API has this machine's Node with the condition Ready, and annotates it with what the machine is.
 func (m Machine) node(ctx context.Context) error {
 	name, err := m.Node()
 	if err != nil {
@@ -119,14 +125,31 @@ func (m Machine) node(ctx context.Context) error {
 	if err := n.ready(name); err != nil {
 		return err
 	}
-	if n.Metadata.Annotations[Annotation] == m.Config.ConfigHash {
+	says := m.annotations(n.Metadata.Annotations)
+	if len(says) == 0 {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{Annotation: m.Config.ConfigHash}}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": says}})
 	if err != nil {
 		return err
 	}
 	return m.AsNode.Patch(ctx, target, string(body))
+}
+
+// annotations are those that a node does not have as they should be. One that it should not have is nil, which removes it: the
+// node of a machine that was made anew with the same name is still there.
+func (m Machine) annotations(has map[string]string) map[string]any {
+	says := map[string]any{}
+	for key, want := range map[string]string{Annotation: m.Config.ConfigHash, RootHashAnnotation: m.RootHash} {
+		switch {
+		case has[key] == want:
+		case want == "":
+			says[key] = nil
+		default:
+			says[key] = want
+		}
+	}
+	return says
 }
 
 // ready checks the condition Ready.

@@ -358,3 +358,31 @@ func TestHeart(t *testing.T) {
 		t.Errorf("%d beats in 100 s", l.beats)
 	}
 }
+
+// TestNodeSaysWhatItIs asks once more after each patch: what is right is not written again.
+func TestNodeSaysWhatItIs(t *testing.T) {
+	const path = "/api/v1/nodes/node-1 "
+	hash := ready.Annotation + `":"sha256:00ff"`
+	for name, tt := range map[string]struct{ has, rootHash, want string }{
+		"a new node":         {`{}`, "0f", path + `{"metadata":{"annotations":{"` + hash + `,"hardtack.dev/root-hash":"0f"}}}`},
+		"a root that writes": {`{"` + hash + `}`, "", ""},
+		"another root":       {`{"` + hash + `,"hardtack.dev/root-hash":"0e"}`, "0f", path + `{"metadata":{"annotations":{"hardtack.dev/root-hash":"0f"}}}`},
+		"sealed no more":     {`{"` + hash + `,"hardtack.dev/root-hash":"0e"}`, "", path + `{"metadata":{"annotations":{"hardtack.dev/root-hash":null}}}`},
+		"as it was":          {`{"` + hash + `,"hardtack.dev/root-hash":"0f"}`, "0f", ""},
+	} {
+		b := &box{answers: map[string]any{nodeURL: `{"metadata":{"annotations":` + tt.has + `},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`}}
+		m := b.machine(role.Masters, role.Minions)
+		m.RootHash = tt.rootHash
+		for _, c := range m.Checks() {
+			if c.Name != "node" {
+				continue
+			}
+			if err := c.Probe(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if got := strings.Join(b.patched, "\n"); got != tt.want {
+			t.Errorf("%s: patched was %s, want %s", name, got, tt.want)
+		}
+	}
+}

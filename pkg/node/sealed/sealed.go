@@ -57,18 +57,35 @@ func KeptFiles() []Kept {
 	}}
 }
 
-// rootHash finds the root hash on a kernel's command line.
+// RootHash finds the root hash on a kernel's command line, in hexadecimal digits; it is empty where the root is written to.
+func RootHash(commandLine string) (string, error) {
+	if len(arguments(commandLine)) == 0 {
+		return "", nil
+	}
+	hash, err := rootHash(commandLine)
+	if err != nil {
+		return "", err
+	}
+	return hash.String(), nil
+}
+
+// rootHash finds the root hash on a kernel's command line, which must have one.
 func rootHash(commandLine string) (verity.Hash, error) {
-	var found []string
+	found := arguments(commandLine)
+	if len(found) != 1 {
+		return verity.Hash{}, fmt.Errorf("the kernel's command line has %d arguments %s=, and needs one: %s", len(found), Argument, strings.TrimSpace(commandLine))
+	}
+	return verity.ParseHash(found[0])
+}
+
+// arguments are the values of Argument.
+func arguments(commandLine string) (found []string) {
 	for _, field := range strings.Fields(commandLine) {
 		if value, ok := strings.CutPrefix(field, Argument+"="); ok {
 			found = append(found, value)
 		}
 	}
-	if len(found) != 1 {
-		return verity.Hash{}, fmt.Errorf("the kernel's command line has %d arguments %s=, and needs one: %s", len(found), Argument, strings.TrimSpace(commandLine))
-	}
-	return verity.ParseHash(found[0])
+	return found
 }
 
 // partition is one of a disk, by the names of their devices.

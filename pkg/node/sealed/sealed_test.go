@@ -160,3 +160,19 @@ func TestBring(t *testing.T) {
 		t.Errorf("%q after %q", third, first)
 	}
 }
+
+func TestRootHashOrNone(t *testing.T) {
+	hash := strings.Repeat("0f", 32)
+	for line, want := range map[string]string{
+		"": "", "quiet root=/dev/nvme0n1p2 rootflags=ro\n": "", "quiet roothash=" + hash + " panic=10\n": hash,
+	} {
+		if got, err := RootHash(line); err != nil || got != want {
+			t.Errorf("%q: got %q, %v", line, got, err)
+		}
+	}
+	for _, line := range []string{"roothash=" + hash + " roothash=" + hash, "roothash=", "roothash=12"} {
+		if got, err := RootHash(line); err == nil {
+			t.Errorf("%q: got %q", line, got)
+		}
+	}
+}

@@ -25,6 +25,8 @@ type Timeline struct {
 	Node     string `json:"node,omitempty"`
 	Roles    string `json:"roles"`
 	Boot     string `json:"boot,omitempty"`
+	// RootHash is that of a sealed root, in hexadecimal digits; empty is a root that is written to.
+	RootHash string `json:"root_hash,omitempty"`
 	// Firmware and Loader are how long each took before the kernel; 0 if the firmware does not record it.
 	Firmware int64 `json:"firmware"`
 	Loader   int64 `json:"loader"`
@@ -106,7 +108,7 @@ type Command struct {
 
 // Machine identifies the machine and the boot of a timeline.
 type Machine struct {
-	Instance, Node, Roles, Boot string
+	Instance, Node, Roles, Boot, RootHash string
 }
 
 // Program is the file name of the agent in the units, and Reader that of the program that reads the user data.
@@ -121,7 +123,7 @@ var waiting, beside = []string{"wait", "bootstrap"}, []string{"ready", "controll
 
 // Build builds the timeline as of now, in microseconds. It omits units that have not begun.
 func Build(m Machine, b Boot, units []Unit, marks []Mark, now uint64) Timeline {
-	t := Timeline{Schema: Schema, Instance: m.Instance, Node: m.Node, Roles: m.Roles, Boot: m.Boot,
+	t := Timeline{Schema: Schema, Instance: m.Instance, Node: m.Node, Roles: m.Roles, Boot: m.Boot, RootHash: m.RootHash,
 		Userspace: ms(b.Userspace), Units: []Span{}, Marks: []Mark{}}
 	// Both are times before the start of the kernel: that of the firmware includes the loader.
 	if b.Firmware > b.Loader {

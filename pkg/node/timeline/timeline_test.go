@@ -31,7 +31,7 @@ var boot = []Unit{
 
 // TestBuild compares the whole form with a golden file, which is its documentation's example.
 func TestBuild(t *testing.T) {
-	got := Build(Machine{Instance: "i-0123456789abcdef0", Node: "ip-10-1-0-12.eu-central-1.compute.internal", Roles: "minions", Boot: "b"},
+	got := Build(Machine{Instance: "i-0123456789abcdef0", Node: "ip-10-1-0-12.eu-central-1.compute.internal", Roles: "minions", Boot: "b", RootHash: "0f"},
 		Boot{Firmware: 4_500_000, Loader: 700_000, Userspace: 3_200_000}, boot, []Mark{{"node", 25_000}, {"kubelet", 24_100}}, 26_000_000)
 	got.Ready = 25_000
 	text, err := json.MarshalIndent(got, "", "  ")
