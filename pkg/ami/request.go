@@ -29,6 +29,8 @@ const (
 	TagKubernetes = tagPrefix + "kubernetes"
 	// TagRoles are the roles that units of the image name, an operator's own too, as role.Set writes them: a fact of its manifest.
 	TagRoles = tagPrefix + "roles"
+	// TagRootHash is the root hash of a sealed root in hexadecimal digits: a fact of its manifest.
+	TagRootHash = tagPrefix + "root-hash"
 	// tagPrefix is reserved: no tag of the operator may begin with it.
 	tagPrefix = "hardtack:"
 )

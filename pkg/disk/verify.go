@@ -32,10 +32,29 @@ type Verified struct {
 // ErrNotSealed means that the root of a disk is written to, and so has no root hash.
 var ErrNotSealed = errors.New("the disk has no sealed root: no partition of its table is a hash tree (bake it with root = \"sealed\")")
 
+// Progress receives how far the reading of a root is. Its methods must be safe for concurrent use.
+type Progress interface {
+	// Begin starts an operation on total bytes, Add reports that n more of them are done.
+	Begin(what string, total int64)
+	Add(n int64)
+}
+
+// metered reports what is read.
+type metered struct {
+	io.ReaderAt
+	progress Progress
+}
+
+func (m metered) ReadAt(p []byte, at int64) (int, error) {
+	n, err := m.ReaderAt.ReadAt(p, at)
+	m.progress.Add(int64(n))
+	return n, err
+}
+
 // VerifySealed computes the root hash of a disk from the bytes of its root partition, and compares it with the disk's hash
 // tree, with the identifiers of the two partitions, and with the command line of the kernel image. Every difference is told.
-// The file system of the EFI partition is read by mtools.
-func VerifySealed(ctx context.Context, disk io.ReaderAt) (Verified, error) {
+// The file system of the EFI partition is read by mtools. The progress may be nil.
+func VerifySealed(ctx context.Context, disk io.ReaderAt, progress Progress) (Verified, error) {
 	table, err := gpt.Read(disk)
 	if err != nil {
 		return Verified{}, err
@@ -51,7 +70,12 @@ func VerifySealed(ctx context.Context, disk io.ReaderAt) (Verified, error) {
 	if int64(super.Blocks)*verity.BlockSize > root.Size || int64(verity.TreeBlocks(super.Blocks))*verity.BlockSize > tree.Size {
 		return v, fmt.Errorf("the hash tree is for %d blocks of data, and the partitions %d and %d have %d and %d bytes", super.Blocks, root.Number, tree.Number, root.Size, tree.Size)
 	}
-	hash, computed, err := verity.Build(ctx, super, io.NewSectionReader(disk, root.Start, root.Size))
+	var data io.ReaderAt = io.NewSectionReader(disk, root.Start, root.Size)
+	if progress != nil {
+		progress.Begin("hashing the root", int64(super.Blocks)*verity.BlockSize)
+		data = metered{data, progress}
+	}
+	hash, computed, err := verity.Build(ctx, super, data)
 	if err != nil {
 		return v, err
 	}

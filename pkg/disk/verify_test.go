@@ -65,7 +65,7 @@ func TestVerifySealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	v, err := VerifySealed(t.Context(), f)
+	v, err := VerifySealed(t.Context(), f, nil)
 	if err != nil || v.RootHash != s.hash.String() || v.Arch != "amd64" || v.RootSize != 4*mib || !strings.Contains(v.CommandLine, "roothash="+v.RootHash) {
 		t.Fatalf("%+v, %v", v, err)
 	}
@@ -77,12 +77,12 @@ func TestVerifySealed(t *testing.T) {
 		gpt.Sector + 60: "checksum",
 	} {
 		flipped(t, f, at, func() {
-			if v, err := VerifySealed(t.Context(), f); err == nil || !strings.Contains(err.Error(), want) {
+			if v, err := VerifySealed(t.Context(), f, nil); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("byte %d: %+v, %v, want an error with %q", at, v, err, want)
 			}
 		})
 	}
-	if _, err := VerifySealed(t.Context(), f); err != nil {
+	if _, err := VerifySealed(t.Context(), f, nil); err != nil {
 		t.Errorf("all bits are as they were, and: %v", err)
 	}
 }
@@ -117,7 +117,7 @@ func TestVerifyOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = f.Close() }()
-		_, err = VerifySealed(t.Context(), f)
+		_, err = VerifySealed(t.Context(), f, nil)
 		return err
 	}
 	if err := verify(name); err == nil || !strings.Contains(err.Error(), "the kernel image opens another root") {

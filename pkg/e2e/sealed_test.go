@@ -87,7 +87,7 @@ func TestSealedChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.change(t, f)
-			if _, err := disk.VerifySealed(ctx, f); err == nil || !strings.Contains(err.Error(), c.verify) {
+			if _, err := disk.VerifySealed(ctx, f, nil); err == nil || !strings.Contains(err.Error(), c.verify) {
 				t.Errorf("verify says %v, want %q", err, c.verify)
 			}
 			if err := f.Close(); err != nil {
@@ -211,7 +211,7 @@ func verifySealed(ctx context.Context, t *testing.T, image string) disk.Verified
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }() // only read
-	v, err := disk.VerifySealed(ctx, f)
+	v, err := disk.VerifySealed(ctx, f, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,9 @@ func (m Manifest) Facts() map[string]string {
 	if text := role.NewSet(roles...).String(); len(text) <= 256 {
 		facts["roles"] = text
 	}
+	if m.Sealed() {
+		facts["root-hash"] = m.RootHash
+	}
 	return facts
 }
 
