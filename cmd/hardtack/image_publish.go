@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -15,7 +14,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/qcow2"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image"
 )
 
 func imagePublishCommand() *cli.Command {
@@ -95,16 +94,9 @@ func publishJob(c *cli.Context, disk *qcow2.File) (ami.Pipeline, error) {
 		}
 	}
 	beside := filepath.Join(filepath.Dir(c.Args().First()), "image.json")
-	baked, err := bake.ReadManifest(beside)
-	switch {
-	case err == nil:
-		job.Facts, job.UEFI = baked.Facts(), baked.Sealed()
-		if job.Architecture == "" {
-			job.Architecture = baked.Architecture
-		}
-	case job.Architecture == "" && errors.Is(err, fs.ErrNotExist):
+	if err := image.Describe(&job.Request, beside); errors.Is(err, image.ErrNoArchitecture) {
 		return job, usagef("--arch is needed: there is no image.json beside %s", c.Args().First())
-	case !errors.Is(err, fs.ErrNotExist):
+	} else if err != nil {
 		return job, err
 	}
 	return job, nil

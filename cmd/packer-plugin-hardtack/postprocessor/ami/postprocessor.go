@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/qcow2"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image"
 )
 
 var _ packersdk.PostProcessor = (*PostProcessor)(nil)
@@ -140,17 +139,10 @@ func (c *Config) jobFor(disk string, files []string) (ami.Pipeline, error) {
 	if i := slices.IndexFunc(files, func(f string) bool { return filepath.Base(f) == "image.json" }); i >= 0 {
 		described = files[i]
 	}
-	baked, err := bake.ReadManifest(described)
-	switch {
-	case err == nil:
-		j.Facts, j.UEFI = baked.Facts(), baked.Sealed()
-		if j.Architecture == "" {
-			j.Architecture = baked.Architecture
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return j, err
-	case j.Architecture == "":
+	if err := image.Describe(&j.Request, described); errors.Is(err, image.ErrNoArchitecture) {
 		return j, fmt.Errorf("architecture is needed: there is no image.json with %s", disk)
+	} else if err != nil {
+		return j, err
 	}
 	return j, nil
 }
