@@ -97,6 +97,19 @@ func VerifySealed(ctx context.Context, disk io.ReaderAt, progress Progress) (Ver
 	return v, errors.Join(wrong...)
 }
 
+// IsSealed reports whether a disk has a sealed root, which UEFI alone starts. A disk without a partition table has none.
+func IsSealed(disk io.ReaderAt) (bool, error) {
+	table, err := gpt.Read(disk)
+	if errors.Is(err, gpt.ErrNone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, _, _, _, err = sealedPartitions(table)
+	return err == nil, nil
+}
+
 // sealedPartitions finds the two partitions of a sealed root by their types.
 func sealedPartitions(table []gpt.Partition) (v Verified, root, tree gpt.Partition, m machine, err error) {
 	for _, arch := range []string{"amd64", "arm64"} {

@@ -69,6 +69,9 @@ func TestVerifySealed(t *testing.T) {
 	if err != nil || v.RootHash != s.hash.String() || v.Arch != "amd64" || v.RootSize != 4*mib || !strings.Contains(v.CommandLine, "roothash="+v.RootHash) {
 		t.Fatalf("%+v, %v", v, err)
 	}
+	if sealed, err := IsSealed(f); err != nil || !sealed {
+		t.Errorf("a sealed disk is taken for a writable one: %v", err)
+	}
 	// One bit, in the data, in the last block of it, and in a leaf of the tree; and a salt.
 	for at, want := range map[int64]string{
 		s.RootStart + 5: "the hash tree on the disk is another", s.RootStart + s.RootSize - 1: "the hash tree on the disk is another",
@@ -137,6 +140,17 @@ func TestVerifyOther(t *testing.T) {
 	}
 	if err := verify(writable); !errors.Is(err, ErrNotSealed) {
 		t.Errorf("a writable root: %v", err)
+	}
+	f, err := os.Open(writable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if sealed, err := IsSealed(f); err != nil || sealed {
+		t.Errorf("a writable disk is taken for a sealed one: %v", err)
+	}
+	if sealed, err := IsSealed(strings.NewReader(strings.Repeat("\x00", 1<<20))); err != nil || sealed {
+		t.Errorf("a disk without a table is taken for a sealed one: %v", err)
 	}
 	if err := os.Truncate(writable, 0); err != nil {
 		t.Fatal(err)

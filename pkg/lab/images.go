@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/qcow2"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 )
 
@@ -17,7 +19,27 @@ const imagesDir = "images"
 type Boot struct {
 	// Path is the disk, which is never changed; Format is "qcow2" or "raw".
 	Path, Format string
-	Firmware     qemu.Firmware
+	// Firmware is empty for UEFI if the disk has a sealed root, and BIOS else.
+	Firmware qemu.Firmware
+}
+
+// firmware is the one by which a machine starts. A sealed root has UEFI, as on AWS.
+func (b Boot) firmware() (qemu.Firmware, error) {
+	if b.Firmware != "" {
+		return b.Firmware, nil
+	}
+	d, err := qcow2.Open(b.Path)
+	if err != nil {
+		return "", err
+	}
+	sealed, err := disk.IsSealed(d)
+	if err := errors.Join(err, d.Close()); err != nil {
+		return "", fmt.Errorf("looking for a sealed root on %s: %w", b.Path, err)
+	}
+	if sealed {
+		return qemu.UEFI, nil
+	}
+	return qemu.BIOS, nil
 }
 
 // disks are the disks of images. Each is written once, when the first machine of the image starts.

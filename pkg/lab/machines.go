@@ -131,6 +131,10 @@ func (m *machines) receive(l net.Listener) error {
 
 // Start powers a machine on.
 func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
+	var err error
+	if l.Boot.Firmware, err = l.Boot.firmware(); err != nil {
+		return nil, err
+	}
 	port, err := m.network.Attach(vnet.Machine{Name: l.ID, Addr: l.Addr})
 	if err != nil {
 		return nil, err
