@@ -135,15 +135,21 @@ func startComparison(t *testing.T) *compared {
 		t.Fatal(err)
 	}
 	c.disks = map[string]string{byHardtack: baked, byKubeadm: with}
-	c.boots(t, byHardtack) // so does the master
+	c.start(t, "compare")
+	return c
+}
+
+// start starts the lab, with its master from Hardtack's disk.
+func (c *compared) start(t *testing.T, name string) {
+	t.Helper()
+	c.boots(t, byHardtack)
 	t.Setenv("HARDTACK_IMAGE", c.image)
-	c.running = newLab(t, "compare", compareCluster)
+	c.running = newLab(t, name, compareCluster)
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.lastWords(t)
 		}
 	})
-	return c
 }
 
 // boots selects the disk of machines that are launched from now on, as a new launch template would.
@@ -181,6 +187,20 @@ func (c *compared) lastWords(t *testing.T) {
 // data.
 func (c *compared) allowKubeadm(t *testing.T) {
 	t.Helper()
+	kubeconfig, config := c.watch(t)
+	c.token = newToken(t)
+	c.phases(t, kubeconfig)
+	c.announce(t, config.CAData)
+	c.userData[byKubeadm] = c.joinData(t, config.CAData)
+	var err error
+	if c.userData[byHardtack], err = completed(t, compareCluster).UserData("minions", config.CAData); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// watch begins to watch the nodes, and returns the administrator's kubeconfig.
+func (c *compared) watch(t *testing.T) ([]byte, *rest.Config) {
+	t.Helper()
 	kubeconfig, err := c.Kubeconfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -189,16 +209,10 @@ func (c *compared) allowKubeadm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.token = newToken(t)
-	c.phases(t, kubeconfig)
-	c.announce(t, config.CAData)
-	c.userData[byKubeadm] = c.joinData(t, config.CAData)
-	if c.userData[byHardtack], err = completed(t, compareCluster).UserData("minions", config.CAData); err != nil {
-		t.Fatal(err)
-	}
 	if c.nodes, err = watchNodes(t.Context(), rest.CopyConfig(config)); err != nil {
 		t.Fatal(err)
 	}
+	return kubeconfig, config
 }
 
 // newToken is a bootstrap token of kubeadm's form.
@@ -286,6 +300,16 @@ func (c *compared) joinData(t *testing.T, ca []byte) []byte {
 // join powers a machine on, waits until its Node is Ready, and terminates it.
 func (c *compared) join(t *testing.T, by string, round int) join {
 	t.Helper()
+	m := c.launch(t, by)
+	j := c.measure(t, by, m)
+	j.Round = round
+	c.leave(t, m)
+	return j
+}
+
+// launch powers a machine on, and waits until its Node is Ready.
+func (c *compared) launch(t *testing.T, by string) lab.MachineStatus {
+	t.Helper()
 	c.boots(t, by)
 	fault := lab.Fault{}
 	if by == byKubeadm {
@@ -307,10 +331,7 @@ func (c *compared) join(t *testing.T, by string, round int) join {
 		c.nodes.expect(m.Name, m.PID)
 		return !c.nodes.node(m.Name).ready.IsZero()
 	})
-	j := c.measure(t, by, m)
-	j.Round = round
-	c.leave(t, m)
-	return j
+	return m
 }
 
 // measure takes a machine's figures.

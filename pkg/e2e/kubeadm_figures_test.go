@@ -119,8 +119,13 @@ func (c comparison) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string]string{"compare-kubeadm.txt": text.String(), "compare-kubeadm.json": string(data) + "\n"} {
-		file := filepath.Join(dir, name)
+	return writeFigures(dir, "compare-kubeadm", text.String(), data)
+}
+
+// writeFigures writes a table and its JSON to NAME.txt and NAME.json of a directory, each atomically.
+func writeFigures(dir, name, table string, figures []byte) error {
+	for kind, content := range map[string]string{".txt": table, ".json": string(figures) + "\n"} {
+		file := filepath.Join(dir, name+kind)
 		if err := os.WriteFile(file+".part", []byte(content), 0o644); err != nil {
 			return err
 		}
@@ -143,11 +148,17 @@ func TestKubeadmFigures(t *testing.T) {
 	if err := c.write(dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"compare-kubeadm.txt", "compare-kubeadm.json"} {
-		text, err := os.ReadFile(filepath.Join(dir, name))
+	assertFigures(t, dir, "compare-kubeadm", "kubeadm")
+}
+
+// assertFigures compares what writeFigures has written with testdata.
+func assertFigures(t *testing.T, dir, name, testdata string) {
+	t.Helper()
+	for _, kind := range []string{".txt", ".json"} {
+		text, err := os.ReadFile(filepath.Join(dir, name+kind))
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden.Assert(t, string(text), "kubeadm/"+name+".golden")
+		golden.Assert(t, string(text), testdata+"/"+name+kind+".golden")
 	}
 }
