@@ -17,7 +17,9 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/terraform"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // stackFlags select the stack of a command.
@@ -72,6 +74,7 @@ var parameterFlags = map[string]string{
 func deployFlags(more ...cli.Flag) []cli.Flag {
 	return stackFlags(append([]cli.Flag{
 		&cli.StringFlag{Name: "ca", Usage: "the `FILE` of the cluster's public CA in PEM, to put it into the user data (default: machines read it from the cluster's store)"},
+		manifestFlag("the tags of the channel's image"),
 		&cli.StringFlag{Name: "vpc", Usage: "the cluster's `VPC`"},
 		&cli.StringFlag{Name: "subnets", Usage: "the machines' `SUBNETS`, separated by commas"},
 		&cli.StringFlag{Name: "etcd-subnets", Usage: "the `SUBNETS` of the etcd members, one each, in their order, separated by commas"},
@@ -100,8 +103,29 @@ func deployOptions(c *cli.Context) (cluster.Deployment, error) {
 		}
 	}
 	var err error
-	out.CA, err = readCA(c.String("ca"))
+	if out.CA, err = readCA(c.String("ca")); err != nil {
+		return out, err
+	}
+	out.Openings, err = readOpenings(c)
 	return out, err
+}
+
+// manifestFlag names the description of the image whose units say which ports are open.
+func manifestFlag(def string) cli.Flag {
+	return &cli.StringFlag{Name: "manifest", Usage: "open the ports that the units of the image with this `IMAGE.JSON` name (default: " + def + ")"}
+}
+
+// readOpenings reads --manifest; nil without it.
+func readOpenings(c *cli.Context) ([]role.Opening, error) {
+	name := c.String("manifest")
+	if name == "" {
+		return nil, nil
+	}
+	baked, err := bake.ReadManifest(name)
+	if err != nil {
+		return nil, usagef("--manifest: %w", err)
+	}
+	return append([]role.Opening{}, baked.Roles.Ports...), nil
 }
 
 // skewFlag allows what Kubernetes does not support.

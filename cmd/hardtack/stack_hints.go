@@ -141,6 +141,9 @@ var stackHints = []func(verb string, err error) string{
 	hint(func(_ string, e *cluster.ImageVersionError) string {
 		return fmt.Sprintf("\nwrite version: %q in the document, or point the channel at an image of %s: hardtack image list shows them, hardtack image promote --channel %s IMAGE does it", minorOf(e.Kubernetes), e.Document, e.Channel)
 	}),
+	hint(func(string, *cluster.OpeningsError) string {
+		return "; give the image's own description with --manifest IMAGE.JSON, or take the hardtack that made the image"
+	}),
 	hint(func(_ string, e *rollout.RefreshError) string {
 		return ", or hardtack stack rollback --group " + e.Group.Key
 	}),

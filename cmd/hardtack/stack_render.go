@@ -7,6 +7,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
@@ -25,30 +26,40 @@ func stackRenderCommand() *cli.Command {
 
 // checkFlags are those of commands that write what a cluster is made from, for checkDocument.
 func checkFlags() []cli.Flag {
-	return append(awsFlags(), &cli.BoolFlag{Name: "check", Usage: "before that, compare the groups with the channel's image and the region's instance types, as apply does; where they do not go together, write nothing"})
+	return append(awsFlags(), manifestFlag("with --check the tags of the channel's image, else none of an image's own"), &cli.BoolFlag{Name: "check", Usage: "before that, compare the groups with the channel's image and the region's instance types, as apply does; where they do not go together, write nothing"})
 }
 
-// checkDocument is --check: it compares a document with the channel's image and the region's instance types.
-func checkDocument(c *cli.Context, complete *spec.Complete) error {
+// checkDocument is --check: it compares a document with the channel's image and the region's instance types. It returns the ports that
+// units of the image open, as --manifest says, or the image.
+func checkDocument(c *cli.Context, complete *spec.Complete) ([]role.Opening, error) {
+	openings, err := readOpenings(c)
+	if err != nil {
+		return nil, err
+	}
 	if !c.Bool("check") {
 		for _, name := range []string{"region", "endpoint-url"} {
 			if c.IsSet(name) {
-				return usagef("--%s: without --check, AWS is not asked", name)
+				return nil, usagef("--%s: without --check, AWS is not asked", name)
 			}
 		}
-		return nil
+		return openings, nil
 	}
 	conf, err := loadAWS(c.Context, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	k := cluster.New(cluster.Config{Document: complete, AWS: conf, Log: logger(c)})
 	image, err := k.Check(c.Context)
 	if err != nil {
-		return withStackHint(c, err)
+		return nil, withStackHint(c, err)
+	}
+	if openings == nil {
+		if openings, err = k.Openings(c.Context, image); err != nil {
+			return nil, withStackHint(c, err)
+		}
 	}
 	fmt.Fprintf(c.App.ErrWriter, "%s of channel %s in %s: every group's machines start from it\n", image, k.Channel(), k.Region())
-	return nil
+	return openings, nil
 }
 
 func stackRender(c *cli.Context) error {
@@ -59,10 +70,11 @@ func stackRender(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkDocument(c, complete); err != nil {
+	openings, err := checkDocument(c, complete)
+	if err != nil {
 		return err
 	}
-	tmpl, err := template.Render(complete, ca)
+	tmpl, err := template.Render(complete, ca, template.Openings(openings))
 	if err != nil {
 		return fmt.Errorf("making the template of %s: %w", complete.Cluster.Name, err)
 	}

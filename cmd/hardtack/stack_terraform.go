@@ -42,10 +42,11 @@ func stackTerraform(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkDocument(c, complete); err != nil {
+	openings, err := checkDocument(c, complete)
+	if err != nil {
 		return err
 	}
-	files, err := template.Module(complete, ca)
+	files, err := template.Module(complete, ca, template.Openings(openings))
 	if err != nil {
 		return fmt.Errorf("making the module of %s: %w", complete.Cluster.Name, err)
 	}

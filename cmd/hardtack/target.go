@@ -77,9 +77,9 @@ func completeText(c *cli.Context, name string, data []byte) (*spec.Complete, err
 	return complete, err
 }
 
-// targetFlags decide what a command works on. The next command has to have them too: without the last two, apply would change
-// the user data back, or look for another template.
-var targetFlags = []string{"file", "stack", "terraform", "store", "region", "endpoint-url", "ca", "template-url"}
+// targetFlags decide what a command works on. The next command has to have them too: without the last three, apply would change
+// the user data back, close ports, or look for another template.
+var targetFlags = []string{"file", "stack", "terraform", "store", "region", "endpoint-url", "ca", "manifest", "template-url"}
 
 // given writes those flags again that a command line had.
 func given(c *cli.Context, names ...string) string {

@@ -31,6 +31,8 @@ const (
 	TagRoles = tagPrefix + "roles"
 	// TagRootHash is the root hash of a sealed root in hexadecimal digits: a fact of its manifest.
 	TagRootHash = tagPrefix + "root-hash"
+	// TagPorts are the ports that units of the image open, as role.FormatOpenings writes them: a fact of its manifest.
+	TagPorts = tagPrefix + "ports"
 	// tagPrefix is reserved: no tag of the operator may begin with it.
 	tagPrefix = "hardtack:"
 )
@@ -79,7 +81,7 @@ type Request struct {
 var imageName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9./_-]{0,98}[A-Za-z0-9])?$`)
 
 // reservedTags is how many of an image's 50 tags Hardtack uses, including Name and facts.
-const reservedTags = 10
+const reservedTags = 11
 
 // Check returns all errors at once.
 func (r Request) Check() error {

@@ -16,6 +16,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // Deployment is the input of a deployment besides the cluster's document.
@@ -32,6 +33,8 @@ type Deployment struct {
 	// AnyMachine leaves out the comparison of the document with the image and with EC2's instance types: for a lab, whose machines are
 	// of no type, whatever the document says.
 	AnyMachine bool
+	// Openings are the ports that units of the image open. If it is nil, they are those that the tags of the channel's image say.
+	Openings []role.Opening
 }
 
 // Diff is the changes that Apply and then Refresh would make.
@@ -110,7 +113,17 @@ func (c *Cluster) propose(ctx context.Context, deploy Deployment) (cloudformatio
 	if err := c.checkAgreed(ctx); err != nil {
 		return out, err
 	}
-	tmpl, err := template.Render(c.config.Document, deploy.CA)
+	if deploy.Openings == nil && deploy.TemplateURL == "" {
+		image, err := c.image(ctx)
+		_, none := errors.AsType[*NoImageError](err) // plan says so, after what is wrong with the parameters
+		if err == nil {
+			deploy.Openings, err = c.Openings(ctx, image)
+		}
+		if err != nil && !none {
+			return out, err
+		}
+	}
+	tmpl, err := template.Render(c.config.Document, deploy.CA, template.Openings(deploy.Openings))
 	if err != nil {
 		return out, fmt.Errorf("making the template of %s: %w", c.name, err)
 	}

@@ -65,7 +65,7 @@ type deployedGroup struct {
 }
 
 // deployments are the stacks that are deployed to moto, once: documents, and the parameter Machines.
-var deployments = []string{"default=no", "three=yes", "large=yes"}
+var deployments = []string{"default=no", "three=yes", "large=yes", "ingress=yes"}
 
 var deployable = sync.OnceValue(func() bool {
 	return exec.Command("python3", "-c", "import moto.autoscaling, boto3, yaml").Run() == nil

@@ -33,7 +33,7 @@ type moduleData struct {
 	Roles   []string        `json:"roles"`
 	// RoleTags are further tags of the security group of a role.
 	RoleTags     map[string]map[string]string `json:"role_tags"`
-	Ingress      []moduleIngress              `json:"ingress"`
+	Ingress      []rule                       `json:"ingress"`
 	Zone         string                       `json:"zone"`
 	Placeholders []moduleRecord               `json:"placeholders"`
 	APIPort      int                          `json:"api_port"`
@@ -64,14 +64,6 @@ type moduleVolume struct {
 	Key        string `json:"key"`
 }
 
-type moduleIngress struct {
-	To       role.Role `json:"to"`
-	From     role.Role `json:"from"`
-	Protocol string    `json:"protocol"`
-	Port     int       `json:"port"`
-	Program  string    `json:"program"`
-}
-
 type moduleRecord struct {
 	Name   string   `json:"name"`
 	Type   string   `json:"type"`
@@ -85,8 +77,8 @@ const capacityMargin = 600
 // Module returns the files, by name, of a Terraform module that makes the same resources as Render's template: plain
 // files that are the same for every cluster, and ModuleData. If aws.secretsKey is an alias, the directory key has a module
 // that makes the key.
-func Module(c *spec.Complete, ca []byte) (map[string][]byte, error) {
-	b, err := newBuilder(c, ca)
+func Module(c *spec.Complete, ca []byte, options ...Option) (map[string][]byte, error) {
+	b, err := newBuilder(c, ca, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +116,8 @@ func (b *builder) module() (moduleData, error) {
 	data := moduleData{
 		Cluster: s.Name, Names: b.names(), Groups: map[string]groupModel{}, Volumes: map[string]moduleVolume{}, Backups: b.moduleBackups(), Pods: b.modulePods(), RoleTags: map[string]map[string]string{},
 		Zone: strings.TrimSuffix(record.DefaultSuffix, "."), APIPort: s.API.Port, APIAccess: b.ranges(),
-		AWS:  moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, b.dualStack(), ImageParameter(s.AWS.Channel), ami.RootDevice},
-		Tags: b.ownTags(nil), CapacityTimeout: launchTimeout + capacityMargin,
+		AWS:     moduleAWS{s.AWS.LoadBalancer, s.AWS.Key, b.dualStack(), ImageParameter(s.AWS.Channel), ami.RootDevice},
+		Ingress: b.rules(), Tags: b.ownTags(nil), CapacityTimeout: launchTimeout + capacityMargin,
 	}
 	if !b.has(role.Masters) {
 		data.AWS.LoadBalancer = spec.LoadBalancerNone
@@ -137,13 +129,6 @@ func (b *builder) module() (moduleData, error) {
 		data.Roles = append(data.Roles, string(r))
 		if b.ownsNodes(r) {
 			data.RoleTags[string(r)] = map[string]string{ownedTag(s.Name): owned}
-		}
-		for _, p := range b.ports(r) {
-			for _, from := range p.From {
-				if b.reached(from) {
-					data.Ingress = append(data.Ingress, moduleIngress{r, from, p.Protocol, p.Number, p.What()})
-				}
-			}
 		}
 	}
 	for _, set := range record.Placeholders(s.Name, record.DefaultPolicy()) {

@@ -71,15 +71,11 @@ func (b *builder) securityGroups() {
 			"VpcId":            ref(ParameterVPC),
 			"Tags":             tags,
 		}}
-		for _, p := range b.ports(r) {
-			for _, from := range p.From {
-				if b.reached(from) {
-					b.ingress(fmt.Sprintf("Ingress%s%dFrom%s", logical(string(r)), p.Number, logical(string(from))), id, p,
-						object{"SourceSecurityGroupId": groupID(securityGroup(from))}, "")
-				}
-			}
-		}
 		b.out.Outputs[id] = Output{Description: fmt.Sprintf("The security group of machines with the role %s", r), Value: groupID(id)}
+	}
+	for _, r := range b.rules() {
+		b.ingress(r.id(), securityGroup(r.To), role.Port{Protocol: r.Protocol, Number: r.Port, Program: r.Program}, r.source(), "")
+		b.out.Resources[r.id()].Properties["ToPort"] = r.Last
 	}
 	if b.cluster.Cluster.AWS.LoadBalancer == spec.LoadBalancerNone && b.has(role.Masters) {
 		b.ingress("IngressMastersFromClients", securityGroup(role.Masters), b.apiPort(), object{"CidrIp": ref(ParameterClients)}, hasClients)
@@ -91,11 +87,7 @@ func (b *builder) securityGroups() {
 // removed range leaves the others alone.
 func (b *builder) access(id, group string) {
 	for _, r := range b.ranges() {
-		source := object{"CidrIp": r.CIDR}
-		if r.IPv6 {
-			source = object{"CidrIpv6": r.CIDR}
-		}
-		b.ingress(id+strings.NewReplacer(".", "x", ":", "x", "/", "x").Replace(r.CIDR), group, b.apiPort(), source, "")
+		b.ingress(id+logicalRange(r.CIDR), group, b.apiPort(), cidr(r.CIDR), "")
 	}
 }
 

@@ -61,12 +61,14 @@ type builder struct {
 	secrets store.Location
 	// launchTimeout is the launch hook's, in seconds.
 	launchTimeout int
+	// openings are the ports that units of the image open.
+	openings []role.Opening
 	// ids are the logical names of the groups, by name.
 	ids map[string]string
 	out *Template
 }
 
-// Option changes the template that Render makes.
+// Option changes the template that Render makes, or the module that Module makes.
 type Option func(*builder)
 
 // LaunchTimeout replaces the launch hook's heartbeat timeout, for a lab whose emulated machines boot more slowly than
@@ -75,15 +77,18 @@ func LaunchTimeout(d time.Duration) Option {
 	return func(b *builder) { b.launchTimeout = int(d / time.Second) }
 }
 
+// Openings opens the ports that units of the image name (unit.Table.Ports) to the roles and addresses that they name. Without it only
+// the ports of Hardtack's own units are open.
+func Openings(list []role.Opening) Option {
+	return func(b *builder) { b.openings = list }
+}
+
 // Render renders the template of a complete configuration. ca is the cluster's public CA in PEM, as for `hardtack
 // userdata`; it may be empty if machines find it in the store.
 func Render(c *spec.Complete, ca []byte, options ...Option) (*Template, error) {
-	b, err := newBuilder(c, ca)
+	b, err := newBuilder(c, ca, options...)
 	if err != nil {
 		return nil, err
-	}
-	for _, o := range options {
-		o(b)
 	}
 	b.parameters()
 	b.zone()
@@ -103,7 +108,7 @@ func Render(c *spec.Complete, ca []byte, options ...Option) (*Template, error) {
 	return b.out, nil
 }
 
-func newBuilder(c *spec.Complete, ca []byte) (*builder, error) {
+func newBuilder(c *spec.Complete, ca []byte, options ...Option) (*builder, error) {
 	at, err := store.ParseLocation(c.Cluster.Store)
 	if err != nil {
 		return nil, err
@@ -124,6 +129,9 @@ func newBuilder(c *spec.Complete, ca []byte) (*builder, error) {
 			errs = append(errs, fmt.Errorf("groups %s and %s are both %s in a template: rename one", first, g.Name, id))
 		}
 		taken[id], b.ids[g.Name] = g.Name, id
+	}
+	for _, o := range options {
+		o(b)
 	}
 	return b, errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
@@ -22,7 +24,7 @@ import (
 const ca = "-----BEGIN CERTIFICATE-----\nMIIBAA==\n-----END CERTIFICATE-----\n"
 
 // documents are the clusters of the tests, by the names of their golden templates.
-var documents = []string{"default", "three", "large", "rich"}
+var documents = []string{"default", "three", "large", "rich", "ingress"}
 
 func complete(t *testing.T, text string) *spec.Complete {
 	t.Helper()
@@ -42,9 +44,23 @@ func document(t *testing.T, name string) *spec.Complete {
 	return complete(t, string(text))
 }
 
+// openings are what the units of an image with the role ingress open, for the documents that have a group of it.
+func openings(c *spec.Complete) []role.Opening {
+	const ingress = role.Role("ingress")
+	if !slices.ContainsFunc(c.Groups, func(g spec.Group) bool { return g.Roles.Has(ingress) }) {
+		return nil
+	}
+	return []role.Opening{
+		{Role: ingress, Protocol: "tcp", First: 80, Last: 80, From: role.Set{role.Minions}, Ranges: []string{"10.0.0.0/8", "2001:db8::/32"}},
+		{Role: role.Minions, Protocol: "tcp", First: 30000, Last: 32767, From: role.Set{ingress, "nobody"}},
+		{Role: role.Minions, Protocol: "tcp", First: role.KubeletPort, Last: role.KubeletPort, From: role.Set{role.Minions}}, // as it is anyway
+		{Protocol: "udp", First: 9100, Last: 9100, From: role.Set{role.Minions}},
+	}
+}
+
 func render(t *testing.T, c *spec.Complete) *template.Template {
 	t.Helper()
-	template, err := template.Render(c, []byte(ca))
+	template, err := template.Render(c, []byte(ca), template.Openings(openings(c)))
 	assert.NilError(t, err)
 	return template
 }

@@ -21,6 +21,9 @@ func ReadManifest(name string) (Manifest, error) {
 	return m, nil
 }
 
+// maxTag is how many characters the value of a tag has at most.
+const maxTag = 256
+
 // Facts is a short summary of the manifest, for tags of machine images.
 func (m Manifest) Facts() map[string]string {
 	facts := map[string]string{"kubernetes": m.Kubernetes, "bake": m.Lock.Image, "version": m.Hardtack}
@@ -28,12 +31,15 @@ func (m Manifest) Facts() map[string]string {
 	for _, r := range m.Roles.Roles {
 		roles = append(roles, r.Role)
 	}
-	// A tag's value has at most 256 characters (EC2 User Guide, "Tag restrictions"): more roles than that are not said.
-	if text := role.NewSet(roles...).String(); len(text) <= 256 {
+	// A tag's value has at most 256 characters (EC2 User Guide, "Tag restrictions"): more roles or ports than that are not said.
+	if text := role.NewSet(roles...).String(); len(text) <= maxTag {
 		facts["roles"] = text
 	}
 	if m.Sealed() {
 		facts["root-hash"] = m.RootHash
+	}
+	if text := role.FormatOpenings(m.Roles.Ports); len(text) <= maxTag {
+		facts["ports"] = text
 	}
 	return facts
 }

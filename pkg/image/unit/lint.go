@@ -25,6 +25,7 @@ const (
 	RuleCycle       = "cycle"
 	RuleInstall     = "install"
 	RuleProfile     = "profile"
+	RulePort        = "port"
 )
 
 // Tree knows the files of the image besides the units.
@@ -49,6 +50,7 @@ func Lint(units []Unit, tree Tree) problem.List {
 	}
 	l.cycles()
 	l.ownRoles()
+	l.ports()
 	l.profiles()
 	l.found.Sort()
 	return l.found
@@ -136,7 +138,7 @@ func (l *linter) ownRoles() {
 	roles := ownRoles(l.units)
 	for _, u := range l.units {
 		r, ok := u.Role()
-		if !ok || r.Known() || u.Value("X-Hardtack", "Role").Value == string(r) {
+		if !ok || r.Known() || u.Value(ownSection, "Role").Value == string(r) {
 			continue
 		}
 		if meant := near.Typo(string(r), strings.Fields(role.Join(roles, " "))); meant != "" {

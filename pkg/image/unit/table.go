@@ -15,6 +15,9 @@ type Table struct {
 	Roles []RoleFile `json:"roles"`
 	// Units are sorted by role, in the order of role.All, then by name; those of no role come last.
 	Units []Row `json:"units"`
+	// Ports are the ports that units open to other machines by Port= in their section [X-Hardtack], sorted by role. Those of Hardtack's
+	// own units are not among them.
+	Ports []role.Opening `json:"ports,omitempty"`
 	// NoUnit lists programs of the image that are for operators and have no unit.
 	NoUnit []string `json:"no_unit"`
 	// Combinations holds every set of Hardtack's roles that a machine can have, the empty one first, and each of them with each
@@ -50,7 +53,7 @@ type Combination struct {
 // NewTable computes the table of the enabled units. Slices and targets are left out, since nothing runs in them unless
 // a unit of the table does, and so are timers and the units that they start, which are no part of a boot.
 func NewTable(units []Unit) Table {
-	t := Table{Schema: 1, NoUnit: []string{"kubectl"}}
+	t := Table{Schema: 1, NoUnit: []string{"kubectl"}, Ports: openingsOf(units)}
 	own := ownRoles(units)
 	roles := append(role.All(), own...)
 	for _, r := range roles {

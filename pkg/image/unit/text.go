@@ -37,6 +37,13 @@ func (t Table) Text() string {
 	if len(every) > 0 {
 		fmt.Fprintf(&text, "\nEvery machine runs %s.\n", shortNames(every))
 	}
+	for _, o := range t.Ports {
+		where := "every machine"
+		if o.Role != "" {
+			where = string(o.Role)
+		}
+		fmt.Fprintf(&text, "%s is reached at %s on %s, from %s.\n", Unit{Name: o.Unit}.Short(), o.Port(), where, strings.Join(o.Sources(), ", "))
+	}
 	if none, _ := t.Combination(nil); len(none.Fails) > 0 {
 		fmt.Fprintf(&text, "With no role, or one that is not known, %s fails and no other unit starts.\n", shortNames(none.Fails))
 	}

@@ -110,7 +110,7 @@ func (u Unit) triggeredUnit() string {
 
 // EveryMachine reports whether the unit declares that it runs on every machine, whatever its roles: by "Role=any" in
 // the section [X-Hardtack], which systemd does not read.
-func (u Unit) EveryMachine() bool { return u.Value("X-Hardtack", "Role").Value == "any" }
+func (u Unit) EveryMachine() bool { return u.Value(ownSection, "Role").Value == "any" }
 
 // ownRoles lists the roles of an operator's own that conditions of the units name, sorted.
 func ownRoles(units []Unit) []role.Role {

@@ -81,7 +81,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, rule := range []string{
 		unit.RuleSyntax, unit.RuleSection, unit.RuleRole, unit.RuleTarget, unit.RuleOrder, unit.RuleDependency,
-		unit.RuleEnvironment, unit.RuleExec, unit.RuleAssert, unit.RuleCycle, unit.RuleInstall,
+		unit.RuleEnvironment, unit.RuleExec, unit.RuleAssert, unit.RuleCycle, unit.RuleInstall, unit.RulePort,
 	} {
 		if !strings.Contains(all.String(), "["+rule+"]") {
 			t.Errorf("no case under testdata/bad has a finding of rule %s", rule)

@@ -7,12 +7,14 @@ resource "aws_security_group" "role" {
 }
 
 resource "aws_vpc_security_group_ingress_rule" "port" {
-  for_each                     = { for rule in local.spec.ingress : "${rule.to} ${rule.protocol} ${rule.port} from ${rule.from}" => rule }
+  for_each                     = { for rule in local.spec.ingress : "${rule.to} ${rule.protocol} ${rule.ports} from ${rule.from}${rule.cidr}" => rule }
   security_group_id            = aws_security_group.role[each.value.to].id
-  referenced_security_group_id = aws_security_group.role[each.value.from].id
+  referenced_security_group_id = each.value.from == "" ? null : aws_security_group.role[each.value.from].id
+  cidr_ipv4                    = each.value.cidr == "" || each.value.ipv6 ? null : each.value.cidr
+  cidr_ipv6                    = each.value.ipv6 ? each.value.cidr : null
   ip_protocol                  = each.value.protocol
   from_port                    = each.value.port
-  to_port                      = each.value.port
+  to_port                      = each.value.last
   description                  = each.value.program
 }
 
