@@ -335,13 +335,15 @@ func TestPrepareReportsEverything(t *testing.T) {
 	err := client.Provisioner().Prepare(map[string]any{
 		"lock": "nope", "source": "elsewhere", "units_dir": []string{"/etc/passwd"}, "agent_path": "/nowhere", "reader_path": "/nowhere/reader",
 		"packages": []string{"A b"}, "kernel_arguments": []string{`a"b`}, "units": []string{"/nowhere.service"},
+		"container_images": []string{"registry.example/web:1.2"}, "container_archives": []string{"/nowhere.tar"},
 		"file": []map[string]any{{"destination": "etc/x", "mode": "999"}},
 	})
 	if err == nil {
 		t.Fatal("nothing was reported")
 	}
 	for _, want := range []string{`lock "nope"`, `"elsewhere" is not one of`, "units_dir: /etc/passwd is not a directory", "agent_path: stat /nowhere:", "reader_path: stat /nowhere/reader:", "/nowhere.service",
-		`"A b" is not the name`, "hold a quote", "either source or content", "is not an absolute path", "not octal"} {
+		`"A b" is not the name`, "hold a quote", "either source or content", "is not an absolute path", "not octal",
+		`"registry.example/web:1.2" has no digest`, "container_archives: open /nowhere.tar"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the report lacks %q:\n%v", want, err)
 		}
@@ -354,7 +356,7 @@ func TestPrepareTakesUnknownValues(t *testing.T) {
 	const unknown = "<unknown>"
 	err := client.Provisioner().Prepare(map[string]any{
 		"lock": unknown, "source": unknown, "mirror": unknown, "units_dir": []string{unknown}, "agent_path": unknown, "reader_path": unknown, "output": unknown,
-		"packages": []string{unknown}, "kernel_arguments": []string{unknown}, "units": []string{unknown},
+		"packages": []string{unknown}, "kernel_arguments": []string{unknown}, "units": []string{unknown}, "container_images": []string{unknown}, "container_archives": []string{unknown},
 		"file": []map[string]any{{"destination": unknown, "mode": unknown, "source": unknown}},
 	})
 	if err != nil {

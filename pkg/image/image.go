@@ -6,9 +6,17 @@ package image
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/oci"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 )
 
 // Plan is an image that is to be composed.
@@ -16,6 +24,9 @@ type Plan struct {
 	bake.Plan
 	// Fetch says where components come from. Assets and Arch are those of the plan.
 	Fetch fetch.Options
+	// ContainerImages are references of container images with their digests (fetch.ParseContainer), ContainerArchives files with such
+	// images (oci.Read). Both are added to Containers.
+	ContainerImages, ContainerArchives []string
 	// OnFallback is told of each component that does not come from the source that it should; nil: nobody is.
 	OnFallback func(fetch.Result)
 }
@@ -52,5 +63,56 @@ func (p Plan) Compose(ctx context.Context) (bake.Job, error) {
 		components = append(components, bake.Fetched{Entries: r.Entries,
 			Source: bake.Source{Component: r.Component, Kind: string(r.Source), Origin: r.Origin, Materials: made}})
 	}
+	if err := p.addContainers(ctx, fetcher); err != nil {
+		return bake.Job{}, err
+	}
 	return p.Job(components)
+}
+
+func (p *Plan) addContainers(ctx context.Context, fetcher *fetch.Fetcher) error {
+	p.Containers = slices.Clone(p.Containers)
+	for _, text := range p.ContainerImages {
+		c, err := fetcher.Container(ctx, text)
+		if err != nil {
+			return err
+		}
+		p.Containers = append(p.Containers, c)
+	}
+	for _, name := range p.ContainerArchives {
+		list, err := Archive(name)
+		if err != nil {
+			return err
+		}
+		p.Containers = append(p.Containers, list...)
+	}
+	names := map[string]string{}
+	for _, c := range p.Containers {
+		if other, twice := names[c.Name]; twice {
+			return fmt.Errorf("the container image %s is there twice, in %s and in %s: leave one out", c.Name, other, c.Path)
+		}
+		names[c.Name] = c.Path
+	}
+	return nil
+}
+
+// Archive reads a local OCI archive with container images for the nodes.
+func Archive(name string) ([]bake.Container, error) {
+	in, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	found, err := oci.Read(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	entry, err := rootfs.Local(bake.FromContainers, path.Join(oci.Dir, strings.TrimSuffix(filepath.Base(name), ".tar")+".tar"), 0o644, name)
+	if err != nil {
+		return nil, err
+	}
+	var list []bake.Container
+	for _, i := range found {
+		list = append(list, bake.Container{Name: i.Name, Digest: i.Digest, Path: entry.Path, Origin: "file", Entry: entry})
+	}
+	return list, nil
 }

@@ -67,6 +67,18 @@ func (p *Provisioner) check() error {
 			report(fmt.Errorf("packages: %q is not the name of a Debian package", name))
 		}
 	}
+	for _, text := range c.ContainerImages {
+		if text != unknown {
+			_, err := fetch.ParseContainer(text)
+			report(prefix("container_images", err))
+		}
+	}
+	for _, name := range c.ContainerArchives {
+		if name != unknown {
+			_, err := image.Archive(name)
+			report(prefix("container_archives", err))
+		}
+	}
 	if !slices.Contains(c.KernelArguments, unknown) {
 		_, err := rootfs.Compose(rootfs.Inputs{KernelArguments: c.KernelArguments, Sysctls: c.Sysctls})
 		report(err)

@@ -69,6 +69,11 @@ type Additions struct {
 	// Debian packages to install in addition to those that every image needs. Whether they have the programs and files that
 	// units name is verified on the target.
 	Packages []string `mapstructure:"packages"`
+	// Container images for the nodes, which pods then use without a registry: `registry/repository:tag@sha256:…`. They are fetched
+	// while baking, by the digest, and pods name them by the tag. A reference without a digest is refused.
+	ContainerImages []string `mapstructure:"container_images"`
+	// Local files with such images: OCI archives, in which each image has its name with the registry.
+	ContainerArchives []string `mapstructure:"container_archives"`
 }
 
 // File is one file to add.

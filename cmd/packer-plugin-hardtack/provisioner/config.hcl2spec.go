@@ -31,6 +31,8 @@ type FlatConfig struct {
 	KernelArguments     []string          `mapstructure:"kernel_arguments" cty:"kernel_arguments" hcl:"kernel_arguments"`
 	Sysctls             map[string]string `mapstructure:"sysctls" cty:"sysctls" hcl:"sysctls"`
 	Packages            []string          `mapstructure:"packages" cty:"packages" hcl:"packages"`
+	ContainerImages     []string          `mapstructure:"container_images" cty:"container_images" hcl:"container_images"`
+	ContainerArchives   []string          `mapstructure:"container_archives" cty:"container_archives" hcl:"container_archives"`
 	Output              *string           `mapstructure:"output" cty:"output" hcl:"output"`
 }
 
@@ -67,6 +69,8 @@ func (*FlatConfig) HCL2Spec() map[string]hcldec.Spec {
 		"kernel_arguments":           &hcldec.AttrSpec{Name: "kernel_arguments", Type: cty.List(cty.String), Required: false},
 		"sysctls":                    &hcldec.AttrSpec{Name: "sysctls", Type: cty.Map(cty.String), Required: false},
 		"packages":                   &hcldec.AttrSpec{Name: "packages", Type: cty.List(cty.String), Required: false},
+		"container_images":           &hcldec.AttrSpec{Name: "container_images", Type: cty.List(cty.String), Required: false},
+		"container_archives":         &hcldec.AttrSpec{Name: "container_archives", Type: cty.List(cty.String), Required: false},
 		"output":                     &hcldec.AttrSpec{Name: "output", Type: cty.String, Required: false},
 	}
 	return s

@@ -109,7 +109,8 @@ func (p *Provisioner) plan(ctx context.Context, ui packer.Ui, log *slog.Logger, 
 	return image.Plan{
 		Plan: bake.Plan{Assets: p.assets, Units: p.units, Layers: layers, Lock: lock, Architecture: arch, Extra: extra,
 			KernelArguments: p.config.KernelArguments, Sysctls: p.config.Sysctls, Packages: p.config.Packages},
-		Fetch: fetch.Options{Cache: p.config.CacheDir, Mirror: p.config.Mirror, Source: source, RequirePins: p.config.RequirePins, Progress: progress{ui: ui}, Log: log},
+		Fetch:           fetch.Options{Cache: p.config.CacheDir, Mirror: p.config.Mirror, Source: source, RequirePins: p.config.RequirePins, Progress: progress{ui: ui}, Log: log},
+		ContainerImages: p.config.ContainerImages, ContainerArchives: p.config.ContainerArchives,
 		OnFallback: func(r fetch.Result) {
 			ui.Say(fmt.Sprintf("hardtack: %s %s comes from %s: %s", r.Component, r.Version, r.Source, r.Fallback))
 		},

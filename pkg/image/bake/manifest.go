@@ -40,6 +40,8 @@ type Image struct {
 	Roles unit.Table
 	// KernelArguments that the template added.
 	KernelArguments []string
+	// Containers that the template added.
+	Containers []Container
 }
 
 // Source says where one component came from.
@@ -74,8 +76,10 @@ type Manifest struct {
 	Components      []ManifestComponent `json:"components"`
 	Roles           unit.Table          `json:"roles"`
 	KernelArguments []string            `json:"kernelArguments,omitempty"`
-	System          System              `json:"system"`
-	Packages        []Package           `json:"packages"`
+	// ContainerImages are those that a template added for the nodes, beside the image's own.
+	ContainerImages []Container `json:"containerImages,omitempty"`
+	System          System      `json:"system"`
+	Packages        []Package   `json:"packages"`
 	// RootHash is that of a sealed root, in hexadecimal digits. Only the copy beside the disk has it: the one in the image is
 	// among what the hash stands for.
 	RootHash string `json:"rootHash,omitempty"`
@@ -105,7 +109,7 @@ type File struct {
 	// Size is in bytes, Digest the sha256 in hex.
 	Size   int64  `json:"size,omitempty"`
 	Digest string `json:"sha256,omitempty"`
-	// From is "units", "rootfs", "agent" or "extra"; empty for a component's files.
+	// From is "units", "rootfs", "agent", "containers" or "extra"; empty for a component's files.
 	From string `json:"from,omitempty"`
 }
 
@@ -153,7 +157,7 @@ func newManifest(job Job, system System, packages []Package) Manifest {
 		Lock:       LockName{Name: image.Lock.Name, Fingerprint: image.Lock.Fingerprint(), Image: image.Fingerprint},
 		Kubernetes: image.Lock.Kubernetes(), Architecture: job.Architecture,
 		Tree:  TreeSummary{Digest: job.Tree.Digest(), Size: job.Tree.Size(), Units: image.Units},
-		Roles: image.Roles, KernelArguments: image.KernelArguments, System: system, Packages: packages,
+		Roles: image.Roles, KernelArguments: image.KernelArguments, ContainerImages: image.Containers, System: system, Packages: packages,
 	}
 	byName := map[string]int{}
 	for i, c := range image.Lock.Components {

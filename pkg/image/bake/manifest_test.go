@@ -45,7 +45,8 @@ components:
 	}
 	image := Image{Lock: lock, Fingerprint: "0123456789ab", Units: []string{"kubelet.service"}, Roles: unit.NewTable(nil),
 		Sources:         []Source{{Component: "kubernetes", Kind: "modules", Origin: "example.com/org/kubernetes/v2"}},
-		KernelArguments: []string{"a=b&c"}}
+		KernelArguments: []string{"a=b&c"},
+		Containers:      []Container{{Name: "registry.example:5000/shop/web:1.2", Digest: "sha256:" + strings.Repeat("a", 64), Path: "/usr/lib/hardtack/images/web.tar", Origin: "registry"}}}
 	return Job{Tree: tree, Architecture: "amd64", Image: image}, System{ID: "debian", Version: "13"},
 		[]Package{{Name: "libc6", Version: "2.41-12", Architecture: "amd64"}, {Name: "libstdc++6", Version: "1:14.2.0-19+b1", Architecture: "amd64"}}
 }
@@ -77,7 +78,7 @@ func TestSBOM(t *testing.T) {
 	if err := cdx.NewBOMDecoder(bytes.NewReader(data), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
 		t.Fatal(err)
 	}
-	if bom.SpecVersion != cdx.SpecVersion1_6 || len(*bom.Components) != 3 {
+	if bom.SpecVersion != cdx.SpecVersion1_6 || len(*bom.Components) != 4 {
 		t.Errorf("version %v, %d components", bom.SpecVersion, len(*bom.Components))
 	}
 	refs := []string{bom.Metadata.Component.BOMRef}

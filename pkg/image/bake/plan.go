@@ -26,6 +26,8 @@ type Plan struct {
 	KernelArguments []string
 	Sysctls         map[string]string
 	Packages        []string
+	// Containers are further container images for the nodes.
+	Containers []Container
 }
 
 // Fetched is one component that has been fetched.
@@ -48,14 +50,14 @@ func (p Plan) Job(components []Fetched) (Job, error) {
 	if err := problems.Err(); err != nil {
 		return Job{}, fmt.Errorf("reading the units:\n%w", err)
 	}
-	image := Image{Lock: p.Lock, Roles: unit.NewTable(units), KernelArguments: p.KernelArguments}
+	image := Image{Lock: p.Lock, Roles: unit.NewTable(units), KernelArguments: p.KernelArguments, Containers: p.Containers}
 	for _, u := range units {
 		image.Units = append(image.Units, u.Name)
 	}
 	if image.Fingerprint, err = p.Fingerprint(); err != nil {
 		return Job{}, err
 	}
-	files := slices.Clone(p.Extra)
+	files := slices.Concat(p.Extra, containerEntries(p.Containers))
 	for _, c := range components {
 		files = append(files, c.Entries...)
 		image.Sources = append(image.Sources, c.Source)

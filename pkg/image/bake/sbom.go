@@ -32,6 +32,9 @@ func sbom(m Manifest, lock *lock.Lock) ([]byte, error) {
 	for _, p := range m.Packages {
 		parts = append(parts, packageSBOM(p, m.System))
 	}
+	for _, c := range m.ContainerImages {
+		parts = append(parts, containerSBOM(c))
+	}
 	bom.Components = &parts
 	refs := make([]string, len(parts))
 	for i, p := range parts {

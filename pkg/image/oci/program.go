@@ -75,7 +75,7 @@ func (p Program) build() (v1.Image, error) {
 const (
 	HelloImage = "hardtack.local/hello"
 	HelloTag   = "1"
-	HelloPath  = "/usr/lib/hardtack/images/hello.tar"
+	HelloPath  = Dir + "/hello.tar"
 )
 
 // NobodyUser runs programs without any rights: an unused id, as in upstream's pause image.

@@ -1,0 +1,50 @@
+package bake
+
+import (
+	"path"
+	"strings"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/package-url/packageurl-go"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
+)
+
+// FromContainers is the component of the archives of Plan.Containers.
+const FromContainers = "containers"
+
+// Container is a container image that a template adds for the nodes.
+type Container struct {
+	// Name is what pods name it by: "registry.example/shop/web:1.2".
+	Name string `json:"name"`
+	// Digest is "sha256:hex" of its manifest, or of an index.
+	Digest string `json:"digest"`
+	// Path is its archive's, which may have other images too.
+	Path string `json:"path"`
+	// Origin is "registry", or "file" for an archive of the template's.
+	Origin string       `json:"origin"`
+	Entry  rootfs.Entry `json:"-"`
+}
+
+// containerEntries are the archives of container images, each once.
+func containerEntries(list []Container) (entries []rootfs.Entry) {
+	seen := map[string]bool{}
+	for _, c := range list {
+		if !seen[c.Path] {
+			entries = append(entries, c.Entry)
+		}
+		seen[c.Path] = true
+	}
+	return entries
+}
+
+func containerSBOM(c Container) cdx.Component {
+	repository, tag := c.Name, ""
+	if at := strings.LastIndex(c.Name, ":"); at > strings.LastIndex(c.Name, "/") {
+		repository, tag = c.Name[:at], c.Name[at+1:]
+	}
+	qualifiers := packageurl.QualifiersFromMap(map[string]string{"repository_url": repository, "tag": tag})
+	purl := packageurl.NewPackageURL("oci", "", path.Base(repository), c.Digest, qualifiers, "")
+	return cdx.Component{BOMRef: "container/" + c.Name, Type: cdx.ComponentTypeContainer, Name: c.Name, Version: c.Digest, PackageURL: purl.ToString(),
+		Hashes: sha256Hash(strings.TrimPrefix(c.Digest, "sha256:"))}
+}
