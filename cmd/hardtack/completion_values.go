@@ -9,8 +9,9 @@ import (
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 	"github.com/hardtack/packer-plugin-hardtack/units"
 )
@@ -138,6 +139,7 @@ func (l typed) load(data []byte) *spec.Complete {
 	return d
 }
 
+// roles are those of the document's groups, or of the units: of the directories that the line names too.
 func (l typed) roles() (out []candidate) {
 	if d := l.document(); d != nil {
 		for _, g := range d.Groups {
@@ -145,8 +147,13 @@ func (l typed) roles() (out []candidate) {
 		}
 		return out
 	}
-	for _, r := range role.All() {
-		out = append(out, candidate{string(r), "a role"})
+	plan := bake.Plan{Units: units.FS}
+	if slices.Contains(l.path, "roles") {
+		plan.Layers, _ = unitLayers(l.arguments) // what is no directory has no units
+	}
+	_, us, _ := plan.LoadUnits() // what cannot be read yet is left out
+	for _, r := range unit.NewTable(us).Roles {
+		out = append(out, candidate{string(r.Role), "a role"})
 	}
 	return out
 }

@@ -60,7 +60,7 @@ var becomes = map[string][]string{
 	"addons":                          {"addons in " + machine.Path + " of masters, which apply the manifests of these names", "an AWS::IAM::Role for the pods of each that calls AWS", "tags of the groups that cluster-autoscaler scales", "--cloud-provider=external of kubelets and kube-controller-manager, with aws-cloud-controller-manager"},
 	"addonImages":                     {"addonImages in " + machine.Path + " of masters, which write them into these manifests"},
 	"groups[].name":                   {"the AutoScaling group " + clusterParameter + "-<name>"},
-	"groups[].roles":                  {"the role files " + path.Join(role.Dir, role.Prefix+"<role>"), "the tag " + role.TagRole + " of the group", "the records " + role.Role("<role>").Host(clusterParameter)},
+	"groups[].roles":                  {"the role files " + path.Join(role.Dir, role.Prefix+"<role>"), "the tag " + role.TagRole + " of the group", "the records " + role.Role("<role>").Host(clusterParameter), "the security groups of the roles: a role of one's own is one that a unit of the image names, and its ports are those that its units open (hardtack roles UNITS lists both)"},
 	"groups[].size":                   {"the AutoScaling group's size"},
 	"groups[].members":                {"etcd.members of the cluster's own facts in its store", "the tags " + role.TagEtcdMembers + " and " + role.TagEtcdMember + " of the groups", "the records " + role.MemberHost(clusterParameter, "<member>"), "ETCD_NAME and ETCD_INITIAL_CLUSTER, which the machine's agent sets", memberVariable + " in " + role.Etcd.File() + ", outside a cloud"},
 	"groups[].cpus":                   {"nothing on machines"},
