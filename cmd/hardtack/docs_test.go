@@ -24,7 +24,7 @@ const root = "../.."
 // userDocs are for people who use Hardtack, contributorDocs for those who change it. The plugin's own pages have a test
 // beside them.
 var (
-	userDocs        = []string{"README.md", "images/README.md", "units/README.md", "lambda/README.md", "cmd/hardtack/README.md", "cmd/hardtack/REFERENCE.md"}
+	userDocs        = []string{"README.md", "images/README.md", "images/example/ingress/README.md", "units/README.md", "lambda/README.md", "cmd/hardtack/README.md", "cmd/hardtack/REFERENCE.md"}
 	contributorDocs = []string{"pkg/README.md", "pkg/etcd/README.md", "scripts/README.md"}
 	allDocs         = slices.Concat(userDocs, contributorDocs)
 )
@@ -97,7 +97,7 @@ func (d document) code() []string {
 // TestDocsAreListed has every README of the tree among the documents that are tested, but those below .web-docs: they are rendered from
 // the plugin's pages, which its tests hold.
 func TestDocsAreListed(t *testing.T) {
-	for _, pattern := range []string{"README.md", "*/README.md", "cmd/*/*.md", "pkg/*/README.md"} {
+	for _, pattern := range []string{"README.md", "*/README.md", "images/example/*/README.md", "cmd/*/*.md", "pkg/*/README.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -140,7 +140,7 @@ func TestImageNameNeedsNoDataSource(t *testing.T) {
 // The templates are checked by Packer itself, with this plugin.
 func TestTemplatesAreValid(t *testing.T) {
 	packer := packerTool(t)
-	for _, template := range []string{"../../images/local.pkr.hcl", "../../images/publish.pkr.hcl", "example/ssh.pkr.hcl"} {
+	for _, template := range []string{"../../images/local.pkr.hcl", "../../images/publish.pkr.hcl", "../../images/example/ingress/ingress.pkr.hcl", "example/ssh.pkr.hcl"} {
 		for _, command := range []string{"validate", "fmt -check"} {
 			if out, err := packer(append(strings.Fields(command), template)...); err != nil {
 				t.Errorf("packer %s %s: %v\n%s", command, template, err, out)

@@ -154,7 +154,7 @@ func failures(all []visit) []visit {
 	return slices.DeleteFunc(slices.Clone(all), func(a visit) bool { return a.err == nil })
 }
 
-func (x *leavers) mustKubectl(t *testing.T, args ...string) string {
+func (x *running) mustKubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := x.kubectl(t.Context(), args...)
 	if err != nil {
