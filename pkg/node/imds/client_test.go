@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -115,25 +116,84 @@ func TestEmptyToken(t *testing.T) {
 	}
 }
 
-// TestPace waits between tries, also with nothing set: the service throttles an instance that floods it.
+// TestPace waits between tries, also with nothing set, and longer each time up to a bound: the service throttles an instance that
+// floods it, and a boot waits for it.
 func TestPace(t *testing.T) {
-	var asked atomic.Int32
-	endpoint := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}))
-	c, err := imds.New(imds.Options{Endpoint: endpoint})
-	if err != nil {
-		t.Fatal(err)
+	endpoint := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	for name, tt := range map[string]struct {
+		options  imds.Options
+		min, max time.Duration
+	}{
+		"nothing set": {imds.Options{Tries: 8}, imds.DefaultMinWait, imds.DefaultMaxWait},
+		"short":       {imds.Options{Tries: 8, MinWait: time.Millisecond, MaxWait: 4 * time.Millisecond}, time.Millisecond, 4 * time.Millisecond},
+	} {
+		var waits []time.Duration
+		tt.options.Endpoint = endpoint
+		tt.options.Log = slog.New(waited{&waits, t})
+		c, err := imds.New(tt.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.UserData(t.Context()); err == nil {
+			t.Errorf("%s: an answer from nowhere", name)
+		}
+		// Each wait is spread by half to either side.
+		if len(waits) != 7 || slices.Min(waits) < tt.min/2 || waits[0] > tt.min*3/2 || slices.Max(waits) > tt.max*3/2 || waits[6] < tt.max/2 {
+			t.Errorf("%s: the waits are %v", name, waits)
+		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, err := c.UserData(ctx); err == nil {
-		t.Error("an answer from nowhere")
-	}
-	// No wait is shorter than half of DefaultMinWait.
-	if most := int32(time.Second / (imds.DefaultMinWait / 2)); asked.Load() < 2 || asked.Load() > most {
-		t.Errorf("%d requests in a second, and %d at most are meant", asked.Load(), most)
+}
+
+// waited is a log that keeps the waits, and looks at the number of each try.
+type waited struct {
+	waits *[]time.Duration
+	t     *testing.T
+}
+
+func (waited) Enabled(context.Context, slog.Level) bool { return true }
+func (w waited) WithAttrs([]slog.Attr) slog.Handler     { return w }
+func (w waited) WithGroup(string) slog.Handler          { return w }
+func (w waited) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "wait":
+			*w.waits = append(*w.waits, a.Value.Duration())
+		case "try":
+			if a.Value.Int64() != int64(len(*w.waits)+1) {
+				w.t.Errorf("try %v after %d waits", a.Value, len(*w.waits))
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+// TestLast tells the last answer that there was, which says more than that the time is over; and that alone where there was none.
+func TestLast(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answers []int
+		want    string
+	}{"some": {[]int{500, 503}, "503"}, "none": {nil, "deadline exceeded"}} {
+		var asked atomic.Int32
+		endpoint := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if n := int(asked.Add(1)); n <= len(tt.answers) {
+				w.WriteHeader(tt.answers[n-1])
+				return
+			}
+			select {
+			case <-r.Context().Done():
+			case <-time.After(5 * time.Second):
+			}
+		}))
+		c, err := imds.New(imds.Options{Endpoint: endpoint, Attempt: time.Minute, MinWait: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.UserData(ctx); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "%!") {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
 	}
 }
 
@@ -141,7 +201,14 @@ func TestPace(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	largest := strings.Repeat("x", 16<<10)
 	endpoint := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, map[string]string{http.MethodPut: "token", http.MethodGet: largest}[r.Method])
+		switch r.URL.Path {
+		case pathToken:
+			_, _ = io.WriteString(w, "token")
+		case pathUserData:
+			_, _ = io.WriteString(w, largest)
+		default:
+			http.NotFound(w, r)
+		}
 	}))
 	c, err := imds.New(imds.Options{Endpoint: endpoint + "/"})
 	if err != nil {
@@ -149,6 +216,13 @@ func TestDefaults(t *testing.T) {
 	}
 	if got, err := c.UserData(t.Context()); err != nil || string(got) != largest {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	// What is no EC2 may give more, up to the bound and no byte further.
+	for size, good := range map[int]bool{imds.DefaultMaxBody: true, imds.DefaultMaxBody + 1: false} {
+		largest = strings.Repeat("x", size)
+		if got, err := c.UserData(t.Context()); (err == nil) != good || good && len(got) != size {
+			t.Errorf("%d of %d bytes, %v", len(got), size, err)
+		}
 	}
 }
 
@@ -206,7 +280,7 @@ func TestAddresses(t *testing.T) {
 // TestRequest holds the bytes of a request to RFC 9112 (a host, no second request on the connection) and RFC 9110, 8.6
 // (a PUT without content says so, a GET says nothing).
 func TestRequest(t *testing.T) {
-	heard := make(chan string, 2)
+	heard, closed := make(chan string, 2), make(chan error, 2)
 	c, err := imds.New(imds.Options{Tries: 1, Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go func() {
@@ -219,8 +293,10 @@ func TestRequest(t *testing.T) {
 				}
 			}
 			heard <- request.String()
-			_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\n\r\ntoken")
-			_ = theirs.Close()
+			_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\ntoken")
+			_ = theirs.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_, err := from.ReadByte()
+			closed <- err
 		}()
 		return ours, nil
 	}})
@@ -231,6 +307,11 @@ func TestRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	put, get := <-heard, <-heard
+	for range 2 {
+		if err := <-closed; !errors.Is(err, io.EOF) {
+			t.Errorf("a connection is not closed after its answer: %v", err)
+		}
+	}
 	for _, line := range []string{"PUT /latest/api/token HTTP/1.1\r\n", "\r\nHost: 169.254.169.254\r\n", "\r\nConnection: close\r\n", "\r\nContent-Length: 0\r\n"} {
 		if !strings.Contains(put, line) {
 			t.Errorf("the request for a token is %q, without %q", put, line)
@@ -238,6 +319,24 @@ func TestRequest(t *testing.T) {
 	}
 	if !strings.HasPrefix(get, "GET /latest/user-data HTTP/1.1\r\n") || strings.Contains(get, "Content-Length") {
 		t.Errorf("the request is %q", get)
+	}
+}
+
+// TestTab sends a token with a tab as it is: a field's value may have one (RFC 9110, 5.5).
+func TestTab(t *testing.T) {
+	const token = "a\tb"
+	c := client(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPut:
+			_, _ = io.WriteString(w, token)
+		case r.Header.Get("X-aws-ec2-metadata-token") == token:
+			_, _ = io.WriteString(w, "x")
+		default:
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	})))
+	if got, err := c.UserData(t.Context()); err != nil || string(got) != "x" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -59,7 +59,7 @@ func (c *Client) exchange(ctx context.Context, method, target, field, value stri
 // readAnswer reads an answer up to one byte more than maxBody, which the caller refuses.
 func readAnswer(from io.Reader, maxBody int64) (status int, body []byte, err error) {
 	bounded := &io.LimitedReader{R: from, N: maxHeader}
-	buffered := bufio.NewReader(bounded)
+	buffered := bufio.NewReaderSize(bounded, maxChunkLine)
 	status, newer, header, err := readHead(buffered)
 	if err != nil && bounded.N <= 0 {
 		err = errHeaderBound
@@ -187,7 +187,7 @@ func readChunkSize(from *bufio.Reader) (int64, error) {
 	if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 		return 0, unexpected(err)
 	}
-	if err != nil || len(line) >= maxChunkLine {
+	if err != nil {
 		return 0, fmt.Errorf("the line before a chunk is over the bound of %d bytes", maxChunkLine)
 	}
 	text, ends := strings.CutSuffix(string(line), "\r\n")

@@ -125,6 +125,7 @@ func TestAnswers(t *testing.T) {
 		{"version 1 only", &imdstest.Service{Tokens: 404}, "not version 2", false},
 		{"not allowed", &imdstest.Service{Tokens: 405}, "not version 2", false},
 		{"bad request", &imdstest.Service{Tokens: 400}, "getting a token: status 400", false},
+		{"a bad path", &imdstest.Service{UserData: []byte("x"), Faults: map[string][]imdstest.Fault{pathUserData: {{Status: 400}}}}, "status 400", false},
 		{"redirect", redirect, "status 302", false},
 		{"too long", &imdstest.Service{UserData: make([]byte, 1<<10+1)}, "over the bound of 1024", false},
 	}
