@@ -48,10 +48,9 @@ func TestColdBytes(t *testing.T) {
 		r.figures.Kubernetes = c.version
 		r.master(t, c, writableDisk)
 		c.allowKubeadm(t)
-		r.minion(t, c, writableDisk)
+		c.leave(t, r.minion(t, c, writableDisk))
 		m := c.launch(t, byKubeadm)
 		r.add(t, c, kubeadmsDisk, minionRoles, m, map[string]time.Time{untilNodeReady: c.nodes.node(m.Name).ready})
-		c.leave(t, m)
 	})
 	t.Run(sealedDisk, func(t *testing.T) {
 		path, err := filepath.Abs(sealed)
@@ -91,12 +90,12 @@ func (r *coldRun) master(t *testing.T, c *compared, disk string) {
 	r.add(t, c, disk, masterRoles, m, map[string]time.Time{untilReady: readyAt(t, m)})
 }
 
-// minion powers one on, waits until it is ready, counts, and terminates it.
-func (r *coldRun) minion(t *testing.T, c *compared, disk string) {
+// minion powers one on, waits until it is ready, and counts.
+func (r *coldRun) minion(t *testing.T, c *compared, disk string) lab.MachineStatus {
 	t.Helper()
 	m := c.saysReady(t, c.launch(t, byHardtack).ID)
 	r.add(t, c, disk, minionRoles, m, map[string]time.Time{untilNodeReady: c.nodes.node(m.Name).ready, untilReady: readyAt(t, m)})
-	c.leave(t, m)
+	return m
 }
 
 // saysReady waits until a machine, by its id or its group, has said that its roles work, and the lab is ready.
