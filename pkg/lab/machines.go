@@ -184,8 +184,7 @@ func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
 
 // Emulated adds to a machine's credentials what its services need on emulated processors, which are many times slower than
 // real ones: LeaderElection, and one processor for each Go program, since waking a thread on another emulated processor costs
-// more than it saves. With both, the Deployment of the end-to-end test was available after 6 minutes, and after 14 without. It
-// comes with the machine's hardware, so that the user data is the same as anywhere.
+// more than it saves. It comes with the machine's hardware, so that the user data is the same as anywhere.
 func Emulated(credentials map[string][]byte) {
 	credentials["tmpfiles.extra"] = []byte("f /run/hardtack-lab.env 0644 root root - " + LeaderElection + `\nGOMAXPROCS=1\n` + "\n")
 	// A name that ends in a dash is every unit's that begins so.

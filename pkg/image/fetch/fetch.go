@@ -20,6 +20,8 @@
 //
 // What the lock has no digest of is derived from what it has one of whenever it is used: members from their archive, an
 // OCI archive from its manifest. Compiled programs are compared with the lock's pins.
+//
+// Packer's own downloader, go-getter, knows neither such a mirror nor signatures, and so the few lines are ours.
 package fetch
 
 import (

@@ -4,7 +4,8 @@
 // at once and counted. Each machine has one port, which is its identity: a frame without the port's own addresses is
 // dropped (EC2's source/destination check), so that a service can trust the address of its caller.
 //
-// The switch learns nothing: Attach defines which address is on which port.
+// The switch learns nothing: Attach defines which address is on which port. That is why it is not gvisor-tap-vsock's, which learns
+// addresses from the frames that it sees.
 package vnet
 
 import (
