@@ -92,7 +92,8 @@ func samples() []asked {
 	}
 	list = append(list, asked{service: "ebs", action: "CompleteSnapshot", path: "/snapshots/completion/SNAPSHOT"},
 		asked{service: "ebs", action: "StartSnapshot", path: "/snapshots", body: `{"VolumeSize": 8, "Description": "d", "ParentSnapshotId": "SNAPSHOT", "Tags": [{"Key": "team", "Value": "a"}]}`})
-	list = append(list, query("ec2", "DescribeVpcAttribute", "VpcId=vpc-1&Attribute=enableDnsSupport"), query("iam", "GetAccountSummary", ""), query("iam", "GetRole", "RoleName=demo"),
+	list = append(list, query("ec2", "DescribeVpcAttribute", "VpcId=vpc-1&Attribute=enableDnsSupport"), query("elasticloadbalancing", "DescribeLoadBalancers", ""), query("elasticloadbalancing", "DescribeTargetGroups", ""),
+		query("iam", "GetAccountSummary", ""), query("iam", "GetRole", "RoleName=demo"),
 		query("iam", "SimulatePrincipalPolicy", "PolicySourceArn="+roleARN("demo")), query("iam", "SimulatePrincipalPolicy", "PolicySourceArn=arn:aws:iam::"+owner+":user/anna"),
 		asked{service: "servicequotas", action: "GetServiceQuota", body: "{}"}, asked{service: "servicequotas", action: "GetAWSDefaultServiceQuota", body: "{}"},
 		asked{service: "route53", action: "GetAccountLimit", path: "/2013-04-01/accountlimit/MAX_HOSTED_ZONES_BY_OWNER"}, asked{service: "route53", action: "ListHostedZonesByVPC", path: "/2013-04-01/hostedzonesbyvpc?vpcid=vpc-1&vpcregion=us-west-2"})
@@ -218,6 +219,7 @@ func implemented(a *Account) (names []string) {
 	add("ec2", sortedKeys(a.regional.ec2.actions())...)
 	add("ec2", sortedKeys(a.regional.ec2.volumeCalls())...)
 	add("ec2", sortedKeys(a.Images().calls())...)
+	add("elasticloadbalancing", sortedKeys(balancing{a}.actions())...)
 	add("iam", sortedKeys(iamService{a}.actions())...)
 	add("ssm", sortedKeys(a.regional.ssm.actions())...)
 	add("ebs", sortedKeys(directAPI{a.Images()}.actions())...)

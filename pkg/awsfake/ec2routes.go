@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 )
@@ -27,7 +28,12 @@ type Endpoint struct {
 	Service, Type, State string
 	PrivateNames         bool
 	RouteTables          []string
+	// Policy is its policy as JSON; empty for the one that an endpoint has without one, which allows everything.
+	Policy string
 }
+
+// fullAccess is the policy of an endpoint that was made without one ("Default endpoint policy", AWS PrivateLink guide).
+const fullAccess = `{"Statement": [{"Action": "*", "Effect": "Allow", "Principal": "*", "Resource": "*"}]}`
 
 // SetVPC changes the attributes of a VPC.
 func (e *EC2) SetVPC(id string, attributes VPCAttributes) {
@@ -160,6 +166,7 @@ type xmlEndpoint struct {
 	State        string   `xml:"state"`
 	PrivateNames bool     `xml:"privateDnsEnabled"`
 	RouteTables  []string `xml:"routeTableIdSet>item"`
+	Policy       string   `xml:"policyDocument"`
 }
 
 func (e *EC2) describeEndpoints(p params) (any, error) {
@@ -171,7 +178,7 @@ func (e *EC2) describeEndpoints(p params) (any, error) {
 			return nil, err
 		}
 		if ok {
-			kept = append(kept, xmlEndpoint{one.ID, one.Type, one.VPC, one.Service, one.State, one.PrivateNames, one.RouteTables})
+			kept = append(kept, xmlEndpoint{one.ID, one.Type, one.VPC, one.Service, one.State, one.PrivateNames, one.RouteTables, cmp.Or(one.Policy, fullAccess)})
 		}
 	}
 	kept, token, err := paged(p, "VpcEndpointId", "vpcEndpointIdSet", kept)

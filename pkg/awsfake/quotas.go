@@ -8,8 +8,8 @@ import (
 // quotaService is Service Quotas.
 type quotaService struct{ account *Account }
 
-// quotaDefaults are AWS's values by code (AWS General Reference, "Amazon Elastic Compute Cloud endpoints and quotas", and those of Amazon VPC
-// and of Amazon EC2 Auto Scaling).
+// quotaDefaults are AWS's values by code (AWS General Reference, "Amazon Elastic Compute Cloud endpoints and quotas", and those of Amazon VPC,
+// of Amazon EC2 Auto Scaling and of Elastic Load Balancing).
 var quotaDefaults = map[string]struct {
 	service, name string
 	value         float64
@@ -22,6 +22,8 @@ var quotaDefaults = map[string]struct {
 	"L-0EA8095F": {"vpc", "Inbound or outbound rules per security group", 60},
 	"L-2AFB9258": {"vpc", "Security groups per network interface", 5},
 	"L-CDE20ADC": {"autoscaling", "Auto Scaling groups per region", 500},
+	"L-69A177A2": {"elasticloadbalancing", "Network Load Balancers per Region", 50},
+	"L-B22855CB": {"elasticloadbalancing", "Target Groups per Region", 3000},
 }
 
 // SetQuota gives the account a value of its own for a quota, by its code.

@@ -61,17 +61,18 @@ type call struct {
 func (a *Account) endpoints() map[string]endpoint {
 	a.route53 = newRoute53(a)
 	return map[string]endpoint{
-		"route53":        {restXML{namespace: route53Namespace}, a.route53},
-		"cloudformation": {queryProtocol{namespace: "http://cloudformation.amazonaws.com/doc/2010-05-15/"}, a.regional.cloudformation},
-		"autoscaling":    {queryProtocol{namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/"}, a.regional.autoscaling},
-		"ebs":            {restJSON{}, regionalService{a, func(p *place) service { return directAPI{p.images} }}},
-		"ec2":            {ec2Protocol{namespace: "http://ec2.amazonaws.com/doc/2016-11-15/"}, computing{a.regional.ec2}},
-		"sqs":            {jsonProtocol{version: "1.0", shapes: "com.amazonaws.sqs#"}, a.regional.sqs},
-		"ssm":            {jsonProtocol{version: "1.1"}, regionalService{a, func(p *place) service { return p.ssm }}},
-		"s3":             {s3Protocol{}, a.regional.s3},
-		"iam":            {queryProtocol{namespace: "https://iam.amazonaws.com/doc/2010-05-08/"}, iamService{a}},
-		"servicequotas":  {jsonProtocol{version: "1.1"}, quotaService{a}},
-		"sts":            {queryProtocol{namespace: "https://sts.amazonaws.com/doc/2011-06-15/"}, sts{a}},
+		"route53":              {restXML{namespace: route53Namespace}, a.route53},
+		"cloudformation":       {queryProtocol{namespace: "http://cloudformation.amazonaws.com/doc/2010-05-15/"}, a.regional.cloudformation},
+		"autoscaling":          {queryProtocol{namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/"}, a.regional.autoscaling},
+		"ebs":                  {restJSON{}, regionalService{a, func(p *place) service { return directAPI{p.images} }}},
+		"ec2":                  {ec2Protocol{namespace: "http://ec2.amazonaws.com/doc/2016-11-15/"}, computing{a.regional.ec2}},
+		"sqs":                  {jsonProtocol{version: "1.0", shapes: "com.amazonaws.sqs#"}, a.regional.sqs},
+		"ssm":                  {jsonProtocol{version: "1.1"}, regionalService{a, func(p *place) service { return p.ssm }}},
+		"s3":                   {s3Protocol{}, a.regional.s3},
+		"iam":                  {queryProtocol{namespace: "https://iam.amazonaws.com/doc/2010-05-08/"}, iamService{a}},
+		"elasticloadbalancing": {queryProtocol{namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/"}, balancing{a}},
+		"servicequotas":        {jsonProtocol{version: "1.1"}, quotaService{a}},
+		"sts":                  {queryProtocol{namespace: "https://sts.amazonaws.com/doc/2011-06-15/"}, sts{a}},
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *Cluster) Doctor(ctx context.Context, deploy Deployment) doctor.List {
 	facts.Caller.Principal, facts.Decisions = c.decisions(ctx, who.ARN, plan.Needs())
 	facts.Quotas = c.quotas(ctx, tmpl, stack, given)
 	facts.Network = c.network(ctx, given)
-	w := preflight.Wanted{Services: c.services(), Zone: role.Zone, ZoneID: given[template.ParameterZone], Made: stack.Value.Made(), PolicyCommand: policyCommand}
+	w := preflight.Wanted{Calls: tmpl.MachineCalls(), Zone: role.Zone, ZoneID: given[template.ParameterZone], Made: stack.Value.Made(), PolicyCommand: policyCommand}
 	for _, key := range []string{template.ParameterSubnets, template.ParameterMembers} {
 		w.Subnets = append(w.Subnets, listOf(given[key])...)
 	}
@@ -76,15 +76,6 @@ func (c *Cluster) Permissions(ctx context.Context, deploy Deployment) ([]byte, e
 
 func listOf(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-// services are those that the cluster's machines call, by the names of their endpoints.
-func (c *Cluster) services() []string {
-	services := []string{"autoscaling", "ec2", "ssm"}
-	if at, err := machine.ParseBackups(c.config.Document.Backups()); err == nil && at.Kind == machine.BackupsS3 && at.Endpoint == "" {
-		services = append(services, "s3")
-	}
-	return services
 }
 
 // checkSecrets checks the cluster's own facts in its store, which machines compare with the document.

@@ -65,8 +65,8 @@ func TestDoctorAgainstMoto(t *testing.T) {
 	table := tables.RouteTables[0].RouteTableId
 	_, err = api.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: table, DestinationCidrBlock: aws.String("0.0.0.0/0"), GatewayId: gateway.InternetGateway.InternetGatewayId})
 	assert.NilError(t, err)
-	says(look(nil)["network.reach."+id], doctor.Error, "and its machines get no public address, and there is no way to autoscaling (no endpoint), ec2 (no endpoint), s3 (no endpoint), ssm (no endpoint)")
-	for _, service := range []string{"autoscaling", "ec2", "ssm"} {
+	says(look(nil)["network.reach."+id], doctor.Error, "and its machines get no public address, and there is no way to autoscaling (no endpoint), ec2 (no endpoint), s3 (no endpoint), ssm (no endpoint), sts (no endpoint)")
+	for _, service := range []string{"autoscaling", "ec2", "ssm", "sts"} {
 		_, err := api.CreateVpcEndpoint(ctx, &ec2.CreateVpcEndpointInput{VpcId: vpc.Vpc.VpcId, ServiceName: aws.String("com.amazonaws.us-west-2." + service), VpcEndpointType: types.VpcEndpointTypeInterface, SubnetIds: []string{id}, PrivateDnsEnabled: aws.Bool(true)})
 		assert.NilError(t, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	balancertypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
@@ -57,7 +59,10 @@ func simulate(ctx context.Context, client *iam.Client, principal string, n prefl
 func (c *Cluster) quotas(ctx context.Context, tmpl *template.Template, stack doctor.Known[*cloudformation.Stack], given map[string]string) []preflight.Quota {
 	out := append(c.processors(ctx), c.groupQuota(ctx), c.templateQuota(ctx))
 	out = append(out, c.ruleQuotas(ctx, tmpl)...)
-	return append(append(out, c.roleQuotas(ctx, tmpl, stack)...), c.zoneQuota(ctx, stack, given)...)
+	made, err := c.madeTypes(ctx, stack)
+	err = known(err, "cloudformation:ListStackResources")
+	out = append(out, c.roleQuotas(ctx, tmpl, made, err)...)
+	return append(append(out, c.balancerQuotas(ctx, tmpl, made, err)...), c.zoneQuota(ctx, stack, given)...)
 }
 
 // processors are the quotas of virtual processors.
@@ -194,8 +199,9 @@ func (c *Cluster) ruleQuotas(ctx context.Context, tmpl *template.Template) []pre
 	return out
 }
 
-// roleQuotas are those of IAM, which has its own count of them ("IAM and AWS STS quotas", IAM User Guide).
-func (c *Cluster) roleQuotas(ctx context.Context, tmpl *template.Template, stack doctor.Known[*cloudformation.Stack]) []preflight.Quota {
+// roleQuotas are those of IAM, which has its own count of them ("IAM and AWS STS quotas", IAM User Guide). made is what the stack has, by
+// type, and unread why that is not known.
+func (c *Cluster) roleQuotas(ctx context.Context, tmpl *template.Template, made map[string]int, unread error) []preflight.Quota {
 	out := []preflight.Quota{
 		{Name: "quotas.roles", What: "roles of the account", Service: "iam", Code: "L-FE177D64"},
 		{Name: "quotas.profiles", What: "instance profiles of the account", Service: "iam", Code: "L-6E65F664"},
@@ -204,18 +210,60 @@ func (c *Cluster) roleQuotas(ctx context.Context, tmpl *template.Template, stack
 	if err != nil {
 		return []preflight.Quota{{Name: out[0].Name, Err: known(err, "iam:GetAccountSummary")}}
 	}
-	made, err := c.madeTypes(ctx, stack)
 	for i, kind := range []string{"AWS::IAM::Role", "AWS::IAM::InstanceProfile"} {
 		key := iamtypes.SummaryKeyType([]string{"Roles", "InstanceProfiles"}[i])
-		out[i].Err = known(err, "cloudformation:ListStackResources")
+		out[i].Err = unread
 		out[i].Limit, out[i].Used = int(summary.SummaryMap[string(key+"Quota")]), int(summary.SummaryMap[string(key)])-made[kind]
-		for _, r := range tmpl.Resources {
-			if r.Type == kind {
-				out[i].Wanted++
-			}
-		}
+		out[i].Wanted = tmpl.Count(kind)
 	}
 	return out
+}
+
+// balancerQuotas are those of load balancers and their targets, where the stack has any ("Quotas for your Network Load Balancers", Elastic
+// Load Balancing guide). made and unread are as roleQuotas has them.
+func (c *Cluster) balancerQuotas(ctx context.Context, tmpl *template.Template, made map[string]int, unread error) (out []preflight.Quota) {
+	const balancer, targets = "AWS::ElasticLoadBalancingV2::LoadBalancer", "AWS::ElasticLoadBalancingV2::TargetGroup"
+	client := elasticloadbalancingv2.NewFromConfig(c.config.AWS)
+	if n := tmpl.Count(balancer); n > 0 {
+		q := preflight.Quota{Name: "quotas.balancers", What: "network load balancers of the region", Service: "elasticloadbalancing", Code: "L-69A177A2", Wanted: n}
+		pages := elasticloadbalancingv2.NewDescribeLoadBalancersPaginator(client, &elasticloadbalancingv2.DescribeLoadBalancersInput{})
+		for pages.HasMorePages() && q.Err == nil {
+			page, err := pages.NextPage(ctx)
+			if q.Err = known(err, "elasticloadbalancing:DescribeLoadBalancers"); err != nil {
+				break
+			}
+			for _, b := range page.LoadBalancers {
+				if b.Type == balancertypes.LoadBalancerTypeEnumNetwork {
+					q.Used++
+				}
+			}
+		}
+		out = append(out, c.less(ctx, q, made[balancer], unread))
+	}
+	if n := tmpl.Count(targets); n > 0 {
+		q := preflight.Quota{Name: "quotas.targets", What: "target groups of the region", Service: "elasticloadbalancing", Code: "L-B22855CB", Wanted: n}
+		pages := elasticloadbalancingv2.NewDescribeTargetGroupsPaginator(client, &elasticloadbalancingv2.DescribeTargetGroupsInput{})
+		for pages.HasMorePages() && q.Err == nil {
+			page, err := pages.NextPage(ctx)
+			if q.Err = known(err, "elasticloadbalancing:DescribeTargetGroups"); err != nil {
+				break
+			}
+			q.Used += len(page.TargetGroups)
+		}
+		out = append(out, c.less(ctx, q, made[targets], unread))
+	}
+	return out
+}
+
+// less is a quota without those that are the stack's own, and with its limit. The first reason why a part is not known stays.
+func (c *Cluster) less(ctx context.Context, q preflight.Quota, own int, unread error) preflight.Quota {
+	if q.Err == nil {
+		q.Err = unread
+	}
+	if q.Used -= own; q.Err == nil {
+		q.Limit, q.Err = c.quota(ctx, q.Service, q.Code)
+	}
+	return q
 }
 
 // madeTypes counts the resources that the stack has, by type.
@@ -348,6 +396,7 @@ func readEndpoints(ctx context.Context, client *ec2.Client, vpc string) (out []p
 			out = append(out, preflight.Endpoint{
 				ID: aws.ToString(e.VpcEndpointId), Service: name[strings.LastIndexByte(name, '.')+1:], Gateway: e.VpcEndpointType == types.VpcEndpointTypeGateway,
 				Available: strings.EqualFold(string(e.State), "available"), PrivateNames: aws.ToBool(e.PrivateDnsEnabled), RouteTables: e.RouteTableIds,
+				Policy: aws.ToString(e.PolicyDocument),
 			})
 		}
 	}

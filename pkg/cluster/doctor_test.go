@@ -54,7 +54,7 @@ func TestDoctor(t *testing.T) {
 	list := as(admin).Doctor(t.Context(), deploy)
 	for _, want := range []string{
 		"secrets: there are no authorities", "image: reading the image of channel stable: there is none", "quotas.vcpus.standard: virtual processors of on-demand instances of the types A, C, D, H, I, M, R, T and Z: 0 of 5 are used",
-		"network.dns: " + testVPC + " has enableDnsHostnames off", "network.reach." + testSubnet + ": it has no route to everywhere, and there is no way to autoscaling (no endpoint), ec2 (no endpoint), s3 (no endpoint), ssm (no endpoint)",
+		"network.dns: " + testVPC + " has enableDnsHostnames off", "network.reach." + testSubnet + ": it has no route to everywhere, and there is no way to autoscaling (no endpoint), ec2 (no endpoint), s3 (no endpoint), ssm (no endpoint), sts (no endpoint)",
 	} {
 		assert.Assert(t, slices.ContainsFunc(checksOf(list, "", doctor.Error), func(have string) bool { return strings.HasPrefix(have, want) }), "%s\nis not in\n%s", want, strings.Join(checksOf(list, "", doctor.Error), "\n"))
 	}
@@ -110,6 +110,37 @@ func TestDoctor(t *testing.T) {
 	stranger.Credentials = credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", "")
 	list = as(stranger).Doctor(t.Context(), deploy)
 	assert.Assert(t, len(list) == 1 && list[0].Name == "credentials" && list[0].State == doctor.Error && list[0].Next != "", "%+v", list)
+}
+
+// Load balancers are counted where the stack has one, and its own not against it; a policy of an endpoint that keeps machines' calls back is
+// found also where there is another way out.
+func TestDoctorCountsBalancers(t *testing.T) {
+	_, account, _, _ := newCluster(t)
+	admin := signed(t, account, "admin", awsfake.Administrator())
+	c := cluster.New(cluster.Config{Document: complete(t, "aws: {loadBalancer: internal}\n"), AWS: admin, Poll: time.Millisecond})
+	deploy := cluster.Deployment{Parameters: map[string]string{template.ParameterVPC: testVPC, template.ParameterSubnets: testSubnet, template.ParameterBalancer: testSubnet}}
+	createAuthorities(t, admin)
+	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true)
+	assert.NilError(t, err)
+	account.SetQuota("L-1216C47A", 64)
+	account.SetQuota("L-69A177A2", 0)
+	account.EC2().SetVPC(testVPC, awsfake.VPCAttributes{Support: true, Hostnames: true})
+	account.EC2().AddRouteTable(awsfake.RouteTable{ID: "rtb-00000000000000001", VPC: testVPC, Main: true, Way: "nat-00000000000000001"})
+	account.EC2().AddEndpoint(awsfake.Endpoint{ID: "vpce-00000000000000001", VPC: testVPC, Service: "com.amazonaws.us-west-2.ssm", Type: "Interface", State: "available", PrivateNames: true,
+		Policy: `{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "ssm:Describe*", "Resource": "*"}]}`})
+	account.EC2().AddEndpoint(awsfake.Endpoint{ID: "vpce-00000000000000002", VPC: testVPC, Service: "com.amazonaws.us-west-2.ec2", Type: "Interface", State: "available", PrivateNames: true})
+	list := c.Doctor(t.Context(), deploy)
+	assert.DeepEqual(t, checksOf(list, "quotas.", doctor.Error), []string{"quotas.balancers: network load balancers of the region: 0 of 0 are used, and the cluster has up to 1: 1 too few"})
+	assert.DeepEqual(t, checksOf(list, "quotas.targets", doctor.OK), []string{"quotas.targets: target groups of the region: 0 of 3000 are used, and the cluster has up to 1"})
+	refused := checksOf(list, "network.endpoint", doctor.Error)
+	assert.Assert(t, len(refused) == 1 && strings.HasPrefix(refused[0], "network.endpoint.vpce-00000000000000001: its policy lets no call of ssm:GetParameter"), "%q", refused)
+	assert.Equal(t, len(checksOf(list, "network.endpoint.vpce-00000000000000002", doctor.OK)), 1)
+
+	account.SetQuota("L-69A177A2", 1)
+	_, err = c.Apply(t.Context(), cluster.ApplyOptions{Deployment: deploy})
+	assert.NilError(t, err)
+	assert.DeepEqual(t, checksOf(c.Doctor(t.Context(), cluster.Deployment{}), "quotas.balancers", doctor.OK),
+		[]string{"quotas.balancers: network load balancers of the region: 0 of 1 are used, and the cluster has up to 1"})
 }
 
 // One apply reads the channel's image once: what it needs, and its version, are of the same answer.

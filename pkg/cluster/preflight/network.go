@@ -45,6 +45,8 @@ type Endpoint struct {
 	// Available is whether it works, and PrivateNames whether the service's own name leads to it.
 	Available, PrivateNames bool
 	RouteTables             []string
+	// Policy is its policy as JSON; empty for one that allows everything.
+	Policy string
 }
 
 // Zone is a private zone of a VPC. Owner is the account or the service that it belongs to.
@@ -58,6 +60,7 @@ func (l *list) network(n Network, w Wanted) {
 	l.names(n)
 	l.zone(n, w)
 	l.subnets(n, w)
+	l.policies(n, w)
 }
 
 // names checks the VPC's attributes. A private zone needs both ("Considerations when working with a private hosted zone", Route 53
@@ -155,13 +158,13 @@ func (l *list) reaches(id string, s Subnet, n Network, w Wanted) {
 		return
 	}
 	missing := map[string]string{}
-	for _, service := range w.Services {
+	for _, service := range services(w.Calls) {
 		if problem := s.endpoint(service, n.Endpoints.Value); problem != "" {
 			missing[service] = problem
 		}
 	}
 	if len(missing) == 0 {
-		l.ok(name, "its machines reach %s by endpoints in the VPC", strings.Join(w.Services, ", "))
+		l.ok(name, "its machines reach %s by endpoints in the VPC", strings.Join(services(w.Calls), ", "))
 		return
 	}
 	var problems []string

@@ -44,8 +44,8 @@ type Wanted struct {
 	// Machines is how many machines there are at most, over all groups, and Subnets are theirs.
 	Machines int
 	Subnets  []string
-	// Services are the services that the machines call, as their endpoints name them: ssm, ec2.
-	Services []string
+	// Calls are what the machines call, as policies name them: ssm:GetParameter.
+	Calls []string
 	// Zone is the name of the private zone, and ZoneID that of one which another cluster has made; empty for one that the stack makes, and
 	// Made is whether the stack made it already.
 	Zone, ZoneID string

@@ -165,31 +165,54 @@ func TestNetwork(t *testing.T) {
 		"not allowed": {func(n *facts) {
 			n.DNS.Err = &doctor.Refused{Permission: "ec2:DescribeVpcAttribute", Err: errors.New("no")}
 		}, nil, "network.dns", doctor.Warning, "allow ec2:DescribeVpcAttribute"},
-		"no VPC":                     {func(n *facts) { n.VPC = "" }, nil, "network", doctor.Warning, "--vpc"},
-		"no zone yet":                {func(*facts) {}, nil, "network.zone", doctor.OK, "the stack makes it"},
-		"a zone of another":          {zone(own), nil, "network.zone", doctor.Error, "give --zone-id Z1"},
-		"its own zone":               {zone(own), func(w *preflight.Wanted) { w.Made = true }, "network.zone", doctor.OK, "Z1"},
-		"its own zone is gone":       {func(*facts) {}, func(w *preflight.Wanted) { w.Made = true }, "network.zone", doctor.Error, "which the stack made"},
-		"a shared zone":              {zone(own), func(w *preflight.Wanted) { w.ZoneID = "Z1" }, "network.zone", doctor.OK, "from zone Z1"},
-		"a shared zone not here":     {func(*facts) {}, func(w *preflight.Wanted) { w.ZoneID = "Z1" }, "network.zone", doctor.Error, "associate-vpc-with-hosted-zone --hosted-zone-id Z1"},
-		"a shared zone, another":     {zone(own), func(w *preflight.Wanted) { w.ZoneID = "Z2" }, "network.zone", doctor.Error, "from zone Z1, and not from Z2"},
-		"public addresses":           {subnet(func(s *preflight.Subnet) { s.Way, s.PublicAddresses = "igw-1", true }), nil, "network.reach.subnet-a", doctor.OK, "igw-1"},
-		"no public addresses":        {subnet(func(s *preflight.Subnet) { s.Way = "igw-1" }), nil, "network.reach.subnet-a", doctor.Error, "its machines get no public address, and there is no way to ec2 (no endpoint), s3 (no endpoint), ssm (no endpoint)"},
-		"a lost NAT":                 {subnet(func(s *preflight.Subnet) { s.Lost = true }), nil, "network.reach.subnet-a", doctor.Error, "nat-1, which is gone"},
-		"no route":                   {subnet(alone), nil, "network.reach.subnet-a", doctor.Error, "it has no route to everywhere"},
-		"endpoints":                  {endpoints(func([]preflight.Endpoint) {}), nil, "network.reach.subnet-a", doctor.OK, "by endpoints"},
-		"an endpoint not available":  {endpoints(func(e []preflight.Endpoint) { e[0].Available = false }), nil, "network.reach.subnet-a", doctor.Error, "ssm (vpce-1 is not available)"},
-		"no private names":           {endpoints(func(e []preflight.Endpoint) { e[1].PrivateNames = false }), nil, "network.reach.subnet-a", doctor.Error, "ec2 (vpce-2 has private DNS names off)"},
-		"another route table":        {endpoints(func(e []preflight.Endpoint) { e[2].RouteTables = []string{"rtb-9"} }), nil, "network.reach.subnet-a", doctor.Error, "s3 (vpce-3 is not in route table rtb-1)"},
-		"a subnet of another VPC":    {subnet(func(s *preflight.Subnet) { s.VPC = "vpc-2" }), nil, "network.subnets", doctor.Error, "is of vpc-2, and not of vpc-1"},
-		"a subnet that is not there": {func(n *facts) { delete(n.Subnets.Value, "subnet-a") }, nil, "network.subnets", doctor.Error, "no subnet subnet-a"},
-		"room":                       {func(*facts) {}, func(w *preflight.Wanted) { w.Machines = 8 }, "network.addresses", doctor.OK, ""},
-		"no room":                    {func(*facts) {}, func(w *preflight.Wanted) { w.Machines = 9 }, "network.addresses", doctor.Error, "8 free addresses, and the cluster has up to 9 machines"},
+		"no VPC":                    {func(n *facts) { n.VPC = "" }, nil, "network", doctor.Warning, "--vpc"},
+		"no zone yet":               {func(*facts) {}, nil, "network.zone", doctor.OK, "the stack makes it"},
+		"a zone of another":         {zone(own), nil, "network.zone", doctor.Error, "give --zone-id Z1"},
+		"its own zone":              {zone(own), func(w *preflight.Wanted) { w.Made = true }, "network.zone", doctor.OK, "Z1"},
+		"its own zone is gone":      {func(*facts) {}, func(w *preflight.Wanted) { w.Made = true }, "network.zone", doctor.Error, "which the stack made"},
+		"a shared zone":             {zone(own), func(w *preflight.Wanted) { w.ZoneID = "Z1" }, "network.zone", doctor.OK, "from zone Z1"},
+		"a shared zone not here":    {func(*facts) {}, func(w *preflight.Wanted) { w.ZoneID = "Z1" }, "network.zone", doctor.Error, "associate-vpc-with-hosted-zone --hosted-zone-id Z1"},
+		"a shared zone, another":    {zone(own), func(w *preflight.Wanted) { w.ZoneID = "Z2" }, "network.zone", doctor.Error, "from zone Z1, and not from Z2"},
+		"public addresses":          {subnet(func(s *preflight.Subnet) { s.Way, s.PublicAddresses = "igw-1", true }), nil, "network.reach.subnet-a", doctor.OK, "igw-1"},
+		"no public addresses":       {subnet(func(s *preflight.Subnet) { s.Way = "igw-1" }), nil, "network.reach.subnet-a", doctor.Error, "its machines get no public address, and there is no way to ec2 (no endpoint), s3 (no endpoint), ssm (no endpoint)"},
+		"a lost NAT":                {subnet(func(s *preflight.Subnet) { s.Lost = true }), nil, "network.reach.subnet-a", doctor.Error, "nat-1, which is gone"},
+		"no route":                  {subnet(alone), nil, "network.reach.subnet-a", doctor.Error, "it has no route to everywhere"},
+		"endpoints":                 {endpoints(func([]preflight.Endpoint) {}), nil, "network.reach.subnet-a", doctor.OK, "by endpoints"},
+		"an endpoint not available": {endpoints(func(e []preflight.Endpoint) { e[0].Available = false }), nil, "network.reach.subnet-a", doctor.Error, "ssm (vpce-1 is not available)"},
+		"no private names":          {endpoints(func(e []preflight.Endpoint) { e[1].PrivateNames = false }), nil, "network.reach.subnet-a", doctor.Error, "ec2 (vpce-2 has private DNS names off)"},
+		"another route table":       {endpoints(func(e []preflight.Endpoint) { e[2].RouteTables = []string{"rtb-9"} }), nil, "network.reach.subnet-a", doctor.Error, "s3 (vpce-3 is not in route table rtb-1)"},
+		"a policy": {endpoints(func(e []preflight.Endpoint) {
+			e[0].Policy = `{"Statement": {"Effect": "Allow", "Principal": "*", "Action": ["ssm:Get*"], "Resource": "*"}}`
+		}), nil, "network.endpoint.vpce-1", doctor.OK, "of ssm"},
+		"a policy without an action": {endpoints(func(e []preflight.Endpoint) {
+			e[0].Policy = `{"Statement": [{"Effect": "Allow", "Principal": {"AWS": ["*"]}, "Action": "SSM:GetParameter", "Resource": ["*"]}]}`
+		}), nil, "network.endpoint.vpce-1", doctor.Error, "lets no call of ssm:GetParameters through"},
+		"a policy that denies": {endpoints(func(e []preflight.Endpoint) {
+			e[0].Policy = `{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}, {"Effect": "Deny", "Principal": "*", "NotAction": "ssm:GetParameters", "Resource": "*"}]}`
+		}), nil, "network.endpoint.vpce-1", doctor.Error, "lets no call of ssm:GetParameter through"},
+		"a policy for a path": {endpoints(func(e []preflight.Endpoint) {
+			e[0].Policy = `{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "arn:aws:ssm:us-west-2:123456789012:parameter/hardtack/*"}]}`
+		}), nil, "network.endpoint.vpce-1", doctor.Warning, "lets ssm:GetParameter, ssm:GetParameters through depends on the resource"},
+		"a policy for an organization": {endpoints(func(e []preflight.Endpoint) {
+			e[0].Policy = `{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*", "Condition": {"StringEquals": {"aws:PrincipalOrgID": "o-1"}}}, {"Effect": "Allow", "Principal": {"AWS": "123456789012"}, "Action": "*", "Resource": "*"}]}`
+		}), nil, "network.endpoint.vpce-1", doctor.Warning, "depends on aws:PrincipalOrgID, the caller"},
+		"a narrow denial": {endpoints(func(e []preflight.Endpoint) {
+			e[0].Policy = `{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}, {"Effect": "Deny", "Principal": "*", "Action": "ssm:GetParameters", "Resource": "*", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}]}`
+		}), nil, "network.endpoint.vpce-1", doctor.Warning, "lets ssm:GetParameters through depends on aws:SecureTransport"},
+		"a policy of a gateway": {endpoints(func(e []preflight.Endpoint) { e[2].Policy = `{"Statement": []}` }), nil, "network.endpoint.vpce-3", doctor.Error, "no call of s3:GetObject"},
+		"a policy beside a NAT": {func(n *facts) {
+			n.Endpoints.Value = []preflight.Endpoint{{ID: "vpce-1", Service: "ssm", Available: true, PrivateNames: true, Policy: `{"Statement": []}`}}
+		}, nil, "network.endpoint.vpce-1", doctor.Error, "aws ec2 modify-vpc-endpoint --reset-policy --vpc-endpoint-id vpce-1"},
+		"a policy that is not understood": {endpoints(func(e []preflight.Endpoint) { e[0].Policy = `{"Statement": 1}` }), nil, "network.endpoint.vpce-1", doctor.Warning, "is not understood here"},
+		"a subnet of another VPC":         {subnet(func(s *preflight.Subnet) { s.VPC = "vpc-2" }), nil, "network.subnets", doctor.Error, "is of vpc-2, and not of vpc-1"},
+		"a subnet that is not there":      {func(n *facts) { delete(n.Subnets.Value, "subnet-a") }, nil, "network.subnets", doctor.Error, "no subnet subnet-a"},
+		"room":                            {func(*facts) {}, func(w *preflight.Wanted) { w.Machines = 8 }, "network.addresses", doctor.OK, ""},
+		"no room":                         {func(*facts) {}, func(w *preflight.Wanted) { w.Machines = 9 }, "network.addresses", doctor.Error, "8 free addresses, and the cluster has up to 9 machines"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := preflight.Network{VPC: "vpc-1", DNS: doctor.Known[preflight.DNS]{Value: preflight.DNS{Support: true, Hostnames: true}},
 				Subnets: doctor.Known[map[string]preflight.Subnet]{Value: map[string]preflight.Subnet{"subnet-a": {VPC: "vpc-1", Free: 8, RouteTable: "rtb-1", Way: "nat-1"}}}}
-			w := preflight.Wanted{Subnets: []string{"subnet-a", "subnet-a"}, Services: []string{"ec2", "s3", "ssm"}, Zone: "k8s"}
+			w := preflight.Wanted{Subnets: []string{"subnet-a", "subnet-a"}, Calls: []string{"ec2:DescribeInstances", "s3:GetObject", "ssm:GetParameter", "ssm:GetParameters"}, Zone: "k8s"}
 			tt.change(&n)
 			if tt.wanted != nil {
 				tt.wanted(&w)

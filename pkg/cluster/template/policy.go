@@ -3,6 +3,8 @@ package template
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -141,10 +143,42 @@ func localised(texts []string) (list []any) {
 	return list
 }
 
+// machinePolicy is the name of the policy with what a machine itself calls.
+const machinePolicy = "machine"
+
+// MachineCalls are the actions that machines of the stack call, sorted: those that their roles allow them, and the masters' question who has
+// signed a machine's proof, which takes no permission.
+func (t *Template) MachineCalls() []string {
+	calls := map[string]bool{}
+	for _, r := range t.Resources {
+		policies, _ := r.Properties["Policies"].([]any)
+		for _, p := range policies {
+			if p, ok := p.(object); ok && r.Type == "AWS::IAM::Role" && p["PolicyName"] == machinePolicy {
+				collect(calls, p["PolicyDocument"].(object)["Statement"].([]any))
+			}
+		}
+	}
+	if _, masters := t.Resources[securityGroup(role.Masters)]; masters {
+		calls["sts:GetCallerIdentity"] = true
+	}
+	return slices.Sorted(maps.Keys(calls))
+}
+
+// collect adds the actions that statements of policyDocument allow.
+func collect(calls map[string]bool, statements []any) {
+	for _, s := range statements {
+		if s := s.(object); s["Effect"] == "Allow" {
+			for _, action := range s["Action"].([]any) {
+				calls[action.(string)] = true
+			}
+		}
+	}
+}
+
 // instanceRole adds the instance role and the instance profile of a group.
 func (b *builder) instanceRole(g spec.Group, m groupModel) {
 	id := b.ids[g.Name]
-	policies := []any{object{"PolicyName": "machine", "PolicyDocument": policyDocument(m.Statements)}}
+	policies := []any{object{"PolicyName": machinePolicy, "PolicyDocument": policyDocument(m.Statements)}}
 	if len(m.Allow) > 0 {
 		policies = append(policies, object{"PolicyName": "own", "PolicyDocument": policyDocument(m.Allow)})
 	}

@@ -51,6 +51,16 @@ type Output struct {
 	Value       any    `yaml:"Value" json:"Value"`
 }
 
+// Count is how many resources of a type there are.
+func (t *Template) Count(kind string) (n int) {
+	for _, r := range t.Resources {
+		if r.Type == kind {
+			n++
+		}
+	}
+	return n
+}
+
 // YAML renders the template in YAML. It fails if the template is larger than MaxObject.
 func (t *Template) YAML() ([]byte, error) {
 	var b bytes.Buffer
