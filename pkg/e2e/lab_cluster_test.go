@@ -62,6 +62,7 @@ func TestLab(t *testing.T) {
 	t.Run("API servers reach pods", func(t *testing.T) { labReaches(t, r) })
 	t.Run("what each machine takes", func(t *testing.T) { r.takes(t, s, "lab-takes.json") })
 	t.Run("names through the machines' own resolver", func(t *testing.T) { labNames(t, r, s) })
+	t.Run("files to a machine and back", func(t *testing.T) { labCopies(t, r, s) })
 	t.Run("nothing for who is root on a minion", func(t *testing.T) { labAttack(t, r, s) })
 	t.Run("a rebooted minion joins again", func(t *testing.T) { labReboots(t, r, s) })
 	t.Run("a killed minion is replaced", func(t *testing.T) { labReplaces(t, r, s) })
