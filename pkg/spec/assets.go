@@ -113,6 +113,9 @@ func (f *completer) assetPath(field string, a FileAsset, before []FileAsset) {
 	case strings.HasPrefix(a.Path, "/run/") || strings.HasPrefix(a.Path, "/tmp/") || strings.HasPrefix(a.Path, "/proc/") || strings.HasPrefix(a.Path, "/sys/") || strings.HasPrefix(a.Path, "/dev/"):
 		f.errorf(field, "%s is on no disk, and would be hidden by the file system mounted there", a.Path)
 	}
+	if own := ownFile(a.Path); own != "" {
+		f.hint(field, "say it in "+own, "%s is written by Hardtack itself", a.Path)
+	}
 	for _, p := range f.out.components {
 		if p.document != nil && p.document.path == a.Path {
 			f.hint(field, "override its fields in "+p.name+".config", "%s is the configuration document of %s", a.Path, p.name)

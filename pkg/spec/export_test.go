@@ -34,3 +34,6 @@ func ComponentNames() (names []string) {
 	}
 	return names
 }
+
+// KernelModules are the names of the modules of the image's kernel.
+var KernelModules = kernelModules

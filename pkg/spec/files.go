@@ -93,6 +93,12 @@ func (c *Complete) Files(group string, ca []byte) ([]File, error) {
 		files = append(files, File{Path: openMetadata, Content: []byte("# Pods reach the metadata service: groups[].node.podsReachMetadata.\n")})
 	}
 	files = append(files, c.clock()...)
+	files = append(files, c.options(g)...)
+	registries, err := c.registryFiles(g)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, registries...)
 	more, err := c.assets(g)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ var (
 
 func (f *completer) hooks() {
 	out := []Hook{}
-	names := map[string]string{clockUnit: "network.timeServers"}
+	names := map[string]string{clockUnit: "network.timeServers", optionsUnit: "machines"}
 	for i, h := range f.in.Hooks {
 		field := at("hooks", i)
 		f.out.Origins[field+".name"], f.out.Origins[field+".manifest"] = Origin{Kind: User}, Origin{Kind: User}

@@ -64,7 +64,7 @@ func needed(version string) map[string][]string {
 		top = append(top, "version")
 	}
 	return map[string][]string{
-		"": top, "groups[]": {"name", "roles"}, "fileAssets[]": {"path"}, "hooks[]": {"name", "manifest"}, "additionalUserData[]": {"name"}, "aws.podRoles[]": {"name"},
+		"": top, "groups[]": {"name", "roles"}, "fileAssets[]": {"path"}, "hooks[]": {"name", "manifest"}, "additionalUserData[]": {"name"}, "aws.podRoles[]": {"name"}, "machines.kernelModules[]": {"name"}, "registries[]": {"name"},
 	}
 }
 

@@ -22,7 +22,7 @@ const (
 // DefaultVersion is the Kubernetes minor version of a document that names none.
 const DefaultVersion = "1.36"
 
-// The doc comments of the fields of a document, here and in component.go, etcd.go, aws.go, accounts.go, podroles.go and extras.go, are also what Explain says:
+// The doc comments of the fields of a document, here and in component.go, etcd.go, aws.go, accounts.go, podroles.go, machines.go, proxy.go, registries.go and extras.go, are also what Explain says:
 // each begins with "<Field> is" or "<Field> are". TestFieldTexts copies them to fields.json.
 //
 //go:generate go test -run TestFieldTexts -update .
@@ -43,6 +43,12 @@ type Cluster struct {
 	API API `yaml:"api"`
 	// Network is the address ranges of Services and pods, and the cluster's DNS.
 	Network Network `yaml:"network"`
+	// Machines is what all machines have beside the image's own settings: of the kernel, and their limits.
+	Machines Machines `yaml:"machines"`
+	// Proxy is how machines reach what is outside of the cluster, where they do not by themselves.
+	Proxy Proxy `yaml:"proxy"`
+	// Registries are how machines pull images: mirrors, and authorities of registries.
+	Registries []Registry `yaml:"registries"`
 	// PodSecurity is the Pod Security Standard of namespaces that do not name one by label, kube-system excepted:
 	// baseline, restricted, or privileged, which refuses nothing.
 	PodSecurity string `yaml:"podSecurity"`
@@ -130,6 +136,9 @@ type Network struct {
 	DNSDomain string `yaml:"dnsDomain"`
 	// MTU is the MTU of the pods' network in bytes; 0 is the interface's, less 50 for VXLAN.
 	MTU int `yaml:"mtu"`
+	// NonMasqueradeCIDRs are ranges outside of the cluster to which pods go by their own addresses, and not by their node's. Routers there have to
+	// know the way back.
+	NonMasqueradeCIDRs []string `yaml:"nonMasqueradeCIDRs"`
 	// TimeServers is the NTP servers of all machines, by name or address, beside those of DHCP. Without a cloud they are Debian's
 	// pool by default; in a cloud there are none, since its own server is there.
 	TimeServers []string `yaml:"timeServers"`
