@@ -322,9 +322,9 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestTab sends a token with a tab as it is: a field's value may have one (RFC 9110, 5.5).
+// TestTab sends a token with a blank and a tab as it is: a field's value may have both (RFC 9110, 5.5).
 func TestTab(t *testing.T) {
-	const token = "a\tb"
+	const token = "a b\tc"
 	c := client(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodPut:

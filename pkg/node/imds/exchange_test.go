@@ -105,6 +105,7 @@ var answers = map[string]string{
 	"chunks, the longest line":    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;" + strings.Repeat("x", 4091) + "\r\nhello\r\n0\r\n\r\n",
 	"chunks, a longer line":       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;" + strings.Repeat("x", 4092) + "\r\nhello\r\n0\r\n\r\n",
 	"chunks, bare newline":        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a\nhello\r\n0\r\n\r\n",
+	"chunks, bare newline, end":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a\n\r\n",
 	"chunks, return in a line":    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a\rb\r\nhello\r\n0\r\n\r\n",
 	"chunks, no number":           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
 	"chunks, size of 16 digits":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0000000000000005\r\nhello\r\n0\r\n\r\n",
