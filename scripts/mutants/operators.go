@@ -159,9 +159,14 @@ func (w *walker) isBlank(left []ast.Expr) bool {
 // results makes the mutants of what a function returns: an error as its last value is nil, true is false, false is true,
 // and another comparison is both.
 func (w *walker) results(r *ast.ReturnStmt) {
+	// Beside an error nobody looks at the rest.
+	failed := len(r.Results) > 1 && w.returnsError(r.Results[len(r.Results)-1]) && w.text(r.Results[len(r.Results)-1]) != "nil"
 	for i, e := range r.Results {
 		text := w.text(e)
 		if text == "true" || text == "false" {
+			if failed {
+				continue
+			}
 			by := map[string]string{"true": "false", "false": "true"}[text]
 			w.instead(r, i, by)
 		} else if isPlainBool(w.pkg.TypesInfo.TypeOf(e)) {
