@@ -92,7 +92,7 @@ func issuerPublish(c *cli.Context) error {
 	if dir != "" && doc.Cluster.ServiceAccounts.PublishTo != r.To {
 		r.To = "" // a copy, that somebody brings to where it is read: a rotation waits until it is there
 	}
-	if err := recordIssuer(c, s, r); err != nil {
+	if err := authority.RecordIssuer(c.Context, s, r); err != nil {
 		return err
 	}
 	if structured(c) {
@@ -108,18 +108,6 @@ func issuerPublish(c *cli.Context) error {
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "%s in %s: %s\n", r.Issuer, i.Place, what)
 	return err
-}
-
-// recordIssuer writes down where the keys are published, for the rotation of these keys.
-func recordIssuer(c *cli.Context, s store.Store, r issuer.Record) error {
-	data, err := r.Marshal()
-	if err != nil {
-		return err
-	}
-	if have, err := s.Get(c.Context, pki.PublicIssuer); err == nil && string(have) == string(data) {
-		return nil
-	}
-	return s.Put(c.Context, pki.PublicIssuer, data)
 }
 
 // recordedIssuer is the issuer whose keys were published, or nil.

@@ -112,7 +112,7 @@ func (d *daemon) live(ctx context.Context, ready func()) (err error) {
 	return nil
 }
 
-// populate does in the region, unless it is to be empty, the steps of a user on AWS: authorities, image and stack.
+// populate does in the region, unless it is to be empty, the steps of a user on AWS: authorities, image, the keys of pods' tokens, and stack.
 func (d *daemon) populate(ctx context.Context) error {
 	if d.Plan.Empty {
 		return nil
@@ -123,6 +123,9 @@ func (d *daemon) populate(ctx context.Context) error {
 	}
 	d.host.disks.add(image, Boot{Path: d.Image, Format: "qcow2"})
 	if _, err := authority.Create(ctx, d.region.secrets(), d.Plan.Info(), time.Now()); err != nil {
+		return err
+	}
+	if err := d.region.publishIssuer(ctx); err != nil {
 		return err
 	}
 	return d.region.apply(ctx)
