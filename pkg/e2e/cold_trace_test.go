@@ -108,7 +108,9 @@ type reads struct {
 }
 
 // block has a bit for each sector of a block.
-type block struct{ read, written [ami.BlockSize / gpt.Sector / 64]uint64 }
+type block struct {
+	read, written [ami.BlockSize / gpt.Sector / 64]uint64
+}
 
 // countReads counts the reads of a disk up to a time.
 func countReads(accesses []access, until time.Time, table []gpt.Partition) reads {

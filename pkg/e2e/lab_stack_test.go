@@ -54,6 +54,7 @@ func TestStack(t *testing.T) {
 		s.apply(t, 1)
 		s.apply(t, 1, "--machines", "yes")
 		s.runs(t, s.first, 1)
+		kept = labKeeps(t, s.running)
 	})
 	part("scaled out to a newly baked image", func(t *testing.T) {
 		s.second = s.publish(t, newImage(t))
@@ -72,7 +73,6 @@ func TestStack(t *testing.T) {
 		s.runs(t, s.second, 2)
 	})
 	part("its only master refreshed, with etcd's data", func(t *testing.T) {
-		kept = labKeeps(t, s.running)
 		was := s.etcd(t)
 		s.hardtack(t, "stack", "refresh", "-f", s.document, "--yes", "--group", "masters", "--patience", "30m")
 		s.waits(t, "the cluster is ready", func(now lab.Status) bool {
