@@ -19,7 +19,7 @@ import (
 // and publishes the keys, so that the region's STS gives pods their roles. An issuer that is elsewhere stays unpublished: the lab
 // asks nobody outside.
 func (r *region) publishIssuer(ctx context.Context) error {
-	record := issuer.Record{Issuer: r.plan.Complete.PublicIssuer(), To: r.plan.Cluster.ServiceAccounts.PublishTo}
+	record := issuer.Record{Issuer: r.plan.PublicIssuer(), To: r.plan.Cluster.ServiceAccounts.PublishTo}
 	if record.Issuer == "" {
 		return nil
 	}

@@ -52,7 +52,7 @@ func TestIssuerOfLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := issuer.ParseRecord(data); err != nil || r.Issuer != plan.Complete.PublicIssuer() || r.To != plan.Cluster.ServiceAccounts.PublishTo {
+	if r, err := issuer.ParseRecord(data); err != nil || r.Issuer != plan.PublicIssuer() || r.To != plan.Cluster.ServiceAccounts.PublishTo {
 		t.Errorf("for a rotation of the keys is written down %s, %v", data, err)
 	}
 	secret, err := secrets.Get(t.Context(), pki.ServiceAccount+pki.Key)
@@ -74,7 +74,7 @@ func TestIssuerOfLab(t *testing.T) {
 	arn := roleOf(t, owner, "uploader")
 	for account, want := range map[string]string{"uploader": "", "other": "AccessDenied"} {
 		now := time.Now()
-		text, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: plan.Complete.PublicIssuer(), Subject: "system:serviceaccount:default:" + account,
+		text, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: plan.PublicIssuer(), Subject: "system:serviceaccount:default:" + account,
 			Audience: jwt.Audience{"sts.amazonaws.com"}, IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(time.Hour))}).Serialize()
 		if err != nil {
 			t.Fatal(err)
