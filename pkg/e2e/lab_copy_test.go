@@ -19,8 +19,8 @@ import (
 func labCopies(t *testing.T, r *running, s lab.Status) {
 	minion := s.Machines[slices.IndexFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Group == "minions" })]
 	here := filepath.Join(t.TempDir(), "sent")
-	// More than two commands carry, and nothing that gzip makes smaller.
-	large := make([]byte, 200<<10)
+	// More than one command carries, and nothing that gzip makes smaller.
+	large := make([]byte, 70<<10)
 	if _, err := rand.NewChaCha8([32]byte{1}).Read(large); err != nil {
 		t.Fatal(err)
 	}
