@@ -38,7 +38,7 @@ func (w *world) kinds(group string) (kinds []string) {
 func TestRefreshMixed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "rich")
-	const old, all = "masters 1: a; minions 1: a a a a; steady 1: a", "m6i.large m7a.large m7i.large"
+	const old, all = "edge 1: a; masters 1: a; minions 1: a a a a; steady 1: a", "m6i.large m7a.large m7i.large"
 	w.want(old)
 	if got := strings.Join(w.kinds("demo-minions"), " "); got != all {
 		t.Fatalf("the types are %s", got)
@@ -53,20 +53,20 @@ func TestRefreshMixed(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settle()
-	w.want("masters 2: a; minions 2: b b b b; steady 2: b")
+	w.want("edge 2: a; masters 2: a; minions 2: b b b b; steady 2: b")
 	w.cluster.Wanted = map[string]int{"demo-minions": 1}
 	if _, err := w.run(rollout.Options{Only: []string{"minions"}}); err != nil {
 		t.Fatal(err)
 	}
 	w.cluster.Wanted = nil
 	w.settle()
-	w.want("masters 2: a; minions 1: a a a a; steady 2: b")
+	w.want("edge 2: a; masters 2: a; minions 1: a a a a; steady 2: b")
 	// One of etcd's masters is replaced by hand, of which the group is pointed at the version.
 	if _, err := w.run(rollout.Options{AllowDataLoss: []string{"masters"}}); err != nil {
 		t.Fatal(err)
 	}
 	w.settle()
-	w.want("masters 2: b; minions 2: b b b b; steady 2: b")
+	w.want("edge 2: b; masters 2: b; minions 2: b b b b; steady 2: b")
 	for group, percent := range map[string]int32{"demo-masters": 100, "demo-minions": 20} {
 		p := w.policy(group)
 		if len(p.LaunchTemplate.Overrides) != 3 || aws.ToInt32(p.InstancesDistribution.OnDemandPercentageAboveBaseCapacity) != percent {
