@@ -76,7 +76,7 @@ func TestKernelOptions(t *testing.T) {
 func TestOptionsUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("systemd-analyze is not installed")
+		t.Skip("systemd-analyze is not installed (Debian's package systemd)")
 	}
 	text := "machines:\n  sysctls: {net.core.somaxconn: 5000}\n  kernelModules: [{name: nbd}]\n  trustAnchors: [" + anchor(t) + "]\n" +
 		"network: {nonMasqueradeCIDRs: [10.0.0.0/12]}\n"

@@ -20,35 +20,15 @@ func TestOwnRole(t *testing.T) {
 		return Group{Name: name, Cluster: "demo", Role: r, Desired: 1, Members: []Member{{InstanceID: "i-" + name, Private: netip.MustParseAddr(address),
 			Lifecycle: InService, Healthy: true, Running: true}}}
 	}
-	at := time.Unix(1_700_000_000, 0)
-	with := Fleet{Cluster: "demo", At: at, Groups: []Group{group("m", role.Masters, "10.0.0.1"), group("in", ingress, "10.0.0.2")}}
+	began := time.Unix(1_700_000_000, 0)
+	with := Fleet{Cluster: "demo", At: began, Groups: []Group{group("m", role.Masters, "10.0.0.1"), group("in", ingress, "10.0.0.2")}}
 	without := Fleet{Cluster: "demo", Groups: with.Groups[:1]}
-	sweep := func(have []Set, f Fleet, generation string) []Set {
-		t.Helper()
-		want, found := Desired(f, policy, Limits{})
-		if err := found.Err(); err != nil {
-			t.Fatal(err)
-		}
-		sets, found := Guard(want, have, f, policy)
-		if err := found.Err(); err != nil {
-			t.Fatal(err)
-		}
-		return Diff(have, sets, generation).Apply(have)
-	}
-	address := func(sets []Set, name string) []string {
-		for _, s := range sets {
-			if s.Name == name && s.Type == A {
-				return s.Values
-			}
-		}
-		return nil
-	}
 	check := func(step string, sets []Set, want ...string) {
 		t.Helper()
-		if got := address(sets, "ingress.demo.k8s."); !slices.Equal(got, want) {
+		if got := at(sets, "ingress.demo.k8s.", A); !slices.Equal(got, want) {
 			t.Errorf("%s: ingress has %v, want %v", step, got, want)
 		}
-		if got := address(sets, foreign.Name); !slices.Equal(got, foreign.Values) {
+		if got := at(sets, foreign.Name, A); !slices.Equal(got, foreign.Values) {
 			t.Errorf("%s: the other's record is %v", step, got)
 		}
 		for _, s := range ManagedSets(sets, "demo", policy) {
@@ -57,15 +37,15 @@ func TestOwnRole(t *testing.T) {
 			}
 		}
 	}
-	have := sweep([]Set{foreign}, with, "g1")
+	have := next(t, []Set{foreign}, with, policy, "g1")
 	check("a group of it", have, "10.0.0.2")
-	have = sweep(have, with, "g2")
+	have = next(t, have, with, policy, "g2")
 	check("a second sweep", have, "10.0.0.2")
-	without.At = at.Add(time.Minute)
-	have = sweep(have, without, "g3")
+	without.At = began.Add(time.Minute)
+	have = next(t, have, without, policy, "g3")
 	check("its group is missing", have, "10.0.0.2")
 	without.At = without.At.Add(VanishAfter + time.Second)
-	have = sweep(have, without, "g4")
+	have = next(t, have, without, policy, "g4")
 	check("its group has been missing for long", have)
 	// A name that somebody else has is never taken.
 	taken := append(have, Set{Name: "ingress.demo.k8s.", Type: A, TTL: time.Minute, Values: []string{"10.8.8.8"}})
