@@ -235,7 +235,7 @@ func TestModuleInMoto(t *testing.T) {
 	apply()
 	// Nothing else is pending: the sizes alone make machines.
 	var sizes []string
-	for _, group := range []string{"masters: 0, 1", "minions: 0, 6", "steady: 0, 1"} {
+	for _, group := range []string{"edge: 0, 1", "masters: 0, 1", "minions: 0, 6", "steady: 0, 1"} {
 		name, change, _ := strings.Cut(group, ": ")
 		for _, field := range []string{"desired_capacity", "min_size"} {
 			sizes = append(sizes, fmt.Sprintf(`aws_autoscaling_group.group["demo-%s"].%s: %s`, name, field, change))
@@ -244,23 +244,24 @@ func TestModuleInMoto(t *testing.T) {
 	assert.DeepEqual(t, a.pending("-var=machines=true"), sizes)
 	apply("-var=machines=true")
 	made := a.outputs()
-	assert.DeepEqual(t, made.Groups, []string{"demo-masters", "demo-minions", "demo-steady"})
+	assert.DeepEqual(t, made.Groups, []string{"demo-masters", "demo-minions", "demo-steady", "demo-edge"})
 	assert.Assert(t, made.OwnsZone && made.Machines && made.Zone != "" && made.LoadBalancer != "", "%+v", made)
-	assert.Equal(t, len(made.Roles), 3)
+	assert.Equal(t, len(made.Roles), 4)
 	// Which target groups a group has is known only now.
 	state := a.show("values")
-	for name, targets := range map[string]int{"demo-masters": 1, "demo-minions": 0, "demo-steady": 0} {
+	for name, targets := range map[string]int{"demo-edge": 0, "demo-masters": 1, "demo-minions": 0, "demo-steady": 0} {
 		assert.Equal(t, len(state[`aws_autoscaling_group.group["`+name+`"]`]["target_group_arns"].([]any)), targets, name)
 	}
 	var machines map[string][3]int
 	a.python(&machines, "machines")
-	assert.DeepEqual(t, machines, map[string][3]int{"demo-masters": {1, 1, 1}, "demo-minions": {6, 6, 6}, "demo-steady": {1, 1, 1}})
+	assert.DeepEqual(t, machines, map[string][3]int{"demo-edge": {1, 1, 1}, "demo-masters": {1, 1, 1}, "demo-minions": {6, 6, 6}, "demo-steady": {1, 1, 1}})
 
 	a.edit(`"timeout": 300`, `"timeout": 420`)
 	apply("-var=machines=true")
 	var hooks map[string]map[string][3]any
 	a.python(&hooks, "hooks")
-	assert.DeepEqual(t, hooks["demo-masters"][template.DrainHook], [3]any{"autoscaling:EC2_INSTANCE_TERMINATING", "CONTINUE", float64(420)})
+	// The first group of the data by name is that of the role of one's own.
+	assert.DeepEqual(t, hooks["demo-edge"][template.DrainHook], [3]any{"autoscaling:EC2_INSTANCE_TERMINATING", "CONTINUE", float64(420)})
 	assert.DeepEqual(t, hooks["demo-minions"][template.DrainHook], [3]any{"autoscaling:EC2_INSTANCE_TERMINATING", "CONTINUE", float64(300)})
 	assert.Equal(t, len(hooks["demo-minions"]), 3)
 
