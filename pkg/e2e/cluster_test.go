@@ -83,7 +83,12 @@ func (c *cluster) evidence(t *testing.T) {
 		export KUBECONFIG=/run/hardtack/pki/admin/kubeconfig
 		kubectl get nodes,pods -A -o wide; kubectl get apiservices | grep -v True
 		kubectl get events -A --sort-by=.lastTimestamp | tail -n 20
-		journalctl -b -p warning -n 30 --no-pager`))
+		for pod in $(kubectl get pods -n kube-system -o name); do
+			echo "$pod"; kubectl logs -n kube-system $pod --previous --tail=10 2>/dev/null; kubectl logs -n kube-system $pod --tail=10; done
+		journalctl -b -p warning -n 100 --no-pager | grep -v hardtack-shell`))
+	// The summary of a run has the last lines of a test, and of each the beginning.
+	t.Logf("its pods: %s", strings.ReplaceAll(c.shell(ctx, t, `cut -d' ' -f1-3 /proc/loadavg
+		kubectl --kubeconfig /run/hardtack/pki/admin/kubeconfig get pods -A --no-headers | awk '{print $2, $3, $4, $5}' | sort -k2`), "\n", ", "))
 }
 
 // comesUp waits until the node is ready, and logs the progress.
@@ -111,18 +116,24 @@ func innermost(err error) error {
 	return err
 }
 
-// await polls until done returns true. It has no timeout: the end of the machine or of the whole test ends it.
+// still is how long a state that is waited on may stay the same; on two emulated processors the longest was 2m17s.
+const still = 15 * time.Minute
+
+// await polls until done returns true. What ends it is the machine's end, the whole test's, or a state that stays the same.
 func (c *cluster) await(ctx context.Context, t *testing.T, what string, done func() (bool, string)) {
 	t.Helper()
-	last := ""
+	last, changed := "", time.Now()
 	for {
 		ok, state := done()
 		if state != last {
 			t.Logf("%s after power-on: %s: %s", time.Since(c.machine.Started()).Round(time.Second), what, state)
-			last = state
+			last, changed = state, time.Now()
 		}
 		if ok {
 			return
+		}
+		if time.Since(changed) > still {
+			t.Fatalf("waiting for %s: nothing has changed for %v: %s", what, still, state)
 		}
 		c.hopeful(t, what)
 		select {
