@@ -88,10 +88,11 @@ e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) $(if $(wildcard $(SEALED)),,
 	$(E2E) -timeout 75m ./pkg/e2e/... ./pkg/node/kubelet ./pkg/ami/cloud ./pkg/disk/qcow2 ./pkg/image/build ./pkg/image/fetch ./pkg/dns/record/... ./pkg/dns/reconcile/... ./pkg/spec/... ./pkg/cluster/template ./pkg/node/systemd/... ./cmd/packer-plugin-hardtack/...
 	SCHEDULES=$(or $(SCHEDULES),$(FEW)) $(E2E) -timeout 30m ./pkg/etcd/nemesis
 
-e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) ## What takes CI past its hour: keys replaced in a running cluster, etcd's members by their tags and by force, machines without a cloud, minions replaced under an application, a stack's whole life, a role of one's own, Kubernetes' conformance specs, critest, a control plane under 1000 nodes and 5000 pods, etcd's next minor version, and a thousand schedules of etcd
+e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) ## What takes CI past its hour: keys replaced in a running cluster, etcd's members by their tags and by force, machines without a cloud, minions replaced under an application, a stack's whole life, a role of one's own, Kubernetes' conformance specs, critest, a control plane under 1000 nodes and 5000 pods, etcd's next minor version, a release by GoReleaser, and a thousand schedules of etcd
 	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run 'TestRotation|TestLabRotation|TestLabEtcd|TestLabTags|TestLabLeaving|TestMetal|TestConformance|TestContainerRuntime|TestSimulator|TestStack|TestIngress' ./pkg/e2e ./pkg/dns/reconcile
 	HARDTACK_E2E_LONG=1 HARDTACK_SCALE=1000,5000 $(E2E) -timeout 90m -run '^TestScale(Masters)?$$' ./pkg/e2e
 	$(E2E) -timeout 30m -run TestRealUpgrade ./pkg/etcd/operate
+	HARDTACK_E2E_LONG=1 $(E2E) -timeout 60m -run TestGoReleaser ./cmd/packer-plugin-hardtack
 	HARDTACK_E2E_LONG=1 SCHEDULES=$(or $(SCHEDULES),1000) $(E2E) -timeout 180m ./pkg/etcd/nemesis
 
 conformance: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Have Kubernetes' own end-to-end tests judge a cluster in the lab (LIST=all, resumable; LIST=short, the default)

@@ -61,13 +61,9 @@ func expand(t *testing.T, text string, values map[string]any) string {
 	return out.String()
 }
 
-// release makes the files of a release of this plugin, named by .goreleaser.yml, whose zips of this system have this plugin.
-func release(t *testing.T) map[string][]byte {
+// apiVersion is the version of Packer's plugin API that this plugin says it has.
+func apiVersion(t *testing.T) string {
 	t.Helper()
-	var config goreleaser
-	if err := yaml.Unmarshal([]byte(read(t, "../../.goreleaser.yml")), &config); err != nil {
-		t.Fatal(err)
-	}
 	var described struct {
 		API string `json:"api_version"`
 	}
@@ -78,6 +74,17 @@ func release(t *testing.T) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return described.API
+}
+
+// release makes the files of a release of this plugin, named by .goreleaser.yml, whose zips of this system have this plugin.
+func release(t *testing.T) map[string][]byte {
+	t.Helper()
+	var config goreleaser
+	if err := yaml.Unmarshal([]byte(read(t, "../../.goreleaser.yml")), &config); err != nil {
+		t.Fatal(err)
+	}
+	api := apiVersion(t)
 	files, sums := map[string][]byte{}, ""
 	for i, archive := range config.Archives {
 		build := config.Builds[i]
@@ -87,7 +94,7 @@ func release(t *testing.T) map[string][]byte {
 		for _, system := range build.Goos {
 			for _, processor := range build.Goarch {
 				values := map[string]any{"ProjectName": config.Project, "Version": version.Version, "Os": system, "Arch": processor,
-					"Env": map[string]string{"API_VERSION": described.API}}
+					"Env": map[string]string{"API_VERSION": api}}
 				program := []byte("for another system")
 				if system == runtime.GOOS && processor == runtime.GOARCH {
 					program = []byte(read(t, binary))
@@ -125,8 +132,12 @@ func zipped(t *testing.T, name string, content []byte) []byte {
 
 // TestPackerInit installs a release by `packer init`, from a stand-in for GitHub's API and its pages of releases, with the names that
 // .goreleaser.yml gives. Packer has no setting for another server, so that the stand-in is its proxy.
-func TestPackerInit(t *testing.T) {
-	hub := &github{files: release(t)}
+func TestPackerInit(t *testing.T) { initInstalls(t, release(t)) }
+
+// initInstalls installs the files of a release by `packer init`, and uses the plugin.
+func initInstalls(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	hub := &github{files: files}
 	env, proxy := hub.serve(t)
 	packer := packerWith(t, append(env, "PACKER_PLUGIN_PATH="+t.TempDir())...)
 	dir := t.TempDir()
