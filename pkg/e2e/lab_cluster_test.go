@@ -64,6 +64,7 @@ func TestLab(t *testing.T) {
 	t.Run("names through the machines' own resolver", func(t *testing.T) { labNames(t, r, s) })
 	t.Run("files to a machine and back", func(t *testing.T) { labCopies(t, r, s) })
 	t.Run("nothing for who is root on a minion", func(t *testing.T) { labAttack(t, r, s) })
+	t.Run("a rebooted minion joins again", func(t *testing.T) { labReboots(t, r, s) })
 	t.Run("a killed minion is replaced", func(t *testing.T) { labReplaces(t, r, s) })
 	t.Run("a plot of all boots", func(t *testing.T) {
 		out, err := r.run(t.Context(), "lab", "plot", "--all", "--name", "e2e")
@@ -206,6 +207,35 @@ func labNames(t *testing.T, r *running, s lab.Status) {
 	}
 	if got := r.resolves(t, master.ID, "nobody.cncfdemo.k8s"); len(got) > 0 {
 		t.Errorf("a name that there is not resolves to %v", got)
+	}
+}
+
+// labReboots restarts a minion, whose key and certificates are gone with its memory: it proves again which machine it is, and is the
+// same Node as before. Nobody replaces it meanwhile.
+func labReboots(t *testing.T, r *running, s lab.Status) {
+	minion := living(s, "minions")[0]
+	node := func() (uid, boot, ready string) {
+		out, err := r.kubectl(t.Context(), "get", "node", minion.Name, "-o", `jsonpath={.metadata.uid} {.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
+		if f := strings.Fields(out); err == nil && len(f) == 3 {
+			return f[0], f[1], f[2]
+		}
+		return "", "", fmt.Sprint(err, out)
+	}
+	uid, boot, was := node()
+	if was != "True" {
+		t.Fatalf("%s before its reboot: %s", minion.Name, was)
+	}
+	r.ask(t, minion.ID, "systemd-run --on-active=1 systemctl reboot")
+	machines := len(s.Machines)
+	s = r.until(t, "the rebooted minion has joined", func(s lab.Status) bool {
+		_, now, ready := node()
+		return now != "" && now != boot && ready == "True" && s.Ready && slices.Contains(serving(s, "minions"), minion.Address.String())
+	})
+	if now, _, _ := node(); now != uid {
+		t.Errorf("after its reboot %s is the Node %s, and was %s", minion.Name, now, uid)
+	}
+	if len(s.Machines) != machines {
+		t.Errorf("a reboot has led to %d machines of %d", len(s.Machines), machines)
 	}
 }
 
