@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 // awkward is a value with every character that systemd could interpret, in a file of variables or where it splits a
@@ -16,6 +19,12 @@ kind: Cluster
 name: demo
 groups:
   - {name: all, roles: [masters, etcd, minions]}
+machines:
+  sysctls: {net.core.somaxconn: 5000, -kernel.no_such_setting: 1}
+  kernelModules:
+    - {name: nbd, parameters: nbds_max=3}
+    - {name: -no_such_module}
+  nofile: 2097152
 kubeAPIServer:
   flags:
     enable-admission-plugins: [NodeRestriction, AlwaysPullImages]
@@ -41,6 +50,15 @@ hooks:
       Type=oneshot
       EnvironmentFile=/etc/sysconfig/kubernetes-minions
       ExecStart=/usr/bin/printf 'told: <%%s>\n' $KUBELET_ARGS
+  - name: told-options
+    after: [containerd]
+    manifest: |
+      Type=oneshot
+      ExecStart=/bin/sh -c 'echo "told: somaxconn $(cat /proc/sys/net/core/somaxconn)"'
+      ExecStart=/bin/sh -c 'echo "told: nbds_max $(cat /sys/module/nbd/parameters/nbds_max)"'
+      ExecStart=/bin/sh -c 'echo "told: limits $(systemctl show --property=LimitNOFILE --value containerd.service) $(cat /proc/sys/fs/nr_open)"'
+      ExecStart=/bin/sh -c 'echo "told: options $(systemctl is-active hardtack-options.service)"'
+      ExecStart=/bin/sh -c 'cd /lib/modules/*; echo "told: modules $(cat modules.dep modules.builtin | sed "s/[.]ko.*//; s#.*/##" | tr - _ | sort -u | tr "\\n" " ")"'
   - name: told-never
     enabled: false
     manifest: |
@@ -54,7 +72,7 @@ func TestUnitsOfUserData(t *testing.T) {
 	needMachines(t)
 	b := boot(t, Asked{
 		UserData: string(userDataOfAll(t, []byte(hooked), nil)),
-		Until:    []string{"told-before.service", "told-after.service", "told-words.service"},
+		Until:    []string{"told-before.service", "told-after.service", "told-words.service", "told-options.service"},
 	})
 	b.noCycle(t)
 	for _, want := range []string{
@@ -63,6 +81,10 @@ func TestUnitsOfUserData(t *testing.T) {
 		"--enable-admission-plugins=NodeRestriction,AlwaysPullImages",
 		"told: <--root-dir=" + awkward + ">",
 		"told: <--v=1>",
+		"told: somaxconn 5000",
+		"told: nbds_max 3",
+		"told: limits 2097152 2097152",
+		"told: options active",
 	} {
 		if !strings.Contains(b.Journal, want) {
 			t.Errorf("the journal has no %q", want)
@@ -72,5 +94,16 @@ func TestUnitsOfUserData(t *testing.T) {
 		if strings.Contains(b.Journal, not) {
 			t.Errorf("the journal has %q", not)
 		}
+	}
+	b.told(t, "modules", spec.KernelModules())
+}
+
+// told asserts that the names of a line of the journal are those that documents are checked by.
+func (b *Booted) told(t *testing.T, what string, known []string) {
+	t.Helper()
+	_, line, found := strings.Cut(b.Journal, "told: "+what+" ")
+	line, _, _ = strings.Cut(line, "\n")
+	if names := strings.Fields(line); !found || !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(known))) {
+		t.Errorf("the machine's %s are not those of pkg/spec/kernel/%s.txt, but:\n%s", what, what, strings.Join(slices.Sorted(slices.Values(names)), "\n"))
 	}
 }

@@ -34,6 +34,3 @@ func ComponentNames() (names []string) {
 	}
 	return names
 }
-
-// KernelModules are the names of the modules of the image's kernel.
-var KernelModules = kernelModules

@@ -58,10 +58,13 @@ const (
 )
 
 // modulesText has the names of the modules of the image's kernel, Debian 13's for clouds on amd64 (6.12.118), from its modules.dep and
-// modules.builtin on the image's disk, sorted.
+// modules.builtin on the image's disk, sorted. TestUnitsOfUserData of pkg/e2e compares it with a booted machine.
 //
 //go:embed kernel/modules.txt
 var modulesText string
+
+// KernelModules are the names of the modules of the image's kernel, sorted, with what is built in.
+func KernelModules() []string { return slices.Clone(kernelModules()) }
 
 var kernelModules = sync.OnceValue(func() []string { return strings.Fields(modulesText) })
 
