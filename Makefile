@@ -1,10 +1,12 @@
 # A menu: what is built is decided in Go, not here.
 VERSION  := 0.1.0
+# Nothing in a release, which .goreleaser.yml makes.
+PRERELEASE := dev
 MODULE   := github.com/hardtack/packer-plugin-hardtack
 BUILD    := build
 BIN      := $(BUILD)/bin
 GOARCHES := amd64 arm64
-LDFLAGS  := -s -w -X $(MODULE)/pkg/base/version.Version=$(VERSION)
+LDFLAGS  := -s -w -X $(MODULE)/pkg/base/version.Version=$(VERSION) -X $(MODULE)/pkg/base/version.Prerelease=$(PRERELEASE)
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 AGENTS   := cmd/packer-plugin-hardtack/provisioner/agent
 # What an image is made from; `make image KUBERNETES=1.35 SOURCE=release` are the usual changes.

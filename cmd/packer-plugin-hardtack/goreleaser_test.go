@@ -39,8 +39,8 @@ func TestGoReleaser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, dir := t.TempDir(), t.TempDir()
-	put(t, filepath.Join(programs, "go"), fmt.Sprintf(compiler, golang, runtime.GOOS+"_"+runtime.GOARCH, absolute(t, binary)))
+	programs, dir, plugin := t.TempDir(), t.TempDir(), released(t)
+	put(t, filepath.Join(programs, "go"), fmt.Sprintf(compiler, golang, runtime.GOOS+"_"+runtime.GOARCH, plugin))
 	if err := os.Chmod(filepath.Join(programs, "go"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -80,17 +80,8 @@ func TestGoReleaser(t *testing.T) {
 			files[filepath.Base(file)] = []byte(read(t, file))
 		}
 	}
-	if want, got := slices.Sorted(maps.Keys(release(t))), slices.Sorted(maps.Keys(files)); !slices.Equal(want, got) {
+	if want, got := slices.Sorted(maps.Keys(release(t, plugin))), slices.Sorted(maps.Keys(files)); !slices.Equal(want, got) {
 		t.Fatalf("TestPackerInit has\n%s\nand GoReleaser makes\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
 	}
 	initInstalls(t, files)
-}
-
-func absolute(t *testing.T, file string) string {
-	t.Helper()
-	file, err := filepath.Abs(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
 }

@@ -20,7 +20,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"text/template"
 	"time"
@@ -35,10 +34,11 @@ import (
 type goreleaser struct {
 	Project string `yaml:"project_name"`
 	Builds  []struct {
-		ID     string
-		Binary string
-		Goos   []string
-		Goarch []string
+		ID      string
+		Binary  string
+		LDFlags string `yaml:"ldflags"`
+		Goos    []string
+		Goarch  []string
 	}
 	Archives []struct {
 		ID      string
@@ -77,14 +77,29 @@ func apiVersion(t *testing.T) string {
 	return described.API
 }
 
-// release makes the files of a release of this plugin, named by .goreleaser.yml, whose zips of this system have this plugin.
-func release(t *testing.T) map[string][]byte {
+func releases(t *testing.T) (config goreleaser) {
 	t.Helper()
-	var config goreleaser
 	if err := yaml.Unmarshal([]byte(read(t, "../../.goreleaser.yml")), &config); err != nil {
 		t.Fatal(err)
 	}
-	api := apiVersion(t)
+	return config
+}
+
+// released is this plugin as a release has it, by the linker flags of .goreleaser.yml.
+func released(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "released")
+	flags := expand(t, releases(t).Builds[0].LDFlags, map[string]any{"Version": version.Version})
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", flags, "-o", file, ".").CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin of a release: %v\n%s", err, out)
+	}
+	return file
+}
+
+// release makes the files of a release, named by .goreleaser.yml, whose zips of this system have the plugin.
+func release(t *testing.T, plugin string) map[string][]byte {
+	t.Helper()
+	config, api := releases(t), apiVersion(t)
 	files, sums := map[string][]byte{}, ""
 	for i, archive := range config.Archives {
 		build := config.Builds[i]
@@ -97,7 +112,7 @@ func release(t *testing.T) map[string][]byte {
 					"Env": map[string]string{"API_VERSION": api}}
 				program := []byte("for another system")
 				if system == runtime.GOOS && processor == runtime.GOARCH {
-					program = []byte(read(t, binary))
+					program = []byte(read(t, plugin))
 				}
 				name := expand(t, archive.Name, values) + ".zip"
 				inside := expand(t, build.Binary, values)
@@ -132,15 +147,24 @@ func zipped(t *testing.T, name string, content []byte) []byte {
 
 // TestPackerInit installs a release by `packer init`, from a stand-in for GitHub's API and its pages of releases, with the names that
 // .goreleaser.yml gives. Packer has no setting for another server, so that the stand-in is its proxy.
-func TestPackerInit(t *testing.T) { initInstalls(t, release(t)) }
+func TestPackerInit(t *testing.T) {
+	t.Run("a release", func(t *testing.T) { initInstalls(t, release(t, released(t))) })
+	// What is built between releases is not one by its name: Packer asks the program itself.
+	t.Run("a build between releases", func(t *testing.T) {
+		packer, dir, _ := initFrom(t, release(t, binary))
+		if out, err := packer("init", dir); err == nil || !strings.Contains(out, version.Version+"-dev") {
+			t.Errorf("packer init: %v\n%s", err, out)
+		}
+	})
+}
 
-// initInstalls installs the files of a release by `packer init`, and uses the plugin.
-func initInstalls(t *testing.T, files map[string][]byte) {
+// initFrom is a Packer that finds the files of a release, and a directory with a template that asks for the plugin. down ends the server.
+func initFrom(t *testing.T, files map[string][]byte) (packer func(args ...string) (string, error), dir string, down func()) {
 	t.Helper()
 	hub := &github{files: files}
 	env, proxy := hub.serve(t)
-	packer := packerWith(t, append(env, "PACKER_PLUGIN_PATH="+t.TempDir())...)
-	dir := t.TempDir()
+	packer = packerWith(t, append(env, "PACKER_PLUGIN_PATH="+t.TempDir())...)
+	dir = t.TempDir()
 	put(t, filepath.Join(dir, "main.pkr.hcl"), `packer {
   required_plugins {
     hardtack = {
@@ -158,13 +182,20 @@ build {
   sources = ["null.this"]
 }
 `)
+	return packer, dir, proxy.Close
+}
+
+// initInstalls installs the files of a release by `packer init`, and uses the plugin.
+func initInstalls(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	packer, dir, down := initFrom(t, files)
 	if out, err := packer("validate", dir); err == nil || !strings.Contains(out, "packer init") {
 		t.Fatalf("before: %v\n%s", err, out)
 	}
 	if out, err := packer("init", dir); err != nil || !strings.Contains(out, "Installed plugin github.com/hardtack/hardtack v"+version.Version) {
-		t.Fatalf("packer init: %v\n%s\nit asked for %q", err, out, hub.asked)
+		t.Fatalf("packer init: %v\n%s", err, out)
 	}
-	proxy.Close()
+	down()
 	// The data source of the installed plugin answers.
 	if out, err := packer("build", "-color=false", dir); err != nil {
 		t.Errorf("packer build: %v\n%s", err, out)
@@ -189,17 +220,9 @@ func TestPluginCheck(t *testing.T) {
 
 // github stands in for api.github.com, and for the files of releases at github.com, as packer init asks for them: the tags of a
 // repository (REST API, "List matching references"), and files by their names.
-type github struct {
-	files map[string][]byte
-
-	mu    sync.Mutex
-	asked []string
-}
+type github struct{ files map[string][]byte }
 
 func (g *github) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g.mu.Lock()
-	g.asked = append(g.asked, r.Host+r.URL.Path)
-	g.mu.Unlock()
 	const repository = "/hardtack/packer-plugin-hardtack"
 	tag := "v" + version.Version
 	dir, name := path.Split(r.URL.Path)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake/moto"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
 )
 
@@ -85,7 +86,7 @@ func testBake(t *testing.T, tools tools, f fixture, c *cloud, m *machine) {
 		ami.TagImage:          "hardtack", // by which image list, gc and promote know it
 		"hardtack:kubernetes": f.kubernetes,
 		"hardtack:bake":       f.fingerprint,
-		"hardtack:version":    "0.1.0",
+		"hardtack:version":    version.String(),
 		"HardtackLock":        "kubernetes-1.36",
 		"HardtackSource":      "release",
 		"BaseImage":           debianAMI,

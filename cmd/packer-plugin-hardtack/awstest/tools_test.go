@@ -41,7 +41,7 @@ func buildTools(t *testing.T) tools {
 	plugin := filepath.Join(x.work, "packer-plugin-hardtack")
 	for out, pkg := range map[string]string{x.agent: "./cmd/hardtack-agent", x.reader: "./cmd/hardtack-userdata", plugin: "./cmd/packer-plugin-hardtack"} {
 		build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", out,
-			"-ldflags", "-s -w -X github.com/hardtack/packer-plugin-hardtack/pkg/base/version.Version=0.1.0", pkg)
+			"-ldflags", "-s -w", pkg)
 		build.Dir = top
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if msg, err := build.CombinedOutput(); err != nil {

@@ -11,8 +11,9 @@ var Version = "0.1.0"
 // make every commit another image.
 var Commit string
 
-// Prerelease is "" for a release and "dev" otherwise; Packer ignores a "dev" plugin in `packer init`.
-var Prerelease = ""
+// Prerelease is "dev" between releases, where Version is the next one, and "" in a release, whose linker flags are in .goreleaser.yml.
+// Packer takes a "dev" plugin from a file and never by `packer init`.
+var Prerelease = "dev"
 
 // String returns the version with its prerelease, if any.
 func String() string {
