@@ -103,7 +103,7 @@ func (s State) handover(chosen []Group) (Step, bool) {
 				return Step{Action: Wait, Group: g.Name, Reason: fmt.Sprintf("%s has the data of member %s: %s", m.ID, seat.Member, text)}, true
 			}
 			return Step{Action: Replace, Group: g.Name, Machine: m.ID, From: m.From.Number, To: g.Wanted.Number,
-				Reason: fmt.Sprintf("member %s is %s's now, and waits for its volume %s: ", seat.Member, seat.Key, seat.Volume.ID) + strings.Join(g.Lacks(m), ", ")}, true
+				Reason: fmt.Sprintf("has member %s, which is %s's now and waits for its volume %s: ", seat.Member, seat.Key, seat.Volume.ID) + strings.Join(g.Lacks(m), ", ")}, true
 		}
 	}
 	return Step{}, false

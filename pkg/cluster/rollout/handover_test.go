@@ -37,8 +37,8 @@ func TestHandover(t *testing.T) {
 		state      rollout.State
 		want       string
 	}{
-		{"the holder goes first", "", grown(), "replace i-old, member a is etcd-a's now"},
-		{"also by itself", "masters", grown(), "replace i-old, member a is etcd-a's now"},
+		{"the holder goes first", "", grown(), "replace i-old, has member a, which is etcd-a's now"},
+		{"also by itself", "masters", grown(), "replace i-old, has member a, which is etcd-a's now"},
 		{"not by others", "etcd-a", grown(), "wait demo-etcd-a, which i-old of masters has"},
 		{"not while it is silent", "", of1(func(r *member.Status) { r.At = noon.Add(-time.Hour) }), "wait demo-masters, has not reported for 60 minutes"},
 		{"not without a recent backup", "", of1(func(r *member.Status) { r.Backup.At = noon.Add(-time.Hour) }), "wait demo-masters, the newest backup is 60 minutes old"},
