@@ -21,7 +21,7 @@ var layers = []struct {
 	{"pure", "values to values: tested as tables, without a machine", []string{
 		"pkg/image/lock", "pkg/image/unit", "pkg/image/rootfs", "pkg/node/userdata", "pkg/node/machine", "pkg/node/notice", "pkg/dns/record", "pkg/dns/shipped", "pkg/dns/doctor", "pkg/spec", "pkg/pki", "pkg/etcd", "pkg/cluster/terraform", "pkg/disk/gpt", "pkg/disk/verity", "pkg/disk/uki",
 	}},
-	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/image/bake", "pkg/node", "pkg/node/notice/watch", "pkg/dns/reconcile", "pkg/dns/prepare", "pkg/dns/check", "pkg/pki/authority", "pkg/ami", "pkg/cluster/rollout", "pkg/cluster/examine", "pkg/cluster/preflight", "pkg/etcd/operate", "pkg/monitoring"}},
+	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/image/bake", "pkg/node", "pkg/node/notice/watch", "pkg/dns/reconcile", "pkg/dns/prepare", "pkg/dns/check", "pkg/pki/authority", "pkg/pki/registry", "pkg/ami", "pkg/cluster/rollout", "pkg/cluster/examine", "pkg/cluster/preflight", "pkg/etcd/operate", "pkg/monitoring"}},
 	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{
 		"pkg/image/cache", "pkg/image/oci", "pkg/image/build", "pkg/image/fetch", "pkg/disk", "pkg/dns/lookup", "pkg/node/exporter", "pkg/node/kube", "pkg/node/identity", "pkg/node/probe", "pkg/node/systemd", "pkg/node/lifecycle", "pkg/node/volume", "pkg/dns/fleet", "pkg/dns/zone",
 		"pkg/dns/deployment", "pkg/pki/store", "pkg/pki/publish", "pkg/etcd/gateway", "pkg/etcd/cloud", "pkg/etcd/backup", "pkg/ami/cloud", "pkg/cluster/cloudformation", "pkg/cluster/autoscaling", "pkg/lab/qemu", "pkg/lab/vnet", "pkg/awsfake",

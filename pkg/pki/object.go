@@ -44,7 +44,9 @@ func Authorities() []string {
 }
 
 // Secrets lists what of a store is secret: objects, or what the names of some begin with.
-func Secrets() []string { return append(Authorities(), ServiceAccount, EncryptionKey, BootstrapToken) }
+func Secrets() []string {
+	return append(Authorities(), ServiceAccount, EncryptionKey, BootstrapToken, role.Registries)
+}
 
 // ShortName is the name of an authority or key for people: "etcd-client-ca".
 func ShortName(object string) string {

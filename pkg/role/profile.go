@@ -29,6 +29,8 @@ const (
 	EtcdClientCA = string(Etcd) + "/client-ca"
 	// BootstrapToken is the token with which a machine joins the cluster.
 	BootstrapToken = string(Minions) + "/bootstrap-token"
+	// Registries has the credentials of container registries, an object for each registry.
+	Registries = string(Minions) + "/registries/"
 	// EtcdRecords has what was decided about etcd's members. Each is created once and never changed.
 	EtcdRecords = string(Etcd) + "/records/"
 	// EtcdStatus has the state that each of etcd's members reports, below the member's name.
@@ -88,7 +90,7 @@ var profiles = []Profile{
 			{"udp", 8472, "", Set{Minions}},
 			{"tcp", 10010, "containerd", nil},
 		},
-		Reads:   []string{Public, BootstrapToken},
+		Reads:   []string{Public, BootstrapToken, Registries},
 		Reserve: Reserved, Memory: 1536,
 		Units: []Unit{
 			// Every machine runs it, but only a node's other units wait for its file.

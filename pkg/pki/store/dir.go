@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -42,18 +43,57 @@ func (d *Dir) Get(_ context.Context, object string) ([]byte, error) {
 	if err == nil {
 		return data, nil
 	}
+	return nil, d.missing("reading", object, err)
+}
+
+// missing is explain where an object that is not there may be one of a store that is not there.
+func (d *Dir) missing(doing, object string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		// A missing or empty root is a file system that is not mounted (systemd creates a mount point before it mounts), or a
 		// wrong path.
 		entries, rootErr := os.ReadDir(d.root)
 		switch {
 		case errors.Is(rootErr, fs.ErrNotExist):
-			return nil, fmt.Errorf("reading %s from %s: %w: there is no such directory", object, d, pki.ErrUnreachable)
+			return fmt.Errorf("%s %s in %s: %w: there is no such directory", doing, object, d, pki.ErrUnreachable)
 		case rootErr == nil && len(entries) == 0:
-			return nil, fmt.Errorf("reading %s from %s: %w: the directory is empty: is what it is for mounted?", object, d, pki.ErrUnreachable)
+			return fmt.Errorf("%s %s in %s: %w: the directory is empty: is what it is for mounted?", doing, object, d, pki.ErrUnreachable)
 		}
 	}
-	return nil, d.explain("reading", object, err)
+	return d.explain(doing, object, err)
+}
+
+// List reads the directory, with those below it.
+func (d *Dir) List(_ context.Context, dir string) ([]string, error) {
+	object := strings.TrimSuffix(dir, "/")
+	if err := checkObject(object); err != nil {
+		return nil, err
+	}
+	var objects []string
+	err := filepath.WalkDir(d.file(object), func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasPrefix(e.Name(), tempPrefix) {
+			return err
+		}
+		below, err := filepath.Rel(d.root, name)
+		objects = append(objects, filepath.ToSlash(below))
+		return err
+	})
+	if err = d.missing("listing", dir, err); err != nil && !errors.Is(err, pki.ErrNotFound) {
+		return nil, err
+	}
+	slices.Sort(objects)
+	return objects, nil
+}
+
+// Delete removes the object's file.
+func (d *Dir) Delete(_ context.Context, object string) error {
+	if err := checkObject(object); err != nil {
+		return err
+	}
+	err := os.Remove(d.file(object))
+	if err == nil {
+		err = syncDir(filepath.Dir(d.file(object)))
+	}
+	return d.missing("deleting", object, err)
 }
 
 // GetAll reads the objects' files, one after the other.
@@ -165,9 +205,12 @@ func modeOf(object string) fs.FileMode {
 	return 0o600
 }
 
+// tempPrefix begins the names of files that are not complete.
+const tempPrefix = ".hardtack-"
+
 // stage writes a complete file under a temporary name.
 func stage(dir string, content []byte, mode fs.FileMode) (name string, err error) {
-	f, err := os.CreateTemp(dir, ".hardtack-*") // 0600
+	f, err := os.CreateTemp(dir, tempPrefix+"*") // 0600
 	if err != nil {
 		return "", err
 	}
@@ -192,6 +235,8 @@ func syncDir(dir string) error {
 func (d *Dir) explain(doing, object string, err error) error {
 	var kind error
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		kind = pki.ErrNotFound
 	case errors.Is(err, fs.ErrExist):

@@ -138,7 +138,7 @@ func denials(at Location, access pki.Access) []statement {
 			continue
 		}
 		name := secret + "*"
-		if dir := path.Dir(secret) + "/"; !access.MayRead(dir) {
+		if dir := path.Dir(strings.TrimSuffix(secret, "/")) + "/"; !access.MayRead(dir) {
 			name = dir + "*"
 		}
 		secrets = append(secrets, parameters+everywhere+"/"+name)

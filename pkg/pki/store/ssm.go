@@ -196,6 +196,39 @@ func (s *SSM) Swap(ctx context.Context, object string, old, content []byte) erro
 	return nil
 }
 
+// List reads the names only: what is secret stays encrypted.
+func (s *SSM) List(ctx context.Context, dir string) ([]string, error) {
+	client, err := s.begin(ctx, "listing", strings.TrimSuffix(dir, "/"))
+	if err != nil {
+		return nil, err
+	}
+	var objects []string
+	pages := ssm.NewGetParametersByPathPaginator(client, &ssm.GetParametersByPathInput{Path: s.name(strings.TrimSuffix(dir, "/")), Recursive: aws.Bool(true)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, s.explain("listing", dir, err)
+		}
+		for _, p := range page.Parameters {
+			objects = append(objects, strings.TrimPrefix(aws.ToString(p.Name), s.root+"/"))
+		}
+	}
+	slices.Sort(objects)
+	return objects, nil
+}
+
+// Delete deletes the parameter with all its versions.
+func (s *SSM) Delete(ctx context.Context, object string) error {
+	client, err := s.begin(ctx, "deleting", object)
+	if err != nil {
+		return err
+	}
+	if _, err := client.DeleteParameter(ctx, &ssm.DeleteParameterInput{Name: s.name(object)}); err != nil {
+		return s.explain("deleting", object, err)
+	}
+	return nil
+}
+
 // put returns the version that it has written.
 func (s *SSM) put(ctx context.Context, doing, object string, content []byte, overwrite bool) (int64, error) {
 	client, err := s.begin(ctx, doing, object)

@@ -31,6 +31,11 @@ type Store interface {
 	// at once do not replace each other's content unnoticed: in a directory exactly one succeeds. Parameter Store has no
 	// conditional write: there, of two calls within the same moment both write, and the later one gets pki.ErrChanged.
 	Swap(ctx context.Context, object string, old, content []byte) error
+	// List returns the objects below a directory, a path that ends in "/", sorted. Where there is no such directory there are
+	// none.
+	List(ctx context.Context, dir string) ([]string, error)
+	// Delete deletes an object, and what the store has kept of its earlier contents.
+	Delete(ctx context.Context, object string) error
 	// String returns the location: "dir:/path", "ssm:/hardtack/demo".
 	String() string
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"what has changed is not swapped", swapped},
 		{"one of many at once swaps", swappedAtOnce},
 		{"every byte of a PEM file comes back", exact},
+		{"what is listed is below the directory", listed},
+		{"what is deleted is gone", deleted},
 		{"a path out of the store is refused", outside},
 		{"no permission", forbidden},
 		{"out of reach", unreachable},
@@ -231,6 +234,50 @@ func replaced(t *testing.T, s Subject) {
 	get(t, s.Again, pki.BootstrapToken, string(versions[0]))
 }
 
+// listed: names that begin alike are of no other directory, and a directory that is not there is empty.
+func listed(t *testing.T, s Subject) {
+	const dir = "minions/registries/"
+	is(t, s.Store.Create(t.Context(), "minions/registries-old", []byte("x")), nil)
+	none, err := s.Store.List(t.Context(), dir)
+	is(t, err, nil)
+	if len(none) > 0 {
+		t.Errorf("nothing is below %s, and listed are %v", dir, none)
+	}
+	var want []string
+	for i := range 13 { // more than a page
+		want = append(want, fmt.Sprintf("%sr%02d.example.org_5000", dir, i))
+		is(t, s.Store.Create(t.Context(), want[i], []byte("secret")), nil)
+	}
+	got, err := s.Again.List(t.Context(), dir)
+	is(t, err, nil)
+	if !slices.Equal(got, want) {
+		t.Errorf("listed are %v, want %v", got, want)
+	}
+	_, err = s.Gone.List(t.Context(), dir)
+	is(t, err, pki.ErrUnreachable)
+	if s.Stranger != nil {
+		_, err = s.Stranger.List(t.Context(), dir)
+		is(t, err, pki.ErrForbidden)
+	}
+}
+
+// deleted: the object alone is gone, and can be created again.
+func deleted(t *testing.T, s Subject) {
+	is(t, s.Store.Create(t.Context(), public, []byte("here")), nil)
+	is(t, s.Store.Delete(t.Context(), secret), pki.ErrNotFound)
+	is(t, s.Store.Create(t.Context(), secret, []byte("first")), nil)
+	is(t, s.Store.Put(t.Context(), secret, []byte("second")), nil)
+	if s.Stranger != nil {
+		is(t, s.Stranger.Delete(t.Context(), secret), pki.ErrForbidden)
+	}
+	is(t, s.Again.Delete(t.Context(), secret), nil)
+	_, err := s.Store.Get(t.Context(), secret)
+	is(t, err, pki.ErrNotFound)
+	get(t, s.Store, public, "here")
+	is(t, s.Store.Create(t.Context(), secret, []byte("third")), nil)
+	get(t, s.Again, secret, "third")
+}
+
 func exact(t *testing.T, s Subject) {
 	const content = "-----BEGIN X-----\nAA==\n-----END X-----\n"
 	is(t, s.Store.Create(t.Context(), secret, []byte(content)), nil)
@@ -247,6 +294,9 @@ func outside(t *testing.T, s Subject) {
 		}
 		if err := s.Store.Put(t.Context(), object, []byte("x")); err == nil || !strings.Contains(err.Error(), "not a path") {
 			t.Errorf("writing %q: %v", object, err)
+		}
+		if err := s.Store.Delete(t.Context(), object); err == nil || !strings.Contains(err.Error(), "not a path") {
+			t.Errorf("deleting %q: %v", object, err)
 		}
 	}
 }
