@@ -39,6 +39,9 @@ usage:
       run the machine's member of etcd: decide from the cluster's records whether and how it starts, and watch it
   hardtack-agent notices [--root DIR] [--kubeconfig FILE] [-v]
       on minions of EC2: show the notices of the instance's end in a condition of the node
+  hardtack-agent credentials [--root DIR] REGISTRY[=HOST]...
+      answer the kubelet, whose request is the standard input, with the credentials of an image's registry in the
+      store; =HOST is the mirror that they are for
   hardtack-agent version
       print the version
 
@@ -78,6 +81,8 @@ func dispatch(ctx context.Context, args []string, s command.Streams) error {
 		return memberCommand(ctx, rest, s)
 	case "notices":
 		return noticesCommand(ctx, rest, s)
+	case "credentials":
+		return credentialsCommand(ctx, rest, s)
 	case "version":
 		if len(rest) > 0 {
 			return command.UsageError{Err: fmt.Errorf("version takes no arguments, and got %q", rest)}

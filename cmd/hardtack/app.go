@@ -38,6 +38,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			schemaCommand(),
 			userdataCommand(),
 			pkiCommand(),
+			registryCommand(),
 			dnsCommand(),
 			lambdaCommand(),
 			imageCommand(),

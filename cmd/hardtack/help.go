@@ -38,7 +38,7 @@ const (
 
 var categories = map[string]string{
 	"lock": forImages, "roles": forImages, "lint": forImages, "units": forImages, "tree": forImages, "image": forImages,
-	"complete": forDocument, "explain": forDocument, "example": forDocument, "schema": forDocument, "userdata": forDocument, "pki": forDocument, "monitoring": forDocument,
+	"complete": forDocument, "explain": forDocument, "example": forDocument, "schema": forDocument, "userdata": forDocument, "pki": forDocument, "registry": forDocument, "monitoring": forDocument,
 	"stack": forAWS, "upgrade": forAWS, "dns": forAWS, "lambda": forAWS, "etcd": forAWS, "doctor": forAWS,
 	"lab":        forLab,
 	"completion": forShell, "help": forShell, "version": forShell, "man": forShell,

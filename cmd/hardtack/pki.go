@@ -18,7 +18,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
@@ -127,14 +126,7 @@ func chosenStore(c *cli.Context) (cluster string, at store.Location, err error) 
 		return "", at, err
 	}
 	if c.String("file") == "" {
-		if cluster, err = chosenCluster(c); err != nil {
-			return "", at, err
-		}
-		if !label.MatchString(cluster) {
-			return "", at, usagef("--cluster %q: not a DNS label (a to z, 0 to 9 and -, at most 63)", cluster)
-		}
-		at, err = parseStore(cmp.Or(c.String("store"), machine.DefaultStore(cluster)))
-		return cluster, at, err
+		return namedStore(c)
 	}
 	complete, err := documentOf(c)
 	if err == nil {

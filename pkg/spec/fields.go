@@ -60,6 +60,7 @@ var becomes = map[string][]string{
 	"network.nonMasqueradeCIDRs":      {masqueradeFile + " of minions, and " + optionsUnit + ", which loads it"},
 	"proxy":                           {"HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the drop-ins " + proxyFile + " of " + containerdUnit + ", " + kubeletUnit + " and hardtack-*.service"},
 	"registries":                      {registriesDir + "/<name>/hosts.toml and ca.crt of minions, which containerd reads at every pull"},
+	"registries[].credentials":        {"a provider in " + providersDocument + " of minions, which the kubelet asks", "nothing else on machines: the credentials are in the store"},
 	"podSecurity":                     {"enforce and warn of PodSecurity in " + admissionDocument + ", where it is not the image's"},
 	"serviceAccounts.issuer":          {"the first --service-account-issuer of kube-apiserver, and --service-account-jwks-uri, where it is not the image's"},
 	"serviceAccounts.acceptedIssuers": {"every further --service-account-issuer of kube-apiserver"},

@@ -27,6 +27,9 @@ type Registry struct {
 	MirrorsOnly bool `yaml:"mirrorsOnly"`
 	// CA is the certificate of the authority of the registry's own certificate, in PEM, if it is none that every machine trusts.
 	CA string `yaml:"ca"`
+	// Credentials are whether the registry has a user and a password, or a token, which hardtack registry login puts into the cluster's store.
+	// Kubelets ask for them there when they pull: they are never in the document or in user data.
+	Credentials bool `yaml:"credentials"`
 }
 
 const (
@@ -46,7 +49,7 @@ func (f *completer) registries() {
 		switch {
 		case r.Name == "":
 			f.errorf(field+".name", "is missing")
-		case r.Name != anyRegistry && !isHost(r.Name):
+		case r.Name != anyRegistry && !IsRegistry(r.Name):
 			f.hint(field+".name", "write the host alone, as in registry.example.org:5000", "%q is not the host of a registry", r.Name)
 		case seen[r.Name] != "":
 			f.errorf(field+".name", "registry %s is already at %s", r.Name, seen[r.Name])
@@ -58,13 +61,14 @@ func (f *completer) registries() {
 		r.Mirrors = listOrDefault(f, field+".mirrors", r.Mirrors, nil, byHardtack)
 		r.MirrorsOnly = orDefault(f, field+".mirrorsOnly", r.MirrorsOnly, false, byHardtack)
 		r.CA = orDefault(f, field+".ca", r.CA, "", byHardtack)
+		r.Credentials = orDefault(f, field+".credentials", r.Credentials, false, byHardtack)
 		switch {
 		case r.CA != "" && r.Name == anyRegistry:
 			f.hint(field+".ca", "write it to machines.trustAnchors", "an authority for every registry is one that machines trust")
 		case r.CA != "":
 			f.certificates(field+".ca", r.CA)
-		case len(r.Mirrors) == 0:
-			f.hint(field, "give it mirrors or a ca", "says nothing of the registry")
+		case len(r.Mirrors) == 0 && !r.Credentials:
+			f.hint(field, "give it mirrors, a ca or credentials: true", "says nothing of the registry")
 		}
 		if r.MirrorsOnly && len(r.Mirrors) == 0 {
 			f.errorf(field+".mirrorsOnly", "there is no mirror, and so no image")
@@ -75,10 +79,11 @@ func (f *completer) registries() {
 		f.out.Origins["registries"] = byHardtack
 	}
 	f.out.Cluster.Registries = out
+	f.registryCredentials()
 }
 
-// isHost reports whether text is a host as images name it: a name or an IPv4 address, and a port.
-func isHost(text string) bool {
+// IsRegistry reports whether text is the host of a registry as images name it: a name or an IPv4 address, and a port.
+func IsRegistry(text string) bool {
 	host, port, hasPort := strings.Cut(text, ":")
 	if n, err := strconv.Atoi(port); hasPort && (err != nil || n < 1 || n > 65535) {
 		return false
@@ -91,10 +96,10 @@ func (f *completer) mirror(field, text string, before []string) {
 	const form = "write it as in https://mirror.example.org, or with the root of its API, https://mirror.example.org/v2/docker-hub"
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Host == "" || !isHost(u.Host) || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "":
+	case err != nil || u.Host == "" || !IsRegistry(u.Host) || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "":
 		f.hint(field, form, "%q is not the URL of a mirror", text)
 	case u.User != nil:
-		f.hint(field, "", "has a user, and user data is no place for a secret")
+		f.hint(field, "give registries an entry with the mirror's host and credentials: true", "has a user, and user data is no place for a secret")
 	case u.Path != "" && u.Path != "/" && u.Path != "/v2" && !strings.HasPrefix(u.Path, "/v2/"):
 		f.hint(field, form, "the path of %q does not begin with /v2", text)
 	case slices.Contains(before, text):
@@ -119,6 +124,9 @@ func (c *Complete) registryFiles(g Group) ([]File, error) {
 	}
 	var files []File
 	for _, r := range c.Cluster.Registries {
+		if len(r.Mirrors) == 0 && r.CA == "" {
+			continue // it has credentials alone, which the kubelet gets
+		}
 		text, err := r.hosts(c.Cluster.Registries)
 		if err != nil {
 			return nil, fmt.Errorf("writing %s: %w", path.Join(r.dir(), "hosts.toml"), err)
@@ -128,7 +136,8 @@ func (c *Complete) registryFiles(g Group) ([]File, error) {
 			files = append(files, File{Path: r.caFile(), Content: []byte(r.CA)})
 		}
 	}
-	return files, nil
+	providers, err := c.credentialProviders()
+	return append(files, providers...), err
 }
 
 func (r Registry) dir() string {

@@ -47,7 +47,7 @@ type Cluster struct {
 	Machines Machines `yaml:"machines"`
 	// Proxy is how machines reach what is outside of the cluster, where they do not by themselves.
 	Proxy Proxy `yaml:"proxy"`
-	// Registries are how machines pull images: mirrors, and authorities of registries.
+	// Registries are how machines pull images: mirrors, authorities of registries, and who has credentials in the store.
 	Registries []Registry `yaml:"registries"`
 	// PodSecurity is the Pod Security Standard of namespaces that do not name one by label, kube-system excepted:
 	// baseline, restricted, or privileged, which refuses nothing.
@@ -214,6 +214,8 @@ type Complete struct {
 	components []resolved
 	// admission is the document of the API server's admission plugins, nil where it is the image's.
 	admission map[string]any
+	// providers is the kubelet's document of credential providers, nil where it is the image's.
+	providers map[string]any
 }
 
 // Origin is the origin of a value.

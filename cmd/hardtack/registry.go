@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/registry"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+)
+
+func registryCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "registry",
+		Usage: "keep the credentials of container registries in a cluster's store, where its machines read them to pull images",
+		Subcommands: []*cli.Command{
+			{Name: "login", Usage: "put a registry's user and password into the store; the password is read from standard input, or asked for at a terminal",
+				ArgsUsage:   "HOST",
+				Description: "HOST is the registry's, or its mirror's, as the document names it in registries[].name. Machines take a new password within five minutes.",
+				Flags:       append(storeFlags(), confirmFlags(&cli.StringFlag{Name: "username", Aliases: []string{"u"}, Usage: "the `USER`"})...),
+				Action:      registryLogin},
+			{Name: "list", Usage: "list the registries whose credentials are in the store, and those whose the document misses there; never passwords",
+				Flags: storeFlags(), Action: registryList},
+			{Name: "logout", Usage: "delete a registry's credentials from the store",
+				ArgsUsage: "HOST", Flags: append(storeFlags(), confirmFlags()...), Action: registryLogout},
+		},
+	}
+}
+
+// registryStore is the registry that the command line names, and the store with its credentials. The document is nil where none is given.
+func registryStore(c *cli.Context) (host, cluster string, doc *spec.Complete, s store.Store, err error) {
+	if c.NArg() != 1 {
+		return "", "", nil, nil, usagef("name one registry by its host, as in registry.example.org:5000 (see %s --help)", name(c))
+	}
+	if host = c.Args().First(); !spec.IsRegistry(host) {
+		return "", "", nil, nil, usagef("%q is not the host of a registry: write the host alone, as in registry.example.org:5000", host)
+	}
+	cluster, doc, s, err = documentStore(c)
+	return host, cluster, doc, s, err
+}
+
+// documentStore opens the store of the document, or of --cluster.
+func documentStore(c *cli.Context) (cluster string, doc *spec.Complete, s store.Store, err error) {
+	var location store.Location
+	if c.String("file") != "" {
+		if doc, err = documentOf(c); err != nil {
+			return "", nil, nil, err
+		}
+		cluster = doc.Cluster.Name
+		location, err = parseStore(cmp.Or(c.String("store"), doc.Cluster.Store))
+	} else {
+		cluster, location, err = namedStore(c)
+	}
+	if err == nil {
+		s, err = openLocation(c, location)
+	}
+	return cluster, doc, s, err
+}
+
+// namedStore is the cluster of --cluster and its store.
+func namedStore(c *cli.Context) (cluster string, at store.Location, err error) {
+	if cluster, err = chosenCluster(c); err != nil {
+		return "", at, err
+	}
+	if !label.MatchString(cluster) {
+		return "", at, usagef("--cluster %q: not a DNS label (a to z, 0 to 9 and -, at most 63)", cluster)
+	}
+	at, err = parseStore(cmp.Or(c.String("store"), machine.DefaultStore(cluster)))
+	return cluster, at, err
+}
+
+func registryLogin(c *cli.Context) error {
+	if err := refuseYesAndDryRun(c); err != nil {
+		return err
+	}
+	host, cluster, doc, s, err := registryStore(c)
+	if err != nil {
+		return err
+	}
+	user := c.String("username")
+	if user == "" {
+		return usagef("whose credentials? name the user with --username USER; the password is read from standard input")
+	}
+	password, err := readPassword(c, user, host)
+	if err != nil {
+		return err
+	}
+	credentials := pki.RegistryCredentials{Username: user, Password: password}
+	err = registryChange(c, fmt.Sprintf("Replace the credentials of %s in %s, of cluster %s?", host, s, cluster), func(dry bool) (registry.Change, error) {
+		return registry.Login(c.Context, s, host, credentials, dry)
+	})
+	if err == nil && doc != nil && !slices.Contains(doc.RegistriesWithCredentials(), host) {
+		fmt.Fprintf(c.App.ErrWriter, "no machine asks for them yet; next: {name: %q, credentials: true} in registries of %s, and hardtack stack refresh\n", host, c.String("file"))
+	}
+	return err
+}
+
+func registryLogout(c *cli.Context) error {
+	if err := refuseYesAndDryRun(c); err != nil {
+		return err
+	}
+	host, cluster, _, s, err := registryStore(c)
+	if err != nil {
+		return err
+	}
+	return registryChange(c, fmt.Sprintf("Delete the credentials of %s from %s, of cluster %s?", host, s, cluster), func(dry bool) (registry.Change, error) {
+		return registry.Logout(c.Context, s, host, dry)
+	})
+}
+
+func registryChange(c *cli.Context, question string, run func(dry bool) (registry.Change, error)) error {
+	return change[registry.Change]{
+		question: question,
+		run:      run,
+		due:      func(ch registry.Change) bool { return ch.Action == registry.Replace || ch.Action == registry.Delete },
+		text:     registryText,
+		answer: func(ch registry.Change) error {
+			if structured(c) {
+				return printResult(c, ch)
+			}
+			_, err := io.WriteString(c.App.Writer, registryText(ch))
+			return err
+		},
+	}.do(c)
+}
+
+func registryText(ch registry.Change) string {
+	would := ""
+	if ch.DryRun {
+		would = "would "
+	}
+	text := fmt.Sprintf("%s%s credentials of %s", would, ch.Action, ch.Registry)
+	if ch.Username != "" {
+		text += ", user " + ch.Username
+	}
+	return text + ", in " + ch.Store + "\n"
+}
+
+// maxPassword is more than the store takes, in bytes.
+const maxPassword = 1 << 16
+
+// readPassword reads a password, without the end of its line.
+func readPassword(c *cli.Context, user, host string) (string, error) {
+	if atTerminal() {
+		person, done := toPerson(c)
+		defer done()
+		fmt.Fprintf(person, "password of %s at %s: ", user, host)
+		data, err := term.ReadPassword(int(os.Stdin.Fd()))
+		fmt.Fprintln(person)
+		return string(data), err
+	}
+	data, err := io.ReadAll(io.LimitReader(os.Stdin, maxPassword))
+	if err != nil {
+		return "", fmt.Errorf("reading the password from standard input: %w", err)
+	}
+	data = bytes.TrimSuffix(bytes.TrimSuffix(data, []byte("\n")), []byte("\r"))
+	if len(data) == 0 {
+		return "", usagef("standard input has no password: hardtack registry login … <FILE, or PROGRAM | hardtack registry login …")
+	}
+	return string(data), nil
+}
+
+func registryList(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	_, doc, s, err := documentStore(c)
+	if err != nil {
+		return err
+	}
+	var hosts []string
+	if doc != nil {
+		hosts = doc.RegistriesWithCredentials()
+	}
+	items, err := registry.List(c.Context, s, hosts, doc != nil)
+	if err != nil {
+		return err
+	}
+	if structured(c) {
+		return printResult(c, struct {
+			Store      string          `json:"store"`
+			Registries []registry.Item `json:"registries"`
+		}{s.String(), items})
+	}
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "REGISTRY\tUSER\tSTATE\n")
+	for _, i := range items {
+		state := string(i.State)
+		if i.Problem != "" {
+			state += ": " + i.Problem
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", i.Registry, dash(i.Username), dash(state))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err = io.WriteString(c.App.Writer, text.String())
+	return err
+}
