@@ -6,7 +6,7 @@ import "testing"
 // stated size.
 func TestLabDocuments(t *testing.T) {
 	t.Parallel()
-	for name, document := range map[string]string{"cluster": labCluster, "etcd": etcdCluster, "compare": compareCluster, "faults": faultsCluster()} {
+	for name, document := range map[string]string{"cluster": labCluster, "etcd": etcdCluster, "compare": compareCluster, "faults": faultsCluster(), "rotation": rotationCluster} {
 		complete := completed(t, document)
 		for _, g := range complete.Groups {
 			data, err := complete.UserData(g.Name, []byte("-----BEGIN CERTIFICATE-----\nMIIBAA==\n-----END CERTIFICATE-----\n"))

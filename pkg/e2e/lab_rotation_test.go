@@ -31,6 +31,9 @@ name: demo
 groups:
 - {name: masters, roles: [masters, etcd]}
 - {name: minions, roles: [minions], size: 2}
+registries:
+- {name: registry.example.org, mirrors: ["http://10.1.0.3:5000"], mirrorsOnly: true}
+- {name: "10.1.0.3:5000", credentials: true}
 `
 
 // readAnew is longer than it takes an API server to have read the files that hardtack-renew.service has changed: it looks
@@ -45,6 +48,7 @@ func TestLabRotation(t *testing.T) {
 	needTime(t)
 	r := newLab(t, "rotation", rotationCluster)
 	x := &rotation{running: r, status: r.until(t, "the cluster is ready", ready)}
+	t.Run("a pod's image comes through a mirror that wants a password", func(t *testing.T) { labPulls(t, r) })
 	x.prepare(t)
 	daemons := x.daemons(t)
 	stop := x.steady(t)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,7 +82,11 @@ func (d *daemon) live(ctx context.Context, ready func()) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.Home.path(registryDir))) }()
-	d.runner, err = d.Runner(ctx, Surroundings{Source: source{d.host}, AWS: d.region.account.Handler(), Registry: d.registry, Log: d.Log})
+	images := d.registry
+	if slices.Contains(d.Plan.RegistriesWithCredentials(), RegistryHost()) {
+		images = private(images, d.region.secrets())
+	}
+	d.runner, err = d.Runner(ctx, Surroundings{Source: source{d.host}, AWS: d.region.account.Handler(), Registry: images, Log: d.Log})
 	if err != nil {
 		return fmt.Errorf("making the lab's network: %w", err)
 	}

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	registrycredentials "github.com/hardtack/packer-plugin-hardtack/pkg/pki/registry"
 )
 
 // registryPort is the port of the lab's registry, at the address of the AWS APIs. It speaks HTTP: nothing leaves this computer.
@@ -43,7 +46,7 @@ func readOnly(h http.Handler) http.Handler {
 	})
 }
 
-// Load puts the images of an archive, as docker save and crane pull write them, into the lab's registry, and returns their names.
+// Load puts the images of an archive, as docker save, crane pull and OCI's tools write them, into the lab's registry, and returns their names.
 // Machines find them there whatever registry the name begins with, where containerd takes the lab's as its mirror.
 func (c *Client) Load(ctx context.Context, archive string) ([]string, error) {
 	// The host is no name of a machine: the client's connections all go to the lab's socket.
@@ -57,31 +60,21 @@ func (c *Client) Load(ctx context.Context, archive string) ([]string, error) {
 // Push puts the images of an archive into the registry of a host, each below the name that it has below its own, and returns
 // their names: those that are there, where there is an error.
 func Push(ctx context.Context, archive, host string, options ...remote.Option) ([]string, error) {
-	open := func() (io.ReadCloser, error) { return os.Open(archive) }
-	manifest, err := tarball.LoadManifest(open)
+	images, done, err := readArchive(archive)
 	if err != nil {
-		return nil, fmt.Errorf("reading the images of %s: %w; next: give an archive as docker save or crane pull write it", archive, err)
+		return nil, err
 	}
+	defer done()
 	var loaded []string
-	for _, d := range manifest {
-		for _, tagged := range d.RepoTags {
-			tag, err := name.NewTag(tagged)
-			if err != nil {
-				return loaded, fmt.Errorf("%s: %w", archive, err)
-			}
-			image, err := tarball.Image(open, &tag)
-			if err != nil {
-				return loaded, fmt.Errorf("reading %s of %s: %w", tagged, archive, err)
-			}
-			to, err := name.NewTag(host+"/"+tag.RepositoryStr()+":"+tag.TagStr(), name.Insecure)
-			if err != nil {
-				return loaded, fmt.Errorf("%s: %w", archive, err)
-			}
-			if err := remote.Write(to, image, append(options, remote.WithContext(ctx))...); err != nil {
-				return loaded, fmt.Errorf("putting %s there: %w", tagged, err)
-			}
-			loaded = append(loaded, tagged)
+	for _, i := range images {
+		to, err := name.NewTag(host+"/"+i.tag.RepositoryStr()+":"+i.tag.TagStr(), name.Insecure)
+		if err != nil {
+			return loaded, fmt.Errorf("%s: %w", archive, err)
 		}
+		if err := i.write(to, append(options, remote.WithContext(ctx))...); err != nil {
+			return loaded, fmt.Errorf("putting %s there: %w", i.tag, err)
+		}
+		loaded = append(loaded, i.tag.String())
 	}
 	if len(loaded) == 0 {
 		return nil, fmt.Errorf("%s has no image with a name; next: save it with its tag", archive)
@@ -89,9 +82,37 @@ func Push(ctx context.Context, archive, host string, options ...remote.Option) (
 	return loaded, nil
 }
 
+// RegistryHost is the lab's registry as machines reach it.
+func RegistryHost() string {
+	return fmt.Sprintf("%s:%d", subnet.Addr().Next().Next().Next(), registryPort)
+}
+
+// private has a registry ask for the credentials that the cluster's store has of it, by HTTP's basic authentication, as registries at home do.
+func private(h http.Handler, secrets registrycredentials.Reader) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		content, err := secrets.Get(r.Context(), pki.RegistryObject(RegistryHost()))
+		want := pki.RegistryCredentials{}
+		if err == nil {
+			want, err = pki.ParseRegistryCredentials(content)
+		}
+		why := "these are not the credentials in the store " + secrets.String()
+		if err != nil {
+			why = fmt.Sprintf("%v; next: hardtack lab aws hardtack registry login %s", err, RegistryHost())
+		}
+		if user, password, _ := r.BasicAuth(); err != nil || user != want.Username || password != want.Password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="lab"`)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_ = json.NewEncoder(w).Encode(map[string]any{"errors": []any{map[string]string{"code": "UNAUTHORIZED", "message": why}}}) // the client is gone
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // RegistryMirror is the hosts.toml by which containerd pulls from the lab's registry what names any other: for
 // /etc/containerd/certs.d/_default.
 func RegistryMirror() string {
-	endpoint := fmt.Sprintf("http://%s:%d", subnet.Addr().Next().Next().Next(), registryPort)
+	endpoint := "http://" + RegistryHost()
 	return fmt.Sprintf("server = %q\n\n[host.%[1]q]\ncapabilities = [\"pull\", \"resolve\"]\n", endpoint)
 }

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,10 +11,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/oci"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	logins "github.com/hardtack/packer-plugin-hardtack/pkg/pki/registry"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 )
 
 // TestRegistry: what Load has put there, machines pull and cannot replace; another lab has none of it.
@@ -78,6 +85,83 @@ func TestRegistry(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(home.path(registryDir), "*")); err != nil || len(left) > 0 {
 		t.Errorf("the last lab's images are left: %v %v", left, err)
+	}
+}
+
+// TestPrivateRegistry: machines pull with the credentials that the store has at that moment, and with no others; what they pull came from an
+// archive of OCI's form.
+func TestPrivateRegistry(t *testing.T) {
+	home, err := NewHome(t.TempDir(), "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := home.make(); err != nil {
+		t.Fatal(err)
+	}
+	images, err := newRegistry(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := store.NewDir(t.TempDir())
+	machines := httptest.NewServer(readOnly(private(images, secrets)))
+	defer machines.Close()
+	host := strings.TrimPrefix(machines.URL, "http://")
+	pull := func(user, password string) error {
+		ref, err := name.NewTag(host+"/private/thing:1", name.Insecure)
+		if err != nil {
+			t.Fatal(err)
+		}
+		auth := authn.Anonymous
+		if user != "" {
+			auth = authn.FromConfig(authn.AuthConfig{Username: user, Password: password})
+		}
+		_, err = remote.Image(ref, remote.WithAuth(auth))
+		return err
+	}
+	refused := func(err error, why string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "UNAUTHORIZED") || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v, want %s", err, why)
+		}
+	}
+	login := func(password string) {
+		t.Helper()
+		if _, err := logins.Login(t.Context(), secrets, RegistryHost(), pki.RegistryCredentials{Username: "robot", Password: password}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := secrets.Put(t.Context(), pki.PublicInfo, []byte("a store")); err != nil {
+		t.Fatal(err)
+	}
+	refused(pull("robot", "first"), "next: hardtack lab aws hardtack registry login")
+	image, err := random.Image(1<<10, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(t.TempDir(), "oci.tar")
+	f, err := os.Create(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(oci.Write(f, image, "registry.example.org/private/thing:1", "1"), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	local := httptest.NewServer(images)
+	defer local.Close()
+	loaded, err := Push(t.Context(), archive, strings.TrimPrefix(local.URL, "http://"))
+	if err != nil || !slices.Equal(loaded, []string{"registry.example.org/private/thing:1"}) {
+		t.Fatalf("loaded %v, %v", loaded, err)
+	}
+	login("first")
+	if err := pull("robot", "first"); err != nil {
+		t.Error(err)
+	}
+	refused(pull("", ""), "not the credentials in the store")
+	refused(pull("robot", "second"), "not the credentials in the store")
+	login("second")
+	refused(pull("robot", "first"), "not the credentials in the store")
+	if err := pull("robot", "second"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestOfMember(t *testing.T) {
 // TestSecrets: nothing that is secret is public, and every key that is made is secret.
 func TestSecrets(t *testing.T) {
 	secret := pki.Secrets()
-	for _, object := range append(pki.Authorities(), pki.ServiceAccount, pki.EncryptionKey, pki.BootstrapToken) {
+	for _, object := range append(pki.Authorities(), pki.ServiceAccount, pki.EncryptionKey, pki.BootstrapToken, role.Registries) {
 		if !slices.Contains(secret, object) {
 			t.Errorf("%s is not secret", object)
 		}

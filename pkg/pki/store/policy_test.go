@@ -23,7 +23,7 @@ const attached = `{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Ac
 
 // objects are all objects of a store.
 func objects() []string {
-	list := []string{pki.ServiceAccount + pki.Key, pki.ServiceAccount + pki.Pub, pki.EncryptionKey, pki.BootstrapToken, pki.PublicKubernetes, pki.PublicInfo}
+	list := []string{pki.ServiceAccount + pki.Key, pki.ServiceAccount + pki.Pub, pki.EncryptionKey, pki.BootstrapToken, pki.RegistryObject("registry.example.org:5000"), pki.PublicKubernetes, pki.PublicInfo}
 	for _, a := range pki.Authorities() {
 		list = append(list, a+pki.Crt, a+pki.Key)
 	}
@@ -83,6 +83,26 @@ func TestAttachedPolicyOpensNothing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The credentials of registries are for whoever pulls images, and for nobody else.
+func TestWhoReadsRegistries(t *testing.T) {
+	for roles, want := range map[string]bool{"masters": false, "etcd": false, "masters+etcd": false, "minions": true, "masters+minions": true} {
+		set, err := role.ParseSet(roles)
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := store.Policy(store.Location{Kind: store.KindSSM, Root: root}, pki.AccessOfAll(set), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(document), root+"/minions/registries/*"); got != want {
+			t.Errorf("%s may read them: %v\n%s", roles, got, document)
+		}
+		if pki.AccessOfAll(set).MayRead(pki.RegistryObject("docker.io")) != want {
+			t.Errorf("%s read them: %v", roles, !want)
+		}
 	}
 }
 
