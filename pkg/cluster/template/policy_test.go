@@ -64,6 +64,8 @@ const (
 const (
 	root  = "/hardtack/demo/"
 	other = "/hardtack/other/"
+	// private has the credentials of a registry, whose port is behind an underscore.
+	private = "minions/registries/registry.example.org_5000"
 )
 
 // calls are the requests that each role needs, and those that it must not make. The stand-in and moto both judge them.
@@ -77,6 +79,9 @@ var calls = []call{
 	{"demo-minions", beat, "demo-masters", false}, {"demo-minions", finish, "other-minions", false}, {"demo-minions", scale, "demo-minions", false},
 	{"demo-minions", groups, "", false}, {"demo-minions", machines, "", false}, {"demo-minions", end, "", false},
 	{"demo-minions", zoneRead, "", false}, {"demo-minions", records, "", false},
+
+	{"demo-minions", get, root + private, true}, {"demo-minions", put, root + private, false}, {"demo-minions", remove, root + private, false},
+	{"demo-minions", get, other + private, false}, {"demo-masters", get, root + private, false}, {"demo-etcd-a", get, root + private, false},
 
 	{"demo-masters", get, root + pki.KubernetesCA + pki.Key, true}, {"demo-masters", get, root + pki.EncryptionKey, true},
 	{"demo-masters", get, root + pki.EtcdClientCA + pki.Key, true}, {"demo-masters", get, root + pki.BootstrapToken, true},
