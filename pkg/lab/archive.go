@@ -73,7 +73,7 @@ func readLayout(archive string) (images []archived, done func(), err error) {
 			done()
 		}
 	}()
-	if err := unpack(archive, dir); err != nil {
+	if err := unpackLayout(archive, dir); err != nil {
 		return nil, nil, err
 	}
 	index, err := layout.ImageIndexFromPath(dir)
@@ -110,8 +110,8 @@ func readLayout(archive string) (images []archived, done func(), err error) {
 	return images, done, nil
 }
 
-// unpack writes the files of a layout to a directory: its index and its blobs.
-func unpack(archive, dir string) (err error) {
+// unpackLayout writes the files of a layout to a directory: its index and its blobs.
+func unpackLayout(archive, dir string) (err error) {
 	f, err := os.Open(archive)
 	if err != nil {
 		return err

@@ -18,9 +18,17 @@ func asks(image string) []byte {
 	return []byte(`{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"` + image + `"}` + "\n")
 }
 
+// newStore is a store that is in use.
+func newStore(t *testing.T) *store.Dir {
+	t.Helper()
+	s := store.NewDir(t.TempDir())
+	assert.NilError(t, s.Put(t.Context(), pki.PublicInfo, []byte("here")))
+	return s
+}
+
 // TestAnswer: an image of a registry gets the credentials of its mirror, which the store has at that moment.
 func TestAnswer(t *testing.T) {
-	s := store.NewDir(t.TempDir())
+	s := newStore(t)
 	sources, err := pki.ParseRegistrySources([]string{"docker.io=mirror.example.org:5000", "registry.example.org:443"})
 	assert.NilError(t, err)
 	for _, password := range []string{"first", "second"} {
@@ -83,7 +91,7 @@ func TestAnswerFails(t *testing.T) {
 
 // TestList: every registry of the store and of the document is there once, with what is to be done about it.
 func TestList(t *testing.T) {
-	s := store.NewDir(t.TempDir())
+	s := newStore(t)
 	for _, host := range []string{"b.example.org:5000", "a.example.org"} {
 		_, err := registry.Login(t.Context(), s, host, pki.RegistryCredentials{Username: "of " + host[:1], Password: "x"}, false)
 		assert.NilError(t, err)
