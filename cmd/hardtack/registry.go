@@ -30,7 +30,7 @@ func registryCommand() *cli.Command {
 				Description: "HOST is the registry's, or its mirror's, as the document names it in registries[].name. Machines take a new password within five minutes.",
 				Flags:       append(storeFlags(), confirmFlags(&cli.StringFlag{Name: "username", Aliases: []string{"u"}, Usage: "the `USER`"})...),
 				Action:      registryLogin},
-			{Name: "list", Usage: "list the registries whose credentials are in the store, and those whose the document misses there; never passwords",
+			{Name: "list", Usage: "list the registries whose credentials are in the store, or should be there by the document; never passwords",
 				Flags: storeFlags(), Action: registryList},
 			{Name: "logout", Usage: "delete a registry's credentials from the store",
 				ArgsUsage: "HOST", Flags: append(storeFlags(), confirmFlags()...), Action: registryLogout},
