@@ -67,10 +67,10 @@ func readLayout(archive string) (images []archived, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	done = func() { _ = os.RemoveAll(dir) } // the system's temporary directory is cleaned anyway
+	remove := func() { _ = os.RemoveAll(dir) } // the system's temporary directory is cleaned anyway
 	defer func() {
 		if err != nil {
-			done()
+			remove()
 		}
 	}()
 	if err := unpackLayout(archive, dir); err != nil {
@@ -107,7 +107,7 @@ func readLayout(archive string) (images []archived, done func(), err error) {
 		}
 		images = append(images, archivedImage(tag, image))
 	}
-	return images, done, nil
+	return images, remove, nil
 }
 
 // unpackLayout writes the files of a layout to a directory: its index and its blobs.

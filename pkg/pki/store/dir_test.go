@@ -57,6 +57,15 @@ func (s stranger) Swap(ctx context.Context, object string, old, content []byte) 
 	return as(nobody, func() error { return s.Store.Swap(ctx, object, old, content) })
 }
 
+func (s stranger) List(ctx context.Context, dir string) (objects []string, err error) {
+	err = as(nobody, func() (err error) { objects, err = s.Store.List(ctx, dir); return err })
+	return objects, err
+}
+
+func (s stranger) Delete(ctx context.Context, object string) error {
+	return as(nobody, func() error { return s.Store.Delete(ctx, object) })
+}
+
 func TestDir(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
 		t.Helper()
