@@ -112,7 +112,7 @@ func (f *completer) credentialProviders(images, args []any) {
 		"defaultCacheDuration": "0s", // the program says for how long
 	})
 	f.out.providers = document
-	if given, ok := f.in.Components.Kubelet.Flags[providersFlag]; ok && given != providersDocument {
+	if given, ok := f.in.Kubelet.Flags[providersFlag]; ok && given != providersDocument {
 		f.hint("kubelet.flags."+providersFlag, "leave the flag or credentials out", "the kubelet would not read %s, which registries[].credentials writes", providersDocument)
 	}
 	for i, a := range f.in.FileAssets {
