@@ -213,6 +213,7 @@ func labNames(t *testing.T, r *running, s lab.Status) {
 // labReboots restarts a minion, whose key and certificates are gone with its memory: it proves again which machine it is, and is the
 // same Node as before. Nobody replaces it meanwhile.
 func labReboots(t *testing.T, r *running, s lab.Status) {
+	needTime(t)
 	minion := living(s, "minions")[0]
 	node := func() (uid, boot, ready string) {
 		out, err := r.kubectl(t.Context(), "get", "node", minion.Name, "-o", `jsonpath={.metadata.uid} {.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
