@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
@@ -125,15 +126,29 @@ func chosenStore(c *cli.Context) (cluster string, at store.Location, err error) 
 	if err := noArguments(c); err != nil {
 		return "", at, err
 	}
-	if c.String("file") == "" {
-		return namedStore(c)
-	}
-	complete, err := documentOf(c)
-	if err == nil {
-		cluster = complete.Cluster.Name
-		at, err = parseStore(cmp.Or(c.String("store"), complete.Cluster.Store))
-	}
+	cluster, _, at, err = storeOf(c)
 	return cluster, at, err
+}
+
+// storeOf is the cluster of the flags with its document, which is nil where none is given, and its store.
+func storeOf(c *cli.Context) (cluster string, doc *spec.Complete, at store.Location, err error) {
+	kept := ""
+	if c.String("file") != "" {
+		if doc, err = documentOf(c); err != nil {
+			return "", nil, at, err
+		}
+		cluster, kept = doc.Cluster.Name, doc.Cluster.Store
+	} else {
+		if cluster, err = chosenCluster(c); err != nil {
+			return "", nil, at, err
+		}
+		if !label.MatchString(cluster) {
+			return "", nil, at, usagef("--cluster %q: not a DNS label (a to z, 0 to 9 and -, at most 63)", cluster)
+		}
+		kept = machine.DefaultStore(cluster)
+	}
+	at, err = parseStore(cmp.Or(c.String("store"), kept))
+	return cluster, doc, at, err
 }
 
 func parseStore(text string) (store.Location, error) {

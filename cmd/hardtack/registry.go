@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/registry"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
@@ -52,32 +50,11 @@ func registryStore(c *cli.Context) (host, cluster string, doc *spec.Complete, s 
 
 // documentStore opens the store of the document, or of --cluster.
 func documentStore(c *cli.Context) (cluster string, doc *spec.Complete, s store.Store, err error) {
-	var location store.Location
-	if c.String("file") != "" {
-		if doc, err = documentOf(c); err != nil {
-			return "", nil, nil, err
-		}
-		cluster = doc.Cluster.Name
-		location, err = parseStore(cmp.Or(c.String("store"), doc.Cluster.Store))
-	} else {
-		cluster, location, err = namedStore(c)
-	}
+	cluster, doc, location, err := storeOf(c)
 	if err == nil {
 		s, err = openLocation(c, location)
 	}
 	return cluster, doc, s, err
-}
-
-// namedStore is the cluster of --cluster and its store.
-func namedStore(c *cli.Context) (cluster string, at store.Location, err error) {
-	if cluster, err = chosenCluster(c); err != nil {
-		return "", at, err
-	}
-	if !label.MatchString(cluster) {
-		return "", at, usagef("--cluster %q: not a DNS label (a to z, 0 to 9 and -, at most 63)", cluster)
-	}
-	at, err = parseStore(cmp.Or(c.String("store"), machine.DefaultStore(cluster)))
-	return cluster, at, err
 }
 
 func registryLogin(c *cli.Context) error {

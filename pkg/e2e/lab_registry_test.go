@@ -1,21 +1,13 @@
 package e2e
 
 import (
-	"archive/tar"
-	"bytes"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/oci"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
@@ -90,32 +82,14 @@ func helloArchive(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files bytes.Buffer
-	w := tar.NewWriter(&files)
-	err = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "hello", Mode: 0o755, Size: int64(len(program))})
-	if err == nil {
-		_, err = w.Write(program)
-	}
-	if err = errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, Config: v1.Config{Entrypoint: []string{"/hello"}}})
-	if err == nil {
-		image, err = mutate.AppendLayers(image, layer)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	archive := filepath.Join(dir, "hello.tar")
 	f, err := os.Create(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(oci.Write(f, image, privateImage, "1"), f.Close()); err != nil {
+	image, tag, _ := strings.Cut(privateImage, ":")
+	err = oci.WriteProgram(f, oci.Program{Name: "hello", Content: program, Image: image, Tag: tag, User: oci.NobodyUser, Arch: runtime.GOARCH})
+	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return archive

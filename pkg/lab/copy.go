@@ -79,24 +79,32 @@ func fetchBy(ctx context.Context, machine shell, from, to string) error {
 	return nil
 }
 
-// unpack writes an archive's files below dir, and nothing elsewhere, whatever names the archive has.
+// unpack writes the files of what a machine sends below dir.
 func unpack(in io.Reader, dir string) error {
 	zipped, err := gzip.NewReader(in)
+	if err == nil {
+		err = untar(zipped, dir)
+	}
 	if err != nil {
 		return fmt.Errorf("reading what the machine sends: %w", err)
 	}
+	return nil
+}
+
+// untar writes an archive's files below dir, and nothing elsewhere, whatever names the archive has.
+func untar(in io.Reader, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	for archive := tar.NewReader(zipped); ; {
+	for archive := tar.NewReader(in); ; {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("reading what the machine sends: %w", err)
+			return err
 		}
 		if err := unpackOne(root, h, archive); err != nil {
 			return err
@@ -112,6 +120,10 @@ func unpackOne(root *os.Root, h *tar.Header, in io.Reader) error {
 	case tar.TypeSymlink:
 		return root.Symlink(h.Linkname, name)
 	case tar.TypeReg:
+		// An archive may leave out the directories of its files.
+		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return err
+		}
 		f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, h.FileInfo().Mode().Perm())
 		if err != nil {
 			return err

@@ -71,7 +71,7 @@ func Push(ctx context.Context, archive, host string, options ...remote.Option) (
 		if err != nil {
 			return loaded, fmt.Errorf("%s: %w", archive, err)
 		}
-		if err := i.write(to, append(options, remote.WithContext(ctx))...); err != nil {
+		if err := remote.Push(to, i.content, append(options, remote.WithContext(ctx))...); err != nil {
 			return loaded, fmt.Errorf("putting %s there: %w", i.tag, err)
 		}
 		loaded = append(loaded, i.tag.String())

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -23,19 +24,26 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 )
 
-// TestRegistry: what Load has put there, machines pull and cannot replace; another lab has none of it.
-func TestRegistry(t *testing.T) {
+// someRegistry is the registry of a lab that is not started.
+func someRegistry(t *testing.T) (Home, http.Handler) {
+	t.Helper()
 	home, err := NewHome(t.TempDir(), "lab")
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		err = home.make()
 	}
-	if err := home.make(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	images, err := newRegistry(home)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return home, images
+}
+
+// TestRegistry: what Load has put there, machines pull and cannot replace; another lab has none of it.
+func TestRegistry(t *testing.T) {
+	home, images := someRegistry(t)
 	d := &daemon{Config: Config{Home: home}, registry: images}
 	api, err := d.serve()
 	if err != nil {
@@ -91,17 +99,7 @@ func TestRegistry(t *testing.T) {
 // TestPrivateRegistry: machines pull with the credentials that the store has at that moment, and with no others; what they pull came from an
 // archive of OCI's form.
 func TestPrivateRegistry(t *testing.T) {
-	home, err := NewHome(t.TempDir(), "lab")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := home.make(); err != nil {
-		t.Fatal(err)
-	}
-	images, err := newRegistry(home)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, images := someRegistry(t)
 	secrets := store.NewDir(t.TempDir())
 	machines := httptest.NewServer(readOnly(private(images, secrets)))
 	defer machines.Close()
@@ -174,8 +172,17 @@ func TestLoadRefuses(t *testing.T) {
 	if err := os.WriteFile(file, []byte("no archive"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, archive := range []string{file, filepath.Join(t.TempDir(), "missing.tar")} {
-		if _, err := NewClient(home).Load(context.Background(), archive); err == nil || !strings.Contains(err.Error(), archive) {
+	var damaged bytes.Buffer
+	if err := oci.WriteProgram(&damaged, oci.Program{Name: "web", Content: []byte("program"), Image: "registry.example.org/web", Tag: "1", Arch: "amd64"}); err != nil {
+		t.Fatal(err)
+	}
+	layout := filepath.Join(t.TempDir(), "damaged.tar")
+	if err := os.WriteFile(layout, bytes.Replace(damaged.Bytes(), []byte("rootfs"), []byte("roOtfs"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(t.TempDir(), "missing.tar")
+	for archive, why := range map[string]string{file: file, missing: missing, layout: "has another content than its name says"} {
+		if _, err := NewClient(home).Load(context.Background(), archive); err == nil || !strings.Contains(err.Error(), archive) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", archive, err)
 		}
 	}
