@@ -1,11 +1,25 @@
 package e2e
 
 import (
+	_ "embed"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
+)
+
+var (
+	//go:embed testdata/machine/sources
+	sourcesScript []byte
+	//go:embed testdata/machine/shares
+	sharesScript []byte
 )
 
 // awkward is a value with every character that systemd could interpret, in a file of variables or where it splits a
@@ -25,6 +39,13 @@ machines:
     - {name: nbd, parameters: nbds_max=3}
     - {name: -no_such_module}
   nofile: 2097152
+  trustAnchors: [ANCHOR]
+network: {nonMasqueradeCIDRs: [172.20.0.0/16]}
+proxy: {http: "http://proxy.test:3128", noProxy: [.test]}
+fileAssets:
+  - {path: /etc/e2e/leaf.pem, base64: LEAF}
+  - {path: /etc/e2e/sources, mode: "0755", base64: SOURCES}
+  - {path: /etc/e2e/shares, mode: "0755", base64: SHARES}
 kubeAPIServer:
   flags:
     enable-admission-plugins: [NodeRestriction, AlwaysPullImages]
@@ -59,6 +80,14 @@ hooks:
       ExecStart=/bin/sh -c 'echo "told: limits $(systemctl show --property=LimitNOFILE --value containerd.service) $(cat /proc/sys/fs/nr_open)"'
       ExecStart=/bin/sh -c 'echo "told: options $(systemctl is-active hardtack-options.service)"'
       ExecStart=/bin/sh -c 'cd /lib/modules/*; echo "told: modules $(cat modules.dep modules.builtin | sed "s/[.]ko.*//; s#.*/##" | tr - _ | sort -u | tr "\\n" " ")"'
+      ExecStart=/bin/sh -c 'echo "told: anchor $(openssl verify -CApath /etc/ssl/certs /etc/e2e/leaf.pem)"'
+      ExecStart=/bin/sh -c 'echo "told: proxy of containerd $(tr "\\0" " " < /proc/$(systemctl show --property=MainPID --value containerd.service)/environ)"'
+      ExecStart=/etc/e2e/sources
+  - name: told-shares
+    after: [told-options]
+    manifest: |
+      Type=oneshot
+      ExecStart=/etc/e2e/shares
   - name: told-never
     enabled: false
     manifest: |
@@ -70,9 +99,12 @@ hooks:
 func TestUnitsOfUserData(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
+	anchor, leaf := authorityAndLeaf(t)
+	code := base64.StdEncoding.EncodeToString
+	document := strings.NewReplacer("ANCHOR", strconv.Quote(string(anchor)), "LEAF", code(leaf), "SOURCES", code(sourcesScript), "SHARES", code(sharesScript)).Replace(hooked)
 	b := boot(t, Asked{
-		UserData: string(userDataOfAll(t, []byte(hooked), nil)),
-		Until:    []string{"told-before.service", "told-after.service", "told-words.service", "told-options.service"},
+		UserData: string(userDataOfAll(t, []byte(document), nil)),
+		Until:    []string{"told-before.service", "told-after.service", "told-words.service", "told-options.service", "told-shares.service"},
 	})
 	b.noCycle(t)
 	for _, want := range []string{
@@ -85,6 +117,10 @@ func TestUnitsOfUserData(t *testing.T) {
 		"told: nbds_max 3",
 		"told: limits 2097152 2097152",
 		"told: options active",
+		"told: anchor /etc/e2e/leaf.pem: OK",
+		// The pod's own address only where the document says so; the node's elsewhere.
+		"10.244.7.2 . 172.20.0.2",
+		"172.21.0.1 . 172.21.0.2",
 	} {
 		if !strings.Contains(b.Journal, want) {
 			t.Errorf("the journal has no %q", want)
@@ -95,6 +131,14 @@ func TestUnitsOfUserData(t *testing.T) {
 			t.Errorf("the journal has %q", not)
 		}
 	}
+	_, environment, _ := strings.Cut(b.Journal, "told: proxy of containerd ")
+	environment, _, _ = strings.Cut(environment, "\n")
+	for _, want := range []string{"HTTP_PROXY=http://proxy.test:3128", "HTTPS_PROXY=http://proxy.test:3128", "169.254.0.0/16", "10.244.0.0/14", ",.test"} {
+		if !strings.Contains(environment, want) {
+			t.Errorf("containerd's environment has no %q: %s", want, environment)
+		}
+	}
+	b.daemonsFirst(t)
 	b.told(t, "modules", spec.KernelModules())
 }
 
@@ -106,4 +150,38 @@ func (b *Booted) told(t *testing.T, what string, known []string) {
 	if names := strings.Fields(line); !found || !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(known))) {
 		t.Errorf("the machine's %s are not those of pkg/spec/kernel/%s.txt, but:\n%s", what, what, strings.Join(slices.Sorted(slices.Values(names)), "\n"))
 	}
+}
+
+// daemonsFirst asserts that daemons got most of a processor that pods wanted as a whole. By their weights it is ten times as much.
+func (b *Booted) daemonsFirst(t *testing.T) {
+	t.Helper()
+	_, line, _ := strings.Cut(b.Journal, "told: shares ")
+	line, _, _ = strings.Cut(line, "\n")
+	var daemons, pods int
+	if _, err := fmt.Sscanf(line, "daemons %d pods %d", &daemons, &pods); err != nil {
+		t.Errorf("the machine told no shares of its processor: %q: %v", line, err)
+		return
+	}
+	t.Logf("microseconds of the processor: daemons %d, pods %d", daemons, pods)
+	if daemons < 5*pods {
+		t.Errorf("daemons got %d µs of the processor beside pods with %d; want at least five times as much", daemons, pods)
+	}
+}
+
+// authorityAndLeaf are a new authority's certificate, and one that it signed, in PEM.
+func authorityAndLeaf(t *testing.T) (authority, leaf []byte) {
+	t.Helper()
+	key, err := pki.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.NewAuthority("e2e", key, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Issue(pki.Profile{Name: "leaf", Usage: pki.Server, Names: []string{"leaf.test"}, Life: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate.Raw}), pair.Certificate
 }
