@@ -46,7 +46,8 @@ func TestLabTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	const pki = "/run/hardtack/pki/etcd/"
-	out := r.ask(t, one.ID, "etcdctl --endpoints=https://127.0.0.1:2379 --cacert="+pki+"ca.crt --cert="+pki+"server.crt --key="+pki+"server.key member list")
+	// etcdctl gives up after five seconds by itself, which an emulated machine may need for the handshake alone.
+	out := r.ask(t, one.ID, "etcdctl --command-timeout=2m --dial-timeout=1m --endpoints=https://127.0.0.1:2379 --cacert="+pki+"ca.crt --cert="+pki+"server.crt --key="+pki+"server.key member list")
 	for _, member := range []string{"a", "b", "c"} {
 		if !strings.Contains(out, "started, "+member+", https://etcd-"+member+".cncfdemo.k8s:2380, https://etcd-"+member+".cncfdemo.k8s:2379, false") {
 			t.Errorf("etcd's own list has no member %s:\n%s", member, out)
