@@ -97,7 +97,7 @@ func decodeYAML(data []byte) (*yaml.Node, error) {
 		}
 		return nil, err
 	}
-	if len(doc.Content) == 0 || isNull(doc.Content[0]) {
+	if isNull(doc.Content[0]) {
 		return nil, nil
 	}
 	return resolve(doc.Content[0]), nil
@@ -153,7 +153,7 @@ func lookup(keys []pair, name string) (*yaml.Node, bool) {
 
 // resolve follows an alias to what it stands for.
 func resolve(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode && n.Alias != nil {
+	if n.Alias != nil {
 		return n.Alias
 	}
 	return n

@@ -169,7 +169,7 @@ func (p *parser) readAll(r io.Reader) ([]byte, error) {
 // many a plain word is base64 as well.
 func unbase64(data []byte) ([]byte, bool) {
 	out, err := decodeBase64(data)
-	if err != nil || len(out) == 0 {
+	if err != nil {
 		return nil, false
 	}
 	return out, isGzip(out) || sniff(out) != "" || isMessage(out)

@@ -18,14 +18,13 @@ import (
 func isMessage(data []byte) bool {
 	head := skipEnvelope(data)
 	for range 64 {
-		line, rest, more := bytes.Cut(head, []byte("\n"))
-		line = bytes.TrimRight(line, "\r")
+		line, rest, _ := bytes.Cut(head, []byte("\n"))
 		name, _, ok := bytes.Cut(line, []byte(":"))
-		folded := len(line) > 0 && (line[0] == ' ' || line[0] == '\t')
+		folded := bytes.HasPrefix(line, []byte(" ")) || bytes.HasPrefix(line, []byte("\t"))
 		switch {
 		case ok && strings.EqualFold(string(name), "MIME-Version"):
 			return true
-		case len(line) == 0 || !more || !folded && (!ok || bytes.ContainsAny(name, " \t#")):
+		case !folded && (!ok || bytes.ContainsAny(name, " \t#")):
 			return false
 		}
 		head = rest

@@ -174,7 +174,7 @@ func (p *parser) checkPaths(files []File) {
 		paths[f.Path] = true
 	}
 	for _, f := range files {
-		if _, named, err := role.OfFile(f.Path); named && err != nil {
+		if _, _, err := role.OfFile(f.Path); err != nil {
 			p.problems.Add(problem.Problem{File: topName, Field: f.Path, Rule: RuleUnknownRole,
 				Text: err.Error(), Hint: "correct the name of the file; nothing is started meanwhile"})
 		}
