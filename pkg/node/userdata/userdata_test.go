@@ -101,10 +101,11 @@ func TestParseBounds(t *testing.T) {
 	entry := base64.StdEncoding.EncodeToString(pack(t, make([]byte, MaxDecoded/2+1)))
 	parts := []byte("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n" +
 		strings.Repeat("--b\nContent-Type: text/x-shellscript\n\n#!\n", MaxParts+1) + "--b--\n")
-	nested := "MIME-Version: 1.0\n"
+	nested := "\n"
 	for i := range MaxDepth + 2 {
-		nested += fmt.Sprintf("Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n", i, i)
+		nested = fmt.Sprintf("Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n%s\n--b%d--\n", i, i, nested, i)
 	}
+	nested = "MIME-Version: 1.0\n" + nested
 	grown := "#cloud-config\nwrite_files:\n- &a {path: /a, append: true, encoding: gz+b64, content: " +
 		base64.StdEncoding.EncodeToString(pack(t, make([]byte, MaxDecoded/4))) + "}\n" + strings.Repeat("- *a\n", 3)
 	tests := map[string]struct {
