@@ -31,7 +31,7 @@ const (
 	MaxDepth = 8
 	// MaxPath is how long a path may be, in bytes: as long as the kernel takes.
 	MaxPath = 4095
-	// MaxFindings is after how many findings no more are looked for.
+	// MaxFindings is after how many findings no more are looked for, which is an error, since a role may be in the rest.
 	MaxFindings = 100
 	// MaxParts is how many parts one user data may have, at all depths together.
 	MaxParts = 128

@@ -1,0 +1,51 @@
+package userdata
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestManyFindings: with MaxFindings no more are looked for. That something was not looked at is an error, whatever the findings are,
+// since a role may be there.
+func TestManyFindings(t *testing.T) {
+	wrong := func(n int) string { return "#cloud-config\nwrite_files:\n" + strings.Repeat("- x\n", n) }
+	scripts := func(n int) string {
+		var parts []partOf
+		for range n {
+			parts = append(parts, partOf{"Content-Type: text/plain", "#!/bin/sh"})
+		}
+		return messageOf(append(parts, config(roleFile("minions")))...)
+	}
+	unknown := func(n int) string {
+		return "#cloud-config\nwrite_files:\n" + strings.Repeat("- {path: /a, x: y}\n", n) + "- {path: /etc/sysconfig/kubernetes-minions}\n"
+	}
+	keys := func(n int) string { return "#cloud-config\n" + strings.Repeat("1: x\n", n) }
+	tests := map[string]struct {
+		data  string
+		count int
+		more  bool
+	}{
+		"wrong entries":                 {wrong(MaxFindings), MaxFindings, false},
+		"one wrong entry more":          {wrong(MaxFindings + 1), MaxFindings + 1, true},
+		"wrong keys":                    {keys(MaxFindings), MaxFindings, false},
+		"one wrong key more":            {keys(MaxFindings + 1), MaxFindings + 1, true},
+		"warnings of parts":             {scripts(MaxFindings - 1), MaxFindings - 1, false},
+		"one warning of parts more":     {scripts(MaxFindings), MaxFindings + 1, true},
+		"warnings of entries":           {unknown(MaxFindings - 1), MaxFindings - 1, false},
+		"one warning of entries more":   {unknown(MaxFindings), MaxFindings + 1, true},
+		"many warnings of parts":        {scripts(MaxParts - 2), MaxParts - 1, true},
+		"many keys that are not looked": {keys(10 * MaxFindings), MaxFindings + 1, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			result, findings := Parse([]byte(test.data), nil)
+			if more := strings.Contains(fmt.Sprint(findings.Err()), "not looked at"); len(findings) != test.count || more != test.more {
+				t.Errorf("%d findings, want %d; more %v, want %v: %v", len(findings), test.count, more, test.more, findings)
+			}
+			if findings.Err() == nil && result.Roles.String() != "minions" {
+				t.Errorf("%s without an error", result.Roles)
+			}
+		})
+	}
+}
