@@ -6,6 +6,37 @@ import (
 	"testing"
 )
 
+// TestManyParts: MaxParts counts the parts of a message and of the parts in it, whatever they are, and not the whole.
+func TestManyParts(t *testing.T) {
+	empty := partOf{"Content-Type: multipart/mixed; boundary=in", "--in--"}
+	wrong := partOf{"Content-Type: ;;", ""}
+	script := partOf{"Content-Type: text/plain", "#!/bin/sh"}
+	last := config(roleFile("minions"))
+	for name, filler := range map[string]partOf{"scripts": script, "containers without parts": empty, "unreadable headers": wrong} {
+		for _, n := range []int{MaxParts, MaxParts + 1, 20 * MaxParts} {
+			var parts []partOf
+			for range n - 1 {
+				parts = append(parts, filler)
+			}
+			result, findings := Parse([]byte(messageOf(append(parts, last)...)), nil)
+			over := strings.Contains(fmt.Sprint(findings), fmt.Sprintf("more than %d parts", MaxParts))
+			if over != (n > MaxParts) || len(findings) > MaxParts+1 {
+				t.Errorf("%d %s: %d findings, over %v", n, name, len(findings), over)
+			}
+			if findings.Err() == nil && result.Roles.String() != "minions" {
+				t.Errorf("%d %s: %s without an error", n, name, result.Roles)
+			}
+		}
+	}
+
+	// Parts in parts, of which each level is within the bound.
+	inner := "Content-Type: multipart/mixed; boundary=in\n\n" + strings.Repeat("--in\n\n#!/bin/sh\n", MaxParts/2) + "--in--"
+	_, findings := Parse([]byte(messageOf(partOf{"", ""}, partOf{inner, ""}, partOf{inner, ""}, last)), nil)
+	if got := strings.Count(fmt.Sprint(findings.Err()), "more than"); got == 0 || got > 2 {
+		t.Errorf("nested: %v", findings.Err())
+	}
+}
+
 // TestManyFindings: with MaxFindings no more are looked for. That something was not looked at is an error, whatever the findings are,
 // since a role may be there.
 func TestManyFindings(t *testing.T) {

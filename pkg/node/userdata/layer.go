@@ -60,12 +60,6 @@ func sniff(data []byte) string {
 
 // part unpacks one piece of user data and reads its content.
 func (p *parser) part(t part) {
-	if p.parts++; p.parts > MaxParts {
-		if p.parts == MaxParts+1 {
-			p.problems.Errorf(t.name, "", "more than %d parts", MaxParts)
-		}
-		return
-	}
 	for ; t.depth <= MaxDepth; t.depth++ {
 		t.data = bytes.TrimPrefix(t.data, []byte("\xef\xbb\xbf"))
 		switch found := sniff(t.data); {

@@ -116,7 +116,8 @@ func (p *parser) multipart(t part, data []byte, boundary string) {
 		if file := raw.FileName(); file != "" {
 			child.name += fmt.Sprintf(" (%s)", strings.ToValidUTF8(file, "?"))
 		}
-		if p.parts > MaxParts {
+		if p.parts++; p.parts > MaxParts {
+			p.problems.Errorf(child.name, "", "more than %d parts", MaxParts)
 			return
 		}
 		p.entity(child, raw.Header, raw)

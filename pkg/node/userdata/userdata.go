@@ -33,7 +33,7 @@ const (
 	MaxPath = 4095
 	// MaxFindings is after how many findings no more are looked for, which is an error, since a role may be in the rest.
 	MaxFindings = 100
-	// MaxParts is how many parts one user data may have, at all depths together.
+	// MaxParts is how many parts one user data may have, at all depths together. The whole is none.
 	MaxParts = 128
 )
 
