@@ -47,7 +47,11 @@ func listing(r Result, findings problem.List) string {
 		fmt.Fprintf(&b, "file %s %04o %q:%q%s %q\n", f.Path, f.Mode, f.User, f.Group, appends, f.Content)
 	}
 	for _, p := range findings {
-		fmt.Fprintf(&b, "%s %s\n", p.Severity, p)
+		rule := ""
+		if p.Rule != "" {
+			rule = "[" + p.Rule + "]"
+		}
+		fmt.Fprintf(&b, "%s%s %s\n", p.Severity, rule, p)
 	}
 	return b.String()
 }
