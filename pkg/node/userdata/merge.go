@@ -193,7 +193,6 @@ func (p *parser) mergeFiles(t part, keys []pair, list *yaml.Node) {
 	}
 	if m.full {
 		p.errorf(t, list, writeFiles, "grows over the bound of %d bytes", MaxDecoded)
-		p.list = list
 		return
 	}
 	after := pathsOf(p.list)

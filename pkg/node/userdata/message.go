@@ -96,7 +96,7 @@ func (p *parser) entity(t part, h textproto.MIMEHeader, body io.Reader) {
 // multipart reads the parts of a container.
 func (p *parser) multipart(t part, data []byte, boundary string) {
 	if !hasEnd(data, boundary) {
-		p.problems.Errorf(t.name, "", "the message ends inside: the last line, --%s--, is missing, so that the rest may be as well", firstLine([]byte(boundary)))
+		p.problems.Errorf(t.name, "", "the message ends inside: the last line, --%s--, is missing, so that the rest may be as well", boundary)
 		return
 	}
 	r := multipart.NewReader(bytes.NewReader(data), boundary)

@@ -1,6 +1,7 @@
 package userdata
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -29,15 +30,15 @@ func roleFile(name string) string {
 // TestCutMessage cuts a message at each byte: a machine gets all of its roles or none, and knows why not as soon as one part
 // was there. The last line may lack its line end.
 func TestCutMessage(t *testing.T) {
-	whole := messageOf(config(roleFile("masters")), partOf{"Content-Type: text/cloud-config\nContent-Transfer-Encoding: base64",
-		string(wrap("I2Nsb3VkLWNvbmZpZwptZXJnZV9ob3c6IGxpc3QoYXBwZW5kKStkaWN0KHJlY3Vyc2VfYXJyYXkpCndyaXRlX2ZpbGVzOgotIHtwYXRoOiAvdC9iYXNlNjR9Cg=="))},
-		config(roleFile("minions")))
+	etcd := base64.StdEncoding.EncodeToString([]byte(roleFile("etcd")))
+	whole := messageOf(config(roleFile("masters")),
+		partOf{"Content-Type: text/cloud-config\nContent-Transfer-Encoding: base64", string(wrap(etcd))}, config(roleFile("minions")))
 	first := strings.Index(whole, "--bound")
 	complete := strings.LastIndex(whole, "--bound--") + len("--bound--")
 	for n := range len(whole) + 1 {
 		result, findings := Parse([]byte(whole[:n]), nil)
 		switch err := findings.Err(); {
-		case n >= complete && (err != nil || result.Roles.String() != "masters+minions" || len(result.Files) != 3):
+		case n >= complete && (err != nil || result.Roles.String() != "masters+minions+etcd" || len(result.Files) != 3):
 			t.Errorf("whole: %v, %v", result, findings)
 		case n < complete && err == nil && (n >= first || len(result.Files) > 0):
 			t.Errorf("cut after %q: %v, %v", whole[max(0, n-30):n], result, findings)
