@@ -201,11 +201,22 @@ func TestParseSeed(t *testing.T) {
 		{"a: [", "", "reading meta-data"},
 		{"instance-id: a\nlaunch-index: one\n", "", "launch-index must be a number"},
 		{strings.Repeat("#", MaxInput+1), "", "over the bound"},
+		{"instance-id: a\n" + strings.Repeat("#", MaxInput-15), "a", ""},
+		{"instance-id: ~\n", "", ""},
+		{"x: &i i-0abc\ninstance-id: *i\n", "i-0abc", ""},
+		{"instance-id: a\nlaunch-index: 0\n", "a 0", ""},
+		{"{launch-index: '12'}", " 12", ""},
+		{"instance-id: a\nlaunch-index: ~\n", "a", ""},
+		{"instance-id: a\nlaunch-index:\n", "a", ""},
+		{"instance-id: a\nlaunch-index: [1]\n", "", "line 2: launch-index must be text"},
 	}
 	for _, test := range tests {
 		seed, err := ParseSeed([]byte(test.meta))
 		got := seed.InstanceID
-		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+		if seed.LaunchIndex != nil {
+			got += fmt.Sprint(" ", *seed.LaunchIndex)
+		}
+		if err == nil && got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%.40q: %q, %v; want %q, %q", test.meta, got, err, test.want, test.err)
 		}
 	}
