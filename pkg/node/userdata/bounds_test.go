@@ -1,9 +1,15 @@
 package userdata
 
 import (
+	"bytes"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 )
 
 // TestManyParts: MaxParts counts the parts of a message and of the parts in it, whatever they are, and not the whole.
@@ -78,5 +84,62 @@ func TestManyFindings(t *testing.T) {
 				t.Errorf("%s without an error", result.Roles)
 			}
 		})
+	}
+}
+
+// TestLargest: user data and a cloud-config of MaxInput bytes are read, and with one byte more they are not.
+func TestLargest(t *testing.T) {
+	const head = "#cloud-config\nwrite_files: [{path: /etc/sysconfig/kubernetes-minions}]\n"
+	for n, fits := range map[int]bool{MaxInput: true, MaxInput + 1: false} {
+		data := append([]byte(head), bytes.Repeat([]byte("#"), n-len(head))...)
+		for name, data := range map[string][]byte{"as it is": data, "packed": pack(t, data)} {
+			result, findings := Parse(data, nil)
+			if (findings.Err() == nil) != fits || fits != (result.Roles.String() == "minions") {
+				t.Errorf("%d bytes %s: %s, %v", n, name, result.Roles, findings)
+			}
+		}
+	}
+}
+
+// parseWithin parses with another bound than MaxDecoded.
+func parseWithin(left int, data string) ([]File, problem.List) {
+	p := &parser{left: left, origins: map[*yaml.Node]origin{}}
+	p.part(part{name: topName, data: []byte(data)})
+	p.readFiles()
+	files := p.plan()
+	return files, p.problems
+}
+
+// TestDecodedBound: what is decoded counts against the bound, each layer and each file, as far as it goes.
+func TestDecodedBound(t *testing.T) {
+	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	files := func(entries string) string { return "#cloud-config\nwrite_files: [" + entries + "]\n" }
+	empty := files("{path: /a}")
+	inner := "\n" + empty
+	tests := map[string]struct {
+		data string
+		need int
+		at   string // where the finding is
+	}{
+		"base64":            {encode(empty), len(empty), topName},
+		"gzip":              {string(pack(t, []byte(empty))), len(empty), topName},
+		"gzip in base64":    {encode(string(pack(t, []byte(empty)))), len(pack(t, []byte(empty))) + len(empty), topName},
+		"text":              {files("{path: /a, content: abc}"), 3, topName + ":2"},
+		"base64 in a file":  {files("{path: /a, encoding: b64, content: YWJj}"), 3, topName + ":2"},
+		"gzip in a file":    {files("{path: /a, encoding: gz+b64, content: " + encode(string(pack(t, []byte("abc")))) + "}"), 3, topName + ":2"},
+		"an alias":          {files("{path: /a, content: &c abc}, {path: /b, content: *c}"), 6, topName + ":2"},
+		"a part":            {"MIME-Version: 1.0\n" + inner, len(empty), topName},
+		"parts":             {messageOf(partOf{"A: b", empty}), len("--bound\nA: b\n\n\n--bound--\n") + 2*len(empty), "part 1"},
+		"a file that grows": {files("{path: /a, content: abc}, {path: /a, append: true, content: de}"), 3 + 2 + 3, topName},
+	}
+	for name, test := range tests {
+		got, findings := parseWithin(test.need, test.data)
+		if len(findings) > 0 || len(got) == 0 {
+			t.Errorf("%s: not within %d bytes: %v", name, test.need, findings)
+		}
+		_, findings = parseWithin(test.need-1, test.data)
+		if err := findings.Err(); err == nil || len(findings) != 1 || !strings.HasPrefix(err.Error(), test.at+": ") {
+			t.Errorf("%s: within less than %d bytes: %v", name, test.need, findings)
+		}
 	}
 }

@@ -91,7 +91,8 @@ func TestMessageParts(t *testing.T) {
 		return partOf{"Content-Type: text/plain\nContent-Disposition: attachment; filename=\"" + name + "\"", "#!/bin/sh"}
 	}
 	inner := partOf{"Content-Type: multipart/mixed; boundary=in",
-		"--in\nContent-Type: multipart/mixed; boundary=deep\n\n--deep\n\n#!/bin/sh\n--deep--\n--in\n" + named("b.sh").header + "\n\n#!/bin/sh\n--in--"}
+		"--in\nContent-Type: multipart/mixed; boundary=deep\n\n--deep\n\n#!/bin/sh\n--deep--\n--in\n" +
+			named("b.sh").header + "\n\n#!/bin/sh\n--in--"}
 	tests := map[string]struct {
 		parts []partOf
 		want  []string // "part: rule"
