@@ -130,6 +130,7 @@ func TestDecodedBound(t *testing.T) {
 		"an alias":          {files("{path: /a, content: &c abc}, {path: /b, content: *c}"), 6, topName + ":2"},
 		"a part":            {"MIME-Version: 1.0\n" + inner, len(empty), topName},
 		"parts":             {messageOf(partOf{"A: b", empty}), len("--bound\nA: b\n\n\n--bound--\n") + 2*len(empty), "part 1"},
+		"a base64 part":     {"MIME-Version: 1.0\nContent-Transfer-Encoding: base64\n\n" + encode(empty), len(encode(empty)), topName},
 		"a file that grows": {files("{path: /a, content: abc}, {path: /a, append: true, content: de}"), 3 + 2 + 3, topName},
 	}
 	for name, test := range tests {

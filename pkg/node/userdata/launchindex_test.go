@@ -81,6 +81,15 @@ func TestLaunchIndex(t *testing.T) {
 	}
 }
 
+// TestLaunchIndexNotNeeded: no other finding has a machine look for its index.
+func TestLaunchIndexNotNeeded(t *testing.T) {
+	for _, data := range []string{"", "#!/bin/sh\n", "#cloud-config\nhostname: x\n", "#cloud-config\nwrite_files: x\n"} {
+		if _, findings := Parse([]byte(data), nil); len(findings) == 0 || NeedsLaunchIndex([]byte(data)) {
+			t.Errorf("%q: needs one: %v", data, findings)
+		}
+	}
+}
+
 // TestLaunchIndexFindings: a finding names the part, and its header or the line of its key.
 func TestLaunchIndexFindings(t *testing.T) {
 	data := []byte(messageOf(partOf{"Content-Type: text/cloud-config\nLaunch-Index: 1", roleFile("masters")},

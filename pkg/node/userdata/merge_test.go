@@ -68,7 +68,7 @@ func TestMergers(t *testing.T) {
 		{"dict(replace)", "{a: 1, b: 2}", "{a: 3}", "{a: 3, b: 2}"},
 		{"dict(replace)", "{a: {b: 1}}", "{a: {c: 2}}", "{a: {c: 2}}"},
 		{"dict(no_replace,replace)", "{a: 1}", "{a: 2}", "{a: 2}"},
-		{"dict(replace)", "{a: 1}", "[x]", "{a: 1}"},
+		{"dict(replace)", "{a: 1}", "[a, 2]", "{a: 1}"},
 		{"dict(replace)", "{a: 1}", "x", "{a: 1}"},
 		{"dict(recurse_array)+list(append)", "{a: [1, 2]}", "{a: [3]}", "{a: [1, 2, 3]}"},
 		{"dict(recurse_list)+list(append)", "{a: [1, 2]}", "{a: [3]}", "{a: [1, 2, 3]}"},
@@ -123,6 +123,8 @@ func TestMergers(t *testing.T) {
 		{"str(replace)", "x", "y", "y"},
 		{"str(append)", "x", "y", "xy"},
 		{"str()", "x", "[1]", "[1]"},
+		// cloud-init ends with an error here, and writes nothing; what comes of it is refused as the content of a file.
+		{"dict()+str(append)", "{a: x}", "{a: {b: 1}}", "{a: {b: 1}}"},
 		// An alias is what it stands for, and what it stands for stays.
 		{"dict(recurse_array)+list(append)", "{a: &x [1], b: *x}", "{b: [2]}", "{a: [1], b: [1, 2]}"},
 		{"dict(recurse_array)+list(append)", "{a: [1]}", "{b: &x [2], a: *x}", "{a: [1, 2], b: [2]}"},
@@ -147,7 +149,7 @@ func TestMergers(t *testing.T) {
 func TestMergeBound(t *testing.T) {
 	for left, fits := range map[int]bool{5: true, 4: false} {
 		m := &merging{merger: mergerOf(t, "str(append)+list(recurse_str)"), p: &parser{left: left}}
-		if got := m.merge(valueOf(t, "abc"), valueOf(t, "de")); m.full == fits || fits && (got.Value != "abcde" || m.p.left != 0) {
+		if got := m.merge(valueOf(t, "abc"), valueOf(t, "de")); m.full == fits || (got.Value == "abcde") != fits || fits && m.p.left != 0 {
 			t.Errorf("%d left: %s, full %v, %d left then", left, got.Value, m.full, m.p.left)
 		}
 		if !fits {
@@ -217,6 +219,7 @@ func TestMergeTypeRefused(t *testing.T) {
 		"no dict":               {config("#\nmerge_type: list(append)" + end), 2},
 		"a number":              {config("merge_how: 5" + end), 1},
 		"a mapping":             {config("merge_how: {name: dict, settings: []}" + end), 1},
+		"an empty mapping":      {config("merge_how: {}" + end), 1},
 		"a text as a list":      {config("merge_how: !!str [dict]" + end), 1},
 		"texts":                 {config("merge_how: ['dict()']" + end), 1},
 		"an empty list":         {config("merge_how: [[dict], []]" + end), 1},
@@ -253,8 +256,10 @@ func TestMergeFiles(t *testing.T) {
 		findings      []string // in each the place of a finding, and what it says
 	}{
 		"replaced": {
-			"write_files: [{path: /c}, {path: /b, content: x}, &a {path: /a, owner: path}, *a, {path: [/d]}]", "#\nwrite_files: [{path: /b}]", "/b:",
-			[]string{"part 2:2: write_files: warning: replaces the write_files of the parts before it, so these are not written: /a, /c ("},
+			"x: &a {path: /a, owner: path}\nwrite_files: [{path: /c}, {path: /b, content: x}, *a, *a, {path: [/d]}]",
+			"#\nwrite_files: [{path: /b}]", "/b:",
+			[]string{"part 1: warning: keys",
+				"part 2:2: write_files: warning: replaces the write_files of the parts before it, so these are not written: /a, /c ("},
 		},
 		"kept": {
 			"write_files: [{path: /a}]", "#\nmerge_how: dict()\nwrite_files: [{path: /b}, {path: /a}]",
