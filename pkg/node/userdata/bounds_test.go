@@ -142,5 +142,9 @@ func TestDecodedBound(t *testing.T) {
 		if err := findings.Err(); err == nil || len(findings) != 1 || !strings.HasPrefix(err.Error(), test.at+": ") {
 			t.Errorf("%s: within less than %d bytes: %v", name, test.need, findings)
 		}
+		// However early it is, it is not taken for user data that was cut short.
+		if _, findings = parseWithin(0, test.data); !strings.Contains(fmt.Sprint(findings.Err()), " bytes") {
+			t.Errorf("%s: within nothing: %v", name, findings)
+		}
 	}
 }
