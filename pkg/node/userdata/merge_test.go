@@ -214,7 +214,7 @@ func TestMergeTypeRefused(t *testing.T) {
 		"no form":               {config("#\nmerge_how: append" + end), 2},
 		"no form beside a form": {config("merge_how: dict()+append" + end), 1},
 		"unknown merger":        {config("#\nmerge_how: dict()+set()" + end), 2},
-		"unknown option":        {config("#\nmerge_how: dict(replase)" + end), 2},
+		"unknown option":        {config("#\nmerge_how: dict(sometimes)" + end), 2},
 		"another's option":      {config("merge_how: dict()+str(prepend)" + end), 1},
 		"no dict":               {config("#\nmerge_type: list(append)" + end), 2},
 		"a number":              {config("merge_how: 5" + end), 1},
