@@ -73,7 +73,7 @@ func (p *parser) readFiles() {
 	for _, item := range p.list.Content {
 		item = resolve(item)
 		from := p.origins[item]
-		if len(p.problems) > MaxFindings {
+		if len(p.problems) >= MaxFindings {
 			p.errorf(from.part, item, writeFiles, "and more: the rest of the list is not looked at")
 			return
 		}
@@ -97,7 +97,7 @@ func decodeYAML(data []byte) (*yaml.Node, error) {
 		}
 		return nil, err
 	}
-	if len(doc.Content) == 0 || isNull(doc.Content[0]) {
+	if isNull(doc.Content[0]) {
 		return nil, nil
 	}
 	return resolve(doc.Content[0]), nil
@@ -126,7 +126,8 @@ func (p *parser) pairs(t part, n *yaml.Node, field string) []pair {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := resolve(n.Content[i]), resolve(n.Content[i+1])
 		switch {
-		case len(p.problems) > MaxFindings:
+		case len(p.problems) >= MaxFindings:
+			p.errorf(t, key, field, "and more: the rest of the keys is not looked at")
 			return out
 		case key.ShortTag() == "!!merge":
 			p.errorf(t, key, field, "a merge key (<<) is not understood here: write the keys out")
@@ -153,7 +154,7 @@ func lookup(keys []pair, name string) (*yaml.Node, bool) {
 
 // resolve follows an alias to what it stands for.
 func resolve(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode && n.Alias != nil {
+	if n.Alias != nil {
 		return n.Alias
 	}
 	return n

@@ -38,7 +38,7 @@ func (p *parser) isForUs(t part, keys []pair) bool {
 	}
 	index, err := strconv.Atoi(strings.TrimSpace(text))
 	switch {
-	case err != nil || at != nil && at.Kind != yaml.ScalarNode:
+	case err != nil || index < 0:
 		found.Rule, found.Text = "", "must be a number from 0, the launch index of an instance"
 	case p.launchIndex == nil:
 		found.Text = fmt.Sprintf("is for the instance with the launch index %d, and nothing says which one this machine has", index)

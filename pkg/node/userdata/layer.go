@@ -60,12 +60,6 @@ func sniff(data []byte) string {
 
 // part unpacks one piece of user data and reads its content.
 func (p *parser) part(t part) {
-	if p.parts++; p.parts > MaxParts {
-		if p.parts == MaxParts+1 {
-			p.problems.Errorf(t.name, "", "more than %d parts", MaxParts)
-		}
-		return
-	}
 	for ; t.depth <= MaxDepth; t.depth++ {
 		t.data = bytes.TrimPrefix(t.data, []byte("\xef\xbb\xbf"))
 		switch found := sniff(t.data); {
@@ -169,7 +163,7 @@ func (p *parser) readAll(r io.Reader) ([]byte, error) {
 // many a plain word is base64 as well.
 func unbase64(data []byte) ([]byte, bool) {
 	out, err := decodeBase64(data)
-	if err != nil || len(out) == 0 {
+	if err != nil {
 		return nil, false
 	}
 	return out, isGzip(out) || sniff(out) != "" || isMessage(out)

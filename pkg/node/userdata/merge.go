@@ -19,9 +19,12 @@ import (
 // Stricter than cloud-init, which leaves a whole part out then and says so in its log only: a merger or an option that it does
 // not have is an error, and so is a merge type without a dict.
 
-// defaultMerge is the merge type of a part that names none. dict() alone would keep the earlier values: cloud-init's own default
-// for parts of user data is another one than that of its mergers.
-const defaultMerge = "dict(replace)+list()+str()"
+// defaultText is the merge type of a part that names none, for findings. dict() alone would keep the earlier values: cloud-init's
+// own default for parts of user data is another one than that of its mergers.
+const defaultText = "dict(replace)+list()+str()"
+
+// defaultMerge is the same as a value, so that most user data needs no reader of merge types.
+var defaultMerge = merger{"dict": {"replace"}, "list": {}, "str": {}}
 
 // merger is a merge type: for each kind of value its options, nil where it has no merger for the kind, whose earlier value is
 // then kept.
@@ -61,7 +64,7 @@ func kindOf(n *yaml.Node) string {
 		return "dict"
 	case n.Kind == yaml.SequenceNode:
 		return "list"
-	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
+	case n.ShortTag() == "!!str":
 		if n.Style == 0 && slices.Contains([]string{"yes", "no", "on", "off"}, strings.ToLower(n.Value)) {
 			return ""
 		}
@@ -129,7 +132,7 @@ func (m *merging) dicts(earlier, later *yaml.Node) *yaml.Node {
 // keyAt returns where a mapping has a key, -1 if it does not.
 func keyAt(n, key *yaml.Node) int {
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if k := resolve(n.Content[i]); k.Kind == key.Kind && k.Value == key.Value && k.ShortTag() == key.ShortTag() {
+		if k := resolve(n.Content[i]); k.Value == key.Value && k.ShortTag() == key.ShortTag() {
 			return i
 		}
 	}
@@ -173,7 +176,7 @@ func (p *parser) mergeFiles(t part, keys []pair, list *yaml.Node) {
 		if at == nil {
 			at = list
 		}
-		p.errorf(t, at, writeFiles, "%v: the default is %s, and list(append)+dict(recurse_array)+str() joins the lists", err, defaultMerge)
+		p.errorf(t, at, writeFiles, "%v: the default is %s, and list(append)+dict(recurse_array)+str() joins the lists", err, defaultText)
 		return
 	}
 	if p.list == nil {
@@ -190,7 +193,6 @@ func (p *parser) mergeFiles(t part, keys []pair, list *yaml.Node) {
 	}
 	if m.full {
 		p.errorf(t, list, writeFiles, "grows over the bound of %d bytes", MaxDecoded)
-		p.list = list
 		return
 	}
 	after := pathsOf(p.list)
@@ -244,17 +246,14 @@ func mergeType(keys []pair, header string) (m merger, text string, at *yaml.Node
 	if err != nil {
 		return nil, "", nil, fmt.Errorf("the header Merge-Type: %w", err)
 	}
-	all = append(all, more...)
+	if all = append(all, more...); len(all) == 0 {
+		return defaultMerge, "", at, nil
+	}
 	var texts []string
 	for _, s := range all {
 		texts = append(texts, s.name+"("+strings.Join(s.options, ",")+")")
 	}
 	text = strings.Join(texts, "+")
-	if len(all) == 0 {
-		if all, err = mergeText(defaultMerge); err != nil {
-			return nil, "", nil, err
-		}
-	}
 	m = merger{}
 	for _, s := range all {
 		known, ok := mergeOptions[s.name]
@@ -303,7 +302,7 @@ func mergeText(text string) (all []mergeSetting, err error) {
 
 // mergeNode reads the merge type of a cloud-config: text, or a list of {name, settings} or [name, option...].
 func mergeNode(n *yaml.Node) (all []mergeSetting, err error) {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+	if n.Kind == yaml.ScalarNode {
 		return mergeText(n.Value)
 	}
 	form := errors.New("must be text such as list(append)+dict(recurse_array)+str(), or a list of {name: list, settings: [append]}")
@@ -317,9 +316,9 @@ func mergeNode(n *yaml.Node) (all []mergeSetting, err error) {
 		}
 		var words []string
 		switch item = resolve(item); {
-		case item.Kind == yaml.SequenceNode && item.Decode(&words) == nil && len(words) > 0:
+		case item.Decode(&words) == nil && len(words) > 0:
 			s.Name, words = words[0], words[1:]
-		case item.Kind == yaml.MappingNode && item.Decode(&s) == nil && s.Settings != nil:
+		case item.Decode(&s) == nil && s.Settings != nil:
 			words = *s.Settings
 		default:
 			return nil, form

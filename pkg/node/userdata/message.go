@@ -18,14 +18,13 @@ import (
 func isMessage(data []byte) bool {
 	head := skipEnvelope(data)
 	for range 64 {
-		line, rest, more := bytes.Cut(head, []byte("\n"))
-		line = bytes.TrimRight(line, "\r")
+		line, rest, _ := bytes.Cut(head, []byte("\n"))
 		name, _, ok := bytes.Cut(line, []byte(":"))
-		folded := len(line) > 0 && (line[0] == ' ' || line[0] == '\t')
+		folded := bytes.HasPrefix(line, []byte(" ")) || bytes.HasPrefix(line, []byte("\t"))
 		switch {
 		case ok && strings.EqualFold(string(name), "MIME-Version"):
 			return true
-		case len(line) == 0 || !more || !folded && (!ok || bytes.ContainsAny(name, " \t#")):
+		case !folded && (!ok || bytes.ContainsAny(name, " \t#")):
 			return false
 		}
 		head = rest
@@ -71,12 +70,17 @@ func (p *parser) entity(t part, h textproto.MIMEHeader, body io.Reader) {
 		if h.Get(launchIndexHeader) != "" {
 			p.warn(t, RuleIgnored, "has a header "+launchIndexHeader+", which counts at its parts only", "")
 		}
-		p.multipart(t, multipart.NewReader(body, params["boundary"]))
+		data, err := p.readAll(body)
+		if err != nil {
+			p.problems.Errorf(t.name, "", "reading the parts: %v", err)
+			return
+		}
+		p.multipart(t, data, params["boundary"])
 		return
 	}
 	data, err := p.transfer(h.Get("Content-Transfer-Encoding"), body)
 	if err != nil {
-		p.problems.Errorf(t.name, "", "reading the part: %v", cutShort(err))
+		p.problems.Errorf(t.name, "", "reading the part: %v", err)
 		return
 	}
 	if index := h.Get(launchIndexHeader); index != "" {
@@ -90,7 +94,12 @@ func (p *parser) entity(t part, h textproto.MIMEHeader, body io.Reader) {
 }
 
 // multipart reads the parts of a container.
-func (p *parser) multipart(t part, r *multipart.Reader) {
+func (p *parser) multipart(t part, data []byte, boundary string) {
+	if !hasEnd(data, boundary) {
+		p.problems.Errorf(t.name, "", "the message ends inside: the last line, --%s--, is missing, so that the rest may be as well", boundary)
+		return
+	}
+	r := multipart.NewReader(bytes.NewReader(data), boundary)
 	for n := 1; ; n++ {
 		raw, err := r.NextRawPart()
 		if errors.Is(err, io.EOF) {
@@ -101,26 +110,30 @@ func (p *parser) multipart(t part, r *multipart.Reader) {
 		}
 		child := part{name: partName(t.name, n), depth: t.depth}
 		if err != nil {
-			p.problems.Errorf(child.name, "", "reading the MIME part: %v", cutShort(err))
+			p.problems.Errorf(child.name, "", "reading the MIME part: %v", err)
 			return
 		}
 		if file := raw.FileName(); file != "" {
 			child.name += fmt.Sprintf(" (%s)", strings.ToValidUTF8(file, "?"))
 		}
-		if p.parts > MaxParts {
+		if p.parts++; p.parts > MaxParts {
+			p.problems.Errorf(child.name, "", "more than %d parts", MaxParts)
 			return
 		}
 		p.entity(child, raw.Header, raw)
 	}
 }
 
-// cutShort explains the end of a message inside a part. cloud-init takes what is there: but user data that was cut short on its
-// way ends so as well, and half of it may be another role.
-func cutShort(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the message ends inside the part: the last line, --BOUNDARY--, is missing, so that the rest may be as well")
+// hasEnd reports whether the parts have their last line. Without one cloud-init takes what is there: but user data that was cut
+// short on its way ends so as well, and half of it may be another role. The reader of parts does not tell everywhere: it takes
+// an end inside the header of a part for the end of them all.
+func hasEnd(data []byte, boundary string) bool {
+	for line := range bytes.Lines(data) {
+		if string(bytes.TrimRight(line, " \t\r\n")) == "--"+boundary+"--" {
+			return true
+		}
 	}
-	return err
+	return false
 }
 
 // partName is "part 2", and for parts of parts "part 2.1".

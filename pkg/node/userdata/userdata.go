@@ -31,9 +31,9 @@ const (
 	MaxDepth = 8
 	// MaxPath is how long a path may be, in bytes: as long as the kernel takes.
 	MaxPath = 4095
-	// MaxFindings is after how many findings no more are looked for.
+	// MaxFindings is after how many findings no more are looked for, which is an error, since a role may be in the rest.
 	MaxFindings = 100
-	// MaxParts is how many parts one user data may have, at all depths together.
+	// MaxParts is how many parts one user data may have, at all depths together. The whole is none.
 	MaxParts = 128
 )
 
@@ -174,7 +174,7 @@ func (p *parser) checkPaths(files []File) {
 		paths[f.Path] = true
 	}
 	for _, f := range files {
-		if _, named, err := role.OfFile(f.Path); named && err != nil {
+		if _, _, err := role.OfFile(f.Path); err != nil {
 			p.problems.Add(problem.Problem{File: topName, Field: f.Path, Rule: RuleUnknownRole,
 				Text: err.Error(), Hint: "correct the name of the file; nothing is started meanwhile"})
 		}

@@ -156,8 +156,7 @@ func (p *parser) owner(t part, n *yaml.Node, field string) (user, group string) 
 		return "", ""
 	}
 	user, group, _ = strings.Cut(text, ":")
-	user, group = strings.TrimSpace(user), strings.TrimSpace(group)
-	if strings.ContainsAny(text, " \t\n/\x00") || strings.Contains(group, ":") || user == "" && group == "" {
+	if strings.ContainsAny(text, " \t\r\n/\x00") || strings.Contains(group, ":") || user == "" && group == "" {
 		p.errorf(t, n, field, "%q is not of the form user:group", firstLine([]byte(text)))
 	}
 	return user, group
@@ -169,7 +168,7 @@ func (p *parser) boolean(t part, n *yaml.Node, field string) bool {
 		return false
 	}
 	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
-	if n.Kind == yaml.ScalarNode && !quoted {
+	if !quoted {
 		switch strings.ToLower(n.Value) {
 		case "true", "yes", "on":
 			return true
@@ -189,7 +188,7 @@ func (p *parser) content(t part, keys []pair, field string) []byte {
 	encoding := strings.ToLower(strings.TrimSpace(p.text(t, how, join(field, "encoding"))))
 	at := join(field, "content")
 	if n == nil || isNull(n) {
-		n = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str"}
+		n = &yaml.Node{Kind: yaml.ScalarNode}
 	}
 	data, packed, err := []byte(n.Value), false, error(nil)
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!binary" {
