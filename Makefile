@@ -49,6 +49,8 @@ agent: ## Build the programs of the machines for every architecture, where the p
 plugin: agent ## Build the Packer plugin and install it into build/plugins
 	@mkdir -p $(BIN)
 	$(GO_BUILD) -o $(BIN)/packer-plugin-hardtack ./cmd/packer-plugin-hardtack
+	@# Packer takes the newest version that is there: a build of another commit may call itself newer than this one.
+	rm -rf $(BUILD)/plugins/github.com/hardtack
 	$(PACKER) plugins install --path $(BIN)/packer-plugin-hardtack github.com/hardtack/hardtack >/dev/null
 
 lambda: ## Build the DNS function's zips into build/, for arm64 and amd64
