@@ -17,7 +17,8 @@ import (
 )
 
 // ganesha serves a directory by NFS 4, without Kerberos, rpcbind, or names of users. %s are the port, a line that says where its
-// libraries are, and two directories. It is NFS 4.1, since a machine's kernel reads by READ_PLUS where 4.2 is offered, and got zeros from this server.
+// libraries are, and two directories. Machines mount it by NFS 4.1: by 4.2 they read zeros
+// from this server, supposedly since Linux then reads by READ_PLUS.
 const ganesha = `
 NFS_CORE_PARAM { Protocols = 4; NFS_Port = %s; Bind_addr = 127.0.0.1; Enable_NLM = false; Enable_RQUOTA = false; %s }
 NFSv4 { Grace_Period = 1; Lease_Lifetime = 60; RecoveryBackend = fs; RecoveryRoot = %q; Minor_Versions = 1; Only_Numeric_Owners = true; UseGetpwnam = true; }

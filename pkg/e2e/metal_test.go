@@ -47,7 +47,7 @@ Wants=network-online.target
 What=%[1]s:/
 Where=` + clusterStore + `
 Type=nfs
-Options=vers=4.2,proto=tcp,port=%[2]d,addr=%[1]s,lookupcache=positive
+Options=vers=4.1,proto=tcp,port=%[2]d,addr=%[1]s,lookupcache=positive
 [Install]
 WantedBy=multi-user.target
 `
