@@ -93,10 +93,10 @@ func (s *Stacks) waitUpdatable(ctx context.Context, now *Stack) (*Stack, error) 
 func (s *Stacks) createSet(ctx context.Context, p Proposal, plan *Plan) error {
 	in := &cloudformation.CreateChangeSetInput{
 		StackName: &p.Stack, ChangeSetName: aws.String("hardtack-" + strconv.FormatInt(s.Clock.Now().UnixNano(), 36)),
-		ChangeSetType: types.ChangeSetTypeUpdate, Capabilities: []types.Capability{types.CapabilityCapabilityIam, types.CapabilityCapabilityNamedIam},
+		Capabilities: []types.Capability{types.CapabilityCapabilityIam, types.CapabilityCapabilityNamedIam},
 	}
 	if plan.Creates {
-		in.ChangeSetType = types.ChangeSetTypeCreate
+		in.ChangeSetType = types.ChangeSetTypeCreate // without it, UPDATE
 	}
 	switch {
 	case p.Template != "":
