@@ -83,14 +83,8 @@ func (s *Stacks) waitFor(ctx context.Context, id, last string, wanted ...string)
 	return now, errors.Join(f, err)
 }
 
-// follow reports every event after the one with the id last, until no operation is under way.
+// follow reports every event after the one with the id last, until no operation is under way. Every event is after an empty id.
 func (s *Stacks) follow(ctx context.Context, id, last string) (*Stack, error) {
-	var err error
-	if last == "" {
-		if last, err = s.newestEvent(ctx, id); err != nil {
-			return nil, err
-		}
-	}
 	for {
 		// Read the state first: then all events that led to it are reported.
 		now, err := s.Describe(ctx, id)
@@ -121,14 +115,12 @@ func (s *Stacks) follow(ctx context.Context, id, last string) (*Stack, error) {
 
 // nameOf is the stack's name in its id, arn:aws:cloudformation:REGION:ACCOUNT:stack/NAME/ID.
 func nameOf(id string) string {
-	parts := strings.Split(id, "/")
-	if len(parts) < 2 {
-		return id
-	}
-	return parts[1]
+	_, rest, _ := strings.Cut(id, "/")
+	name, _, _ := strings.Cut(rest, "/")
+	return name
 }
 
-// newestEvent is the id of the stack's newest event.
+// newestEvent is the id of the stack's newest event; empty if it has none.
 func (s *Stacks) newestEvent(ctx context.Context, id string) (string, error) {
 	out, err := s.API.DescribeStackEvents(ctx, &cloudformation.DescribeStackEventsInput{StackName: &id})
 	if err != nil {

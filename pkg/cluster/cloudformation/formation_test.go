@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
@@ -108,6 +109,8 @@ func TestGate(t *testing.T) {
 	image := cloudformation.Property{Name: "LaunchTemplate", Recreates: "Conditionally", Cause: "LaunchTemplate.LatestVersionNumber"}
 	subnets := cloudformation.Property{Name: "VPCZoneIdentifier", Recreates: "Conditionally"}
 	size := cloudformation.Property{Name: "MaxSize", Recreates: "Never"}
+	name := cloudformation.Property{Name: "AutoScalingGroupName", Recreates: "Always"}
+	renamed := cloudformation.Property{Name: "AutoScalingGroupName", Recreates: "Always", Cause: "Name"}
 	const group, zone, volume = "AWS::AutoScaling::AutoScalingGroup", "AWS::Route53::HostedZone", "AWS::EC2::Volume"
 	for _, tt := range []struct {
 		name    string
@@ -119,7 +122,9 @@ func TestGate(t *testing.T) {
 		{"a group may be replaced", change("Modify", group, "Conditional", false), "would be replaced, perhaps"},
 		{"a group's image", of(group, image), ""},
 		{"a group's image, subnets and size", of(group, image, size, subnets), ""},
-		{"a group's image, and perhaps its name", of(group, image, cloudformation.Property{Name: "AutoScalingGroupName", Recreates: "Always"}), "would be replaced, perhaps by its AutoScalingGroupName"},
+		{"a group's image and size", of(group, image, size), ""},
+		{"a group's image, and perhaps its name", of(group, image, name), "would be replaced, perhaps by its AutoScalingGroupName"},
+		{"a group's name, for two causes", of(group, name, renamed), "would be replaced, perhaps by its AutoScalingGroupName: that loses"},
 		{"a group's something", of(group, image, cloudformation.Property{Name: "Something", Recreates: "Conditionally"}), "would be replaced, perhaps by its Something"},
 		{"a group, nobody says by what", of(group, size), "would be replaced, perhaps"},
 		{"a volume's LaunchTemplate", of(volume, image), "would be replaced, perhaps by its LaunchTemplate"},
@@ -183,6 +188,7 @@ func TestRefusals(t *testing.T) {
 // An interrupted Propose leaves no change set; an interrupted Execute returns an error that says what continues.
 func TestInterrupted(t *testing.T) {
 	w := newWorld(t)
+	w.stacks.Poll = time.Second // shorter than any step of the account
 	ctx, cancel := context.WithCancel(t.Context())
 	w.asleep = cancel
 	if _, err := w.stacks.Propose(ctx, proposal(template("k8s", "one"))); !errors.Is(err, context.Canceled) {
@@ -198,13 +204,16 @@ func TestInterrupted(t *testing.T) {
 	w.asleep = cancel
 	_, err := w.stacks.Execute(ctx, plan)
 	var left *cloudformation.Interrupted
-	if !errors.As(err, &left) || left.Stack != "demo" || !strings.Contains(err.Error(), "CloudFormation goes on with stack demo") {
+	if !errors.As(err, &left) || left.Stack != "demo" || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "CloudFormation goes on with stack demo") {
 		t.Errorf("%v", err)
 	}
-	w.asleep = nil
-	// The same command again waits for it, and finds nothing to change.
+	w.asleep, w.events = nil, nil
+	// The same command again waits for it, tells what happens from now on, and finds nothing to change.
 	if plan := w.propose(t, proposal(template("k8s", "one"))); !plan.Empty() || plan.Creates {
 		t.Errorf("again: %+v", plan)
+	}
+	if got := w.told(); got != "Guard CREATE_COMPLETE, Zone CREATE_COMPLETE, demo CREATE_COMPLETE" && got != "Zone CREATE_COMPLETE, Guard CREATE_COMPLETE, demo CREATE_COMPLETE" {
+		t.Errorf("meanwhile: %s", got)
 	}
 	if left := w.left(t); left != "demo CREATE_COMPLETE 0" {
 		t.Errorf("left: %s", left)

@@ -70,8 +70,11 @@ func (s *Stacks) Propose(ctx context.Context, p Proposal) (*Plan, error) {
 func (s *Stacks) waitUpdatable(ctx context.Context, now *Stack) (*Stack, error) {
 	if now.Busy() {
 		s.Log.Info("waiting for an operation that is under way", "stack", now.Name, "status", now.Status)
-		var err error
-		if now, err = s.follow(ctx, now.ID, ""); err != nil {
+		last, err := s.newestEvent(ctx, now.ID)
+		if err != nil {
+			return nil, err
+		}
+		if now, err = s.follow(ctx, now.ID, last); err != nil {
 			return nil, err
 		}
 	}
@@ -90,10 +93,10 @@ func (s *Stacks) waitUpdatable(ctx context.Context, now *Stack) (*Stack, error) 
 func (s *Stacks) createSet(ctx context.Context, p Proposal, plan *Plan) error {
 	in := &cloudformation.CreateChangeSetInput{
 		StackName: &p.Stack, ChangeSetName: aws.String("hardtack-" + strconv.FormatInt(s.Clock.Now().UnixNano(), 36)),
-		ChangeSetType: types.ChangeSetTypeUpdate, Capabilities: []types.Capability{types.CapabilityCapabilityIam, types.CapabilityCapabilityNamedIam},
+		Capabilities: []types.Capability{types.CapabilityCapabilityIam, types.CapabilityCapabilityNamedIam},
 	}
 	if plan.Creates {
-		in.ChangeSetType = types.ChangeSetTypeCreate
+		in.ChangeSetType = types.ChangeSetTypeCreate // without it, UPDATE
 	}
 	switch {
 	case p.Template != "":

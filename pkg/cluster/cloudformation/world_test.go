@@ -1,10 +1,14 @@
 package cloudformation_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +31,9 @@ type world struct {
 	events  []formation.Event
 	// asleep runs at every sleep, after the time has passed.
 	asleep func()
+	// answers are answers that the account does not give, by the action of a call: the XML of the call's result, or "" for the
+	// account's own answer.
+	answers map[string]func(form url.Values) string
 }
 
 func (w *world) Sleep(ctx context.Context, d time.Duration) error {
@@ -43,10 +50,13 @@ func (w *world) Sleep(ctx context.Context, d time.Duration) error {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{VirtualClock: awsfake.NewVirtualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
+	w := &world{
+		VirtualClock: awsfake.NewVirtualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		answers:      map[string]func(url.Values) string{},
+	}
 	w.account = awsfake.New(awsfake.Options{Clock: w.VirtualClock, Rates: map[string]float64{"route53": 0},
 		CloudFormation: awsfake.CloudFormationOptions{Step: 3 * time.Second}})
-	server := httptest.NewServer(w.account.Handler())
+	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	w.account.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000a", VPC: "vpc-00000000000000001", Zone: "us-west-2a"})
 	w.api = cloudformation.NewFromConfig(aws.Config{
@@ -56,6 +66,37 @@ func newWorld(t *testing.T) *world {
 	w.stacks = &formation.Stacks{API: w.api, Clock: w, Log: slog.New(slog.DiscardHandler), OnEvent: func(e formation.Event) { w.events = append(w.events, e) }}
 	return w
 }
+
+// ServeHTTP answers a call as answers say, or as the account does.
+func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	form, bad := url.ParseQuery(string(body))
+	if err != nil || bad != nil {
+		http.Error(out, "no form", http.StatusBadRequest)
+		return
+	}
+	action := form.Get("Action")
+	if answer := w.answers[action]; answer != nil {
+		if text := answer(form); text != "" {
+			fmt.Fprintf(out, "<%[1]sResponse><%[1]sResult>%[2]s</%[1]sResult></%[1]sResponse>", action, text)
+			return
+		}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	w.account.Handler().ServeHTTP(out, r)
+}
+
+// deny makes the account refuse calls of this action; with "" it refuses none.
+func (w *world) deny(action string) {
+	policy := awsfake.Policy{{Actions: []string{"*"}, Resources: []string{"*"}}}
+	if action != "" {
+		policy = append(policy, awsfake.Statement{Deny: true, Actions: []string{"cloudformation:" + action}, Resources: []string{"*"}})
+	}
+	w.account.SetPolicy("AKIDEXAMPLE", policy)
+}
+
+// calls is how often an action of CloudFormation was called.
+func (w *world) calls(action string) int { return w.account.Calls()["cloudformation:"+action] }
 
 // template has a zone of the name and a security group with the description.
 func template(zone, description string) string {
@@ -95,6 +136,15 @@ func (w *world) deploy(t *testing.T, p formation.Proposal) *formation.Stack {
 		t.Fatal(err)
 	}
 	return now
+}
+
+// told are the events that were reported, as text.
+func (w *world) told() string {
+	var list []string
+	for _, e := range w.events {
+		list = append(list, e.Resource+" "+e.Status)
+	}
+	return strings.Join(list, ", ")
 }
 
 // left lists the existing change sets and stacks.

@@ -63,7 +63,7 @@ func Connect(s Settings, out io.Writer, log *slog.Logger) (*Handler, error) {
 // aws returns the configuration of the SDK. The SDK's config package would find the same, but also reads files and
 // imports other services' clients, which would slow down every start of the function.
 func (s Settings) aws() aws.Config {
-	key := aws.Credentials{AccessKeyID: s.Key.ID, SecretAccessKey: s.Key.Secret, SessionToken: s.Key.Session, Source: "environment"}
+	key := aws.Credentials{AccessKeyID: s.Key.ID, SecretAccessKey: s.Key.Secret, SessionToken: s.Key.Session}
 	c := aws.Config{
 		Region:      s.Region,
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return key, nil }),

@@ -1,7 +1,6 @@
 package function
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,7 +99,7 @@ func (h *Handler) jobs(ctx context.Context, payload []byte) (jobs []*job, batch 
 		}
 	}
 	var q events.SQSEvent
-	if !bytes.Contains(payload, []byte(`"Records"`)) || json.Unmarshal(payload, &q) != nil || q.Records == nil {
+	if json.Unmarshal(payload, &q) != nil || q.Records == nil {
 		add(events.SQSMessage{}, payload)
 		return jobs, false
 	}

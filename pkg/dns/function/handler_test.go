@@ -19,9 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 )
 
 // calls stands in for the reconcile and records its calls.
@@ -115,6 +113,17 @@ func TestInvokeSyncsEachClusterOnce(t *testing.T) {
 		{"nothing", nil, map[string]int{"demo": 1, "prod": 1}, "reading an event"},
 		{"an empty object, as a person sends", []byte("{}"), map[string]int{"demo": 1, "prod": 1}, ""},
 		{"a machine that ends", []byte(`{"source":"aws.ec2","detail-type":"EC2 Instance State-change Notification","detail":{"instance-id":"i-1","state":"shutting-down"}}`), map[string]int{"demo": 1, "prod": 1}, ""},
+		{"another's event about a group of ours", []byte(`{"source":"else","detail":{"AutoScalingGroupName":"demo-masters"}}`),
+			map[string]int{"demo": 1, "prod": 1}, "its group or cluster is unknown"},
+		{"another's event about a cluster of ours", []byte(`{"source":"else","detail":{"cluster":"demo"}}`),
+			map[string]int{"demo": 1, "prod": 1}, "its group or cluster is unknown"},
+		{"an event of AutoScaling without a group", []byte(`{"source":"aws.autoscaling","detail":{}}`),
+			map[string]int{"demo": 1, "prod": 1}, "its group or cluster is unknown"},
+		{"a group, and beside it what cannot be read",
+			[]byte(`{"source":"aws.autoscaling","detail":{"AutoScalingGroupName":"demo-masters","cluster":5}}`),
+			map[string]int{"demo": 1, "prod": 1}, "reading an event"},
+		{"an event with records inside", []byte(`{"source":"aws.autoscaling","detail":{"AutoScalingGroupName":"demo-masters","Records":[]}}`),
+			map[string]int{"demo": 1}, ""},
 		{"a list", []byte("[1]"), map[string]int{"demo": 1, "prod": 1}, "reading an event"},
 		{"a detail of another type", []byte(`{"source":"aws.autoscaling","detail":"x"}`), map[string]int{"demo": 1, "prod": 1}, "reading an event"},
 		{"a time that is none", []byte(`{"source":"aws.autoscaling","time":"yesterday","detail":{"AutoScalingGroupName":"demo-masters"}}`), map[string]int{"demo": 1, "prod": 1}, "reading an event"},
@@ -178,13 +187,17 @@ func TestInvokeFails(t *testing.T) {
 	}{
 		{"one message for a cluster, the one tried most", "demo", batch(t, []int{1, 3, 2, 9}, scaling("demo-masters"), scaling("demo-minions"), scaling("demo-masters"), scaling("prod-masters")), "m1"},
 		{"one message for all clusters", "demo", batch(t, []int{1}, schedule), "m0"},
+		{"one message for all clusters, of which each fails", "demo prod", batch(t, []int{1}, schedule), "m0"},
+		{"a message for each cluster", "demo prod", batch(t, nil, scaling("demo-masters"), scaling("prod-masters")), "m0 m1"},
 		{"messages without a count", "demo", batch(t, nil, scaling("prod-masters"), scaling("demo-masters"), scaling("demo-masters")), "m1"},
 		{"one event", "demo", []byte(scaling("demo-masters")), "!Route 53 said no"},
 		{"another cluster", "prod", batch(t, nil, scaling("demo-masters")), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h, c, _, _ := newTestHandler(t)
-			c.fail[tt.fail] = broken
+			for cluster := range strings.FieldsSeq(tt.fail) {
+				c.fail[cluster] = broken
+			}
 			out, err := h.Invoke(t.Context(), tt.payload)
 			if text, wanted := strings.CutPrefix(tt.want, "!"); wanted {
 				if err == nil || !strings.Contains(err.Error(), text) {
@@ -230,7 +243,7 @@ func TestReminders(t *testing.T) {
 				}
 				return
 			}
-			if len(q.in) != 1 || q.in[0].DelaySeconds != tt.want {
+			if len(q.in) != 1 || q.in[0].DelaySeconds != tt.want || *q.in[0].QueueUrl != "https://queue" {
 				t.Fatalf("sent %+v, want one message in %d s", q.in, tt.want)
 			}
 			clusters, triggers, err := h.scope.parse([]byte(*q.in[0].MessageBody))
@@ -244,55 +257,61 @@ func TestReminders(t *testing.T) {
 	}
 }
 
-func TestReadSettings(t *testing.T) {
-	good := map[string]string{EnvClusters: "demo=a,b;prod=c", EnvZone: "Z1", EnvRegion: "r", EnvKey: "k", EnvSecret: "s"}
-	for _, tt := range []struct{ name, key, value, want string }{
-		{"good", "", "", ""},
-		{"no clusters", EnvClusters, "", `"" is not a cluster's name`},
-		{"no groups", EnvClusters, "demo", "without a name"},
-		{"not a label", EnvClusters, "De_mo=a", "not a cluster's name"},
-		{"cluster twice", EnvClusters, "demo=a;demo=b", "there twice"},
-		{"group of two clusters", EnvClusters, "demo=a;prod=a", "a group belongs to one cluster"},
-		{"no zone", EnvZone, "k8s", "not the id of a hosted zone"},
-		{"no region", EnvRegion, "", EnvRegion},
-		{"no key", EnvKey, "", EnvKey},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := Read(func(k string) string {
-				if k == tt.key {
-					return tt.value
-				}
-				return good[k]
-			})
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-				t.Errorf("error %v, want %q", err, tt.want)
-			}
-		})
+// Without a queue nothing is sent, and the schedule does it.
+func TestNoReminders(t *testing.T) {
+	h, c, _, log := newTestHandler(t)
+	h.reminder, c.again = nil, noon.Add(time.Minute)
+	if _, err := h.Invoke(t.Context(), []byte(scaling("demo-masters"))); err != nil || strings.Contains(log.String(), "WARN") {
+		t.Errorf("%v, %s", err, log)
 	}
 }
 
-// Every name that the header promises is a number in the line: CloudWatch drops a line otherwise.
-func TestMetricsAreWhole(t *testing.T) {
-	var out bytes.Buffer
-	m := metrics{out: &out, now: func() time.Time { return noon }, log: slog.New(slog.DiscardHandler), mu: new(sync.Mutex)}
-	problems := problem.List{{Rule: record.RuleKept}, {Rule: record.RuleEmpty}, {Rule: record.RuleNotOwned}, {Rule: "untagged"}}
-	m.Observe(t.Context(), reconcile.Report{Cluster: "demo", Changed: true, Problems: problems, Conflicts: 2, Calls: reconcile.Calls{ZoneReads: 3, ZoneWrites: 1}}, errors.New("x"))
-	var line map[string]any
-	var header struct {
-		AWS emfHeader `json:"_aws"`
+// A person who invokes the function sees what it did. Lambda reads of a batch what failed, and nothing else.
+func TestAnswerHasReports(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		payload []byte
+		want    []string
+	}{
+		{"one event", []byte(scaling("demo-masters")), []string{"demo"}},
+		{"an empty object", []byte("{}"), []string{"demo", "prod"}},
+		{"a batch", batch(t, nil, schedule), nil},
+	} {
+		h, _, _, _ := newTestHandler(t)
+		out, err := h.Invoke(t.Context(), tt.payload)
+		var got struct{ Reports []reconcile.Report }
+		if err != nil || json.Unmarshal(out, &got) != nil {
+			t.Fatalf("%s: answered %s, %v", tt.name, out, err)
+		}
+		var clusters []string
+		for _, r := range got.Reports {
+			clusters = append(clusters, r.Cluster)
+		}
+		if !slices.Equal(clusters, tt.want) {
+			t.Errorf("%s: answered %s, want reports of %v", tt.name, out, tt.want)
+		}
 	}
-	if err := errors.Join(json.Unmarshal(out.Bytes(), &line), json.Unmarshal(out.Bytes(), &header)); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]float64{"Changes": 1, "Conflicts": 2, "Throttled": 0, "ZoneRequests": 4, "Unannounced": 0, "Failures": 1,
-		"Reconciles": 0, "Kept": 2, "Problems": 4, "NotOwned": 1}
-	named := header.AWS.CloudWatchMetrics[0].Metrics
-	if len(named) != len(want) || line["Cluster"] != "demo" || header.AWS.Timestamp != noon.UnixMilli() {
-		t.Errorf("line %s", out.String())
-	}
-	for _, n := range named {
-		if line[n.Name] != want[n.Name] {
-			t.Errorf("%s is %v, want %v", n.Name, line[n.Name], want[n.Name])
+}
+
+// An event that happened has its time, by which the function measures how late the records were.
+func TestTimesOfEvents(t *testing.T) {
+	h, _, _, _ := newTestHandler(t)
+	for _, tt := range []struct {
+		name, body string
+		want       []reconcile.Event
+	}{
+		{"a group's", scaling("demo-masters"), []reconcile.Event{{At: noon.Add(-time.Minute)}}},
+		{"a machine's", `{"source":"aws.ec2","time":"2026-11-21T11:58:00Z"}`, []reconcile.Event{{At: noon.Add(-2 * time.Minute)}}},
+		{"one of an unknown source", `{"source":"else","time":"2026-11-21T11:57:00Z"}`, []reconcile.Event{{At: noon.Add(-3 * time.Minute)}}},
+		{"one without a time", `{"source":"aws.ec2"}`, []reconcile.Event{{}}},
+		{"one that cannot be read", "poke", []reconcile.Event{{}}},
+		{"a person's", " {}\n", []reconcile.Event{{}}},
+		{"a schedule's", `{"source":"aws.events","time":"2026-11-21T11:57:00Z"}`, nil},
+		{"a reminder's", `{"source":"hardtack.dns","time":"2026-11-21T11:57:00Z","detail":{"cluster":"demo"}}`, nil},
+	} {
+		_, got, _ := h.scope.parse([]byte(tt.body))
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
 }

@@ -85,13 +85,10 @@ func (m metrics) Observe(ctx context.Context, r reconcile.Report, err error) {
 			line.NotOwned++
 		}
 	}
-	text, err := json.Marshal(line)
-	if err == nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		_, err = m.out.Write(append(text, '\n'))
-	}
-	if err != nil {
+	text, _ := json.Marshal(line) // of texts and numbers: it cannot fail
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := m.out.Write(append(text, '\n')); err != nil {
 		m.log.WarnContext(ctx, "metrics", "error", err)
 	}
 }

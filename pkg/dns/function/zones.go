@@ -36,7 +36,7 @@ func (z twoZones) Sync(ctx context.Context, cluster string, triggers ...reconcil
 	r.Calls.ZoneWrites += public.Calls.ZoneWrites
 	r.Calls.FleetReads += public.Calls.FleetReads
 	r.Problems = append(r.Problems, public.Problems...)
-	if len(public.Values) > 0 && r.Values == nil {
+	if r.Values == nil {
 		r.Values = map[string]int{}
 	}
 	for name, n := range public.Values {

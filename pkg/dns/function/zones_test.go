@@ -3,11 +3,12 @@ package function
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
@@ -43,41 +44,32 @@ func TestTwoZones(t *testing.T) {
 	}
 }
 
-func TestConnectWithAPIZone(t *testing.T) {
-	env := map[string]string{EnvClusters: "demo=demo-masters", EnvZone: "Z1", EnvRegion: "eu-central-1", EnvKey: "k", EnvSecret: "s"}
+// The report is of both zones, whichever of them has something to say.
+func TestTwoZonesAreOneReport(t *testing.T) {
+	soon, later := noon.Add(time.Minute), noon.Add(time.Hour)
 	for _, tt := range []struct {
-		set  map[string]string
-		two  bool
-		want string // in the error
+		name              string
+		own, public, want reconcile.Report
 	}{
-		{map[string]string{EnvAPIInternal: "true"}, false, ""},
-		{map[string]string{EnvAPIZone: "Z2", EnvAPISuffix: "example.com"}, true, ""},
-		{map[string]string{EnvAPIZone: "Z2"}, false, "go together"},
-		{map[string]string{EnvAPISuffix: "example.com"}, false, "go together"},
-		{map[string]string{EnvAPIZone: "example.com", EnvAPISuffix: "example.com"}, false, "is not the id of a hosted zone"},
-		{map[string]string{EnvAPIInternal: "yes"}, false, "neither true nor false"},
+		{name: "nothing"},
+		{name: "the own zone alone",
+			own:  reconcile.Report{Changed: true, Conflicts: 1, Throttled: 2, Unknown: 3, CallAgainAt: soon, Values: map[string]int{"a": 1}},
+			want: reconcile.Report{Changed: true, Conflicts: 1, Throttled: 2, Unknown: 3, CallAgainAt: soon, Values: map[string]int{"a": 1}}},
+		{name: "the public zone alone", // as where the own one failed before it read anything
+			public: reconcile.Report{Changed: true, Conflicts: 1, Throttled: 2, Unknown: 3, CallAgainAt: soon, Values: map[string]int{"b": 1}},
+			want:   reconcile.Report{Changed: true, Conflicts: 1, Throttled: 2, Unknown: 3, CallAgainAt: soon, Values: map[string]int{"b": 1}}},
+		{name: "both",
+			own:    reconcile.Report{Conflicts: 10, Throttled: 20, Unknown: 30, CallAgainAt: later, Values: map[string]int{"a": 1}},
+			public: reconcile.Report{Conflicts: 1, Throttled: 2, Unknown: 3, CallAgainAt: soon, Values: map[string]int{"b": 1}},
+			want:   reconcile.Report{Conflicts: 11, Throttled: 22, Unknown: 33, CallAgainAt: soon, Values: map[string]int{"a": 1, "b": 1}}},
+		{name: "the own zone is due first",
+			own:    reconcile.Report{CallAgainAt: soon},
+			public: reconcile.Report{CallAgainAt: later},
+			want:   reconcile.Report{CallAgainAt: soon}},
 	} {
-		s, err := Read(func(k string) string {
-			if v, ok := tt.set[k]; ok {
-				return v
-			}
-			return env[k]
-		})
-		if tt.want != "" {
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v: %v", tt.set, err)
-			}
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		h, err := Connect(s, io.Discard, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, two := h.syncer.(twoZones); two != tt.two || s.APIInternal != (tt.set[EnvAPIInternal] == "true") {
-			t.Errorf("%v: %+v", tt.set, h.syncer)
+		got, err := twoZones{syncs{report: tt.own}, syncs{report: tt.public}}.Sync(t.Context(), "demo")
+		if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
+			t.Errorf("%s (-want +got), %v:\n%s", tt.name, err, diff)
 		}
 	}
 }
