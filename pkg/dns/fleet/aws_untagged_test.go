@@ -81,7 +81,8 @@ func TestAWSMissesNoMachineOutOfService(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		a, f, groups := region(t, awsfake.Options{})
 		group(t, a, "g", "masters", n, nil)
-		if err := a.AutoScaling().PutHook("g", awsfake.Hook{Name: role.DrainHook, Transition: "autoscaling:EC2_INSTANCE_TERMINATING", Heartbeat: time.Hour}); err != nil {
+		hook := awsfake.Hook{Name: role.DrainHook, Transition: "autoscaling:EC2_INSTANCE_TERMINATING", Heartbeat: time.Hour}
+		if err := a.AutoScaling().PutHook("g", hook); err != nil {
 			t.Fatal(err)
 		}
 		id := a.AutoScaling().Instances("g")[0].ID

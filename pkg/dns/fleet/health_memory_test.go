@@ -125,7 +125,8 @@ func TestHealthTellsChanges(t *testing.T) {
 		told   bool
 		well   bool
 	}{
-		{200, true, true}, {200, false, true}, {500, false, true}, {500, true, false}, {500, false, false}, {200, false, false}, {200, true, true},
+		{200, true, true}, {200, false, true}, {500, false, true}, {500, true, false}, {500, false, false},
+		{200, false, false}, {200, true, true},
 	} {
 		log.Reset()
 		s.status.Store(int32(step.status))
@@ -140,7 +141,8 @@ func TestHealthTellsChanges(t *testing.T) {
 			Role, ID, Address string
 			Well              bool
 		}
-		if err := json.Unmarshal(log.Bytes(), &line); err != nil || line.Well != step.well || line.Role != "masters" || line.ID != "m1" || line.Address != "127.0.0.1" {
+		err := json.Unmarshal(log.Bytes(), &line)
+		if err != nil || line.Well != step.well || line.Role != "masters" || line.ID != "m1" || line.Address != "127.0.0.1" {
 			t.Errorf("step %d: %q, %v", i, log.String(), err)
 		}
 	}

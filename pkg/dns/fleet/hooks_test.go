@@ -103,7 +103,8 @@ type evictionsOf struct {
 	hooks *hooksOf
 }
 
-func (e evictionsOf) DescribeLifecycleHooks(ctx context.Context, in *autoscaling.DescribeLifecycleHooksInput, opts ...func(*autoscaling.Options)) (*autoscaling.DescribeLifecycleHooksOutput, error) {
+func (e evictionsOf) DescribeLifecycleHooks(ctx context.Context, in *autoscaling.DescribeLifecycleHooksInput,
+	opts ...func(*autoscaling.Options)) (*autoscaling.DescribeLifecycleHooksOutput, error) {
 	return e.hooks.DescribeLifecycleHooks(ctx, in, opts...)
 }
 

@@ -83,7 +83,8 @@ func TestInstancesInGroups(t *testing.T) {
 		switch {
 		case one.ID == alone.ID && (one.Group != "" || len(one.Roles) > 0 || one.Role != ""):
 			t.Errorf("a machine outside the groups is %+v", one)
-		case one.ID == member && (one.Group != "demo-all" || !one.Roles.Has(role.Masters) || !one.Roles.Has(role.Minions) || one.Role != "demo-all-role" || one.State != "InService"):
+		case one.ID == member && (one.Group != "demo-all" || !one.Roles.Has(role.Masters) || !one.Roles.Has(role.Minions) ||
+			one.Role != "demo-all-role" || one.State != "InService"):
 			t.Errorf("the group's machine is %+v", one)
 		}
 	}
@@ -95,7 +96,8 @@ type asks struct {
 	by []string
 }
 
-func (a *asks) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, opts ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+func (a *asks) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput,
+	opts ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
 	for _, f := range in.Filters {
 		a.by = append(a.by, strings.TrimSuffix(aws.ToString(f.Name), role.TagCluster))
 	}
@@ -183,7 +185,8 @@ func TestInstancesGiveNoPart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		faults.Add(tt.action, append(make([]awsfake.Fault, tt.after), awsfake.Fault{Refuse: &awsfake.Error{Code: "UnauthorizedOperation", Status: 403}})...)
+		denied := awsfake.Fault{Refuse: &awsfake.Error{Code: "UnauthorizedOperation", Status: 403}}
+		faults.Add(tt.action, append(make([]awsfake.Fault, tt.after), denied)...)
 		got, err := (&fleet.Instances{Machines: f.Machines, Groups: f.Scaling, Cluster: "demo"}).Instances(t.Context(), []string{m.ID, "nobody"})
 		if err == nil || !strings.Contains(err.Error(), "allow "+tt.allow) || len(got) != 0 {
 			t.Errorf("%s: %+v, %v", name, got, err)

@@ -20,6 +20,8 @@ func addresses(all ...string) (out []netip.Addr) {
 	return out
 }
 
+type cards = []types.InstanceNetworkInterface
+
 // card is a network card of an instance: its place, and its addresses of IPv6.
 func card(place *int32, six ...string) types.InstanceNetworkInterface {
 	out := types.InstanceNetworkInterface{}
@@ -35,22 +37,22 @@ func card(place *int32, six ...string) types.InstanceNetworkInterface {
 // An instance has every address of all of its cards, its main ones first and each once; and the name that EC2 gives, or the one that
 // the first address makes (EC2 User Guide, "EC2 instance hostnames and domains").
 func TestInstanceOf(t *testing.T) {
-	id := aws.String("i-1")
+	id, ten := aws.String("i-1"), aws.String("10.0.0.1")
 	for name, tt := range map[string]struct {
 		in   types.Instance
 		want controller.Instance
 	}{
 		"nothing": {types.Instance{InstanceId: id}, controller.Instance{ID: "i-1"}},
-		"a name": {types.Instance{InstanceId: id, PrivateDnsName: aws.String("ip-10-0-0-9.ec2.internal"), PrivateIpAddress: aws.String("10.0.0.1")},
+		"a name": {types.Instance{InstanceId: id, PrivateDnsName: aws.String("ip-10-0-0-9.ec2.internal"), PrivateIpAddress: ten},
 			controller.Instance{ID: "i-1", Name: "ip-10-0-0-9.ec2.internal", Addresses: addresses("10.0.0.1")}},
 		// The kubelet's name is in lower case, and one of the domains of the DHCP options.
 		"a name in several domains": {types.Instance{InstanceId: id, PrivateDnsName: aws.String(" IP-10-0-0-9.Corp.example other.example")},
 			controller.Instance{ID: "i-1", Name: "ip-10-0-0-9.corp.example"}},
-		"no name": {types.Instance{InstanceId: id, PrivateDnsName: aws.String(""), PrivateIpAddress: aws.String("10.0.0.1")},
+		"no name": {types.Instance{InstanceId: id, PrivateDnsName: aws.String(""), PrivateIpAddress: ten},
 			controller.Instance{ID: "i-1", Name: "ip-10-0-0-1", Addresses: addresses("10.0.0.1")}},
-		"addresses": {types.Instance{InstanceId: id, PrivateIpAddress: aws.String("10.0.0.1"), Ipv6Address: aws.String("fd00::1"),
-			NetworkInterfaces: []types.InstanceNetworkInterface{
-				{PrivateIpAddresses: []types.InstancePrivateIpAddress{{PrivateIpAddress: aws.String("10.0.0.1")}, {PrivateIpAddress: aws.String("10.0.0.2")}, {}}},
+		"addresses": {types.Instance{InstanceId: id, PrivateIpAddress: ten, Ipv6Address: aws.String("fd00::1"),
+			NetworkInterfaces: cards{
+				{PrivateIpAddresses: []types.InstancePrivateIpAddress{{PrivateIpAddress: ten}, {PrivateIpAddress: aws.String("10.0.0.2")}, {}}},
 				card(aws.Int32(1), "fd00::1", "fd00::2")}},
 			controller.Instance{ID: "i-1", Name: "ip-10-0-0-1", Addresses: addresses("10.0.0.1", "fd00::1", "10.0.0.2", "fd00::2")}},
 	} {
@@ -77,15 +79,15 @@ func TestInstanceStates(t *testing.T) {
 func TestMachineAddressesOfIPv6(t *testing.T) {
 	for name, tt := range map[string]struct {
 		own   string
-		cards []types.InstanceNetworkInterface
+		cards cards
 		want  string
 	}{
-		"none":                                   {},
-		"its own":                                {own: "fd00::1", cards: []types.InstanceNetworkInterface{card(aws.Int32(0), "fd00::2")}, want: "fd00::1"},
-		"the first card's":                       {cards: []types.InstanceNetworkInterface{card(aws.Int32(0), "fd00::2", "fd00::3")}, want: "fd00::2"},
-		"the first card's, listed last":          {cards: []types.InstanceNetworkInterface{card(aws.Int32(1), "fd00::4"), card(aws.Int32(0), "fd00::2")}, want: "fd00::2"},
-		"the second card's alone":                {cards: []types.InstanceNetworkInterface{card(aws.Int32(0)), card(aws.Int32(1), "fd00::4")}},
-		"a card that is attached to nothing yet": {cards: []types.InstanceNetworkInterface{card(nil, "fd00::5")}},
+		"none":                    {},
+		"its own":                 {own: "fd00::1", cards: cards{card(aws.Int32(0), "fd00::2")}, want: "fd00::1"},
+		"the first card's":        {cards: cards{card(aws.Int32(0), "fd00::2", "fd00::3")}, want: "fd00::2"},
+		"the first, listed last":  {cards: cards{card(aws.Int32(1), "fd00::4"), card(aws.Int32(0), "fd00::2")}, want: "fd00::2"},
+		"the second card's alone": {cards: cards{card(aws.Int32(0)), card(aws.Int32(1), "fd00::4")}},
+		"a card of no place":      {cards: cards{card(nil, "fd00::5")}},
 	} {
 		in := types.Instance{NetworkInterfaces: tt.cards}
 		var want netip.Addr

@@ -82,8 +82,10 @@ func TestInventoryRefuses(t *testing.T) {
 		{"the other family", "cluster: demo\ngroups:\n  - name: g\n    role: minions\n    machines:\n      - {id: a, address: 'fd00::1'}\n", "address: fd00::1 is of the other family"},
 		{"an id twice", "cluster: demo\ngroups:\n  - name: g\n    role: minions\n    machines:\n      - {id: a, address: 10.0.0.1}\n      - {id: a, address: 10.0.0.2}\n", "f:7: groups[0].machines[1].id: id a is also at groups[0].machines[0].id"},
 		{"a machine without id", machines("{address: 10.0.0.1}"), "f:6: groups[0].machines[0]: the machine has no id"},
-		{"an IPv4 address for IPv6", machines("{id: a, address6: 10.0.0.1}"), "f:6: groups[0].machines[0].address6: 10.0.0.1 is of the other family"},
-		{"a name for an address", machines("{id: a, address: 10.0.0.1, public: a.example}"), `f:6: groups[0].machines[0].public: "a.example" is not an address`},
+		{"an IPv4 address for IPv6", machines("{id: a, address6: 10.0.0.1}"),
+			"f:6: groups[0].machines[0].address6: 10.0.0.1 is of the other family"},
+		{"a name for an address", machines("{id: a, address: 10.0.0.1, public: a.example}"),
+			`f:6: groups[0].machines[0].public: "a.example" is not an address`},
 		{"an address of one link", machines("{id: a, address: 10.0.0.1, address6: fe80::1%eth0}"), `address6: "fe80::1%eth0" is not an address`},
 		{"an address twice", machines("{id: a, address: 10.0.0.1}", "{id: b, address6: fd00::1, public: 10.0.0.1}"),
 			"f:7: groups[0].machines[1].public: address 10.0.0.1 is also at groups[0].machines[0].address"},
@@ -157,13 +159,16 @@ checks:
 // What is at a limit is taken.
 func TestInventoryTakes(t *testing.T) {
 	six := record.Member{InstanceID: "a", Lifecycle: record.InService, Healthy: true, Running: true, Private6: netip.MustParseAddr("fd00::1")}
+	minions := func(desired int, all ...record.Member) []record.Group {
+		return []record.Group{{Name: "g", Cluster: "demo", Role: role.Minions, Desired: desired, Members: all}}
+	}
 	for name, tc := range map[string]struct {
 		text string
 		want []record.Group
 	}{
 		"no group":                    {"cluster: demo\ngroups: []\n", nil},
-		"no machine desired":          {"cluster: demo\ngroups:\n  - {name: g, role: minions, desired: 0}\n", []record.Group{{Name: "g", Cluster: "demo", Role: role.Minions}}},
-		"an address of IPv6 alone":    {machines("{id: a, address6: fd00::1}"), []record.Group{{Name: "g", Cluster: "demo", Role: role.Minions, Desired: 1, Members: []record.Member{six}}}},
+		"no machine desired":          {"cluster: demo\ngroups:\n  - {name: g, role: minions, desired: 0}\n", minions(0)},
+		"an address of IPv6 alone":    {machines("{id: a, address6: fd00::1}"), minions(1, six)},
 		"a check of all defaults":     {etcdCheck(""), nil},
 		"a check of the first port":   {etcdCheck("port: 1"), nil},
 		"a check of the last port":    {etcdCheck("port: 65535"), nil},
