@@ -53,12 +53,17 @@ func Load(fsys fs.FS) ([]Unit, problem.List) {
 
 // DropIns lists the drop-ins of a unit in the order in which systemd reads them.
 func DropIns(fsys fs.FS, name string) []string {
-	// The pattern has no metacharacters but its star: unit names have none.
-	files, err := fs.Glob(fsys, path.Join(name+".d", "*.conf"))
+	// By no pattern: the names of units have backslashes in them, for what a path has and a name must not have.
+	entries, err := fs.ReadDir(fsys, name+".d")
 	if err != nil {
 		return nil
 	}
-	slices.Sort(files)
+	var files []string
+	for _, e := range entries { // sorted by name
+		if path.Ext(e.Name()) == ".conf" {
+			files = append(files, path.Join(name+".d", e.Name()))
+		}
+	}
 	return files
 }
 
