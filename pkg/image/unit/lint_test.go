@@ -1,0 +1,250 @@
+package unit_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
+	"github.com/hardtack/packer-plugin-hardtack/units"
+)
+
+// Units without a finding. What a case adds begins on line 8 of minion and own, and on line 7 of every.
+const (
+	minion = "[Unit]\nConditionPathExists=/etc/sysconfig/kubernetes-minions\nAfter=hardtack-userdata.service\n" +
+		"[Service]\nExecStart=/usr/bin/good\n[Install]\nWantedBy=multi-user.target\n"
+	every = "[X-Hardtack]\nRole=any\n[Service]\nExecStart=/usr/bin/good\n[Install]\nWantedBy=multi-user.target\n"
+	// triggered is for a timer to start.
+	triggered = "[X-Hardtack]\nRole=any\n[Service]\nExecStart=/usr/bin/good\n"
+	timer     = "[X-Hardtack]\nRole=any\n[Timer]\nOnBootSec=1min\n"
+	enabled   = "[Install]\nWantedBy=timers.target\n"
+)
+
+// own is minion for a role of an operator's own.
+func own(role string) string {
+	return strings.ReplaceAll(minion, "kubernetes-minions", "kubernetes-"+role)
+}
+
+// load loads units by their names.
+func load(t *testing.T, texts map[string]string) []unit.Unit {
+	t.Helper()
+	fsys := fstest.MapFS{}
+	for name, text := range texts {
+		fsys[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	us, found := unit.Load(fsys)
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	return us
+}
+
+// lint returns the rule and the place of each finding: "[exec] x.service:8".
+func lint(t *testing.T, texts map[string]string) []string {
+	t.Helper()
+	var out []string
+	for _, p := range unit.Lint(load(t, texts), paths{"/usr/bin/good", "/bin/sh", "/etc/kubernetes/good"}) {
+		out = append(out, fmt.Sprintf("[%s] %s:%d", p.Rule, p.File, p.Line))
+	}
+	return out
+}
+
+func TestLintFindings(t *testing.T) {
+	const x, y, z = "x.service", "y.service", "y.timer"
+	for name, tt := range map[string]struct {
+		units map[string]string
+		want  []string
+	}{
+		"a unit of a role":                     {map[string]string{x: minion}, nil},
+		"a unit of every machine":              {map[string]string{x: every}, nil},
+		"a slice and a target need no role":    {map[string]string{"x.slice": "[Slice]\nMemoryMax=1G\n", "x.target": "[Unit]\nDescription=x\n"}, nil},
+		"a section that is none, once":         {map[string]string{x: minion + "[Sevice]\nUser=a\nGroup=a\n"}, []string{"[section] x.service:9"}},
+		"two sections that are none":           {map[string]string{x: minion + "[Sevice]\nUser=a\n[Timer]\nUnit=a\n"}, []string{"[section] x.service:9", "[section] x.service:11"}},
+		"a dependency on the distribution's":   {map[string]string{x: minion + "[Unit]\nRequires=dbus.service\nWants=network-online.target\n"}, nil},
+		"a file of the image":                  {map[string]string{x: every + "[Service]\nEnvironmentFile=/etc/kubernetes/good\n"}, nil},
+		"a file that no role decides":          {map[string]string{x: every + "[Service]\nEnvironmentFile=/etc/kubernetes/bad\n"}, []string{"[environment] x.service:8"}},
+		"the file of its own role":             {map[string]string{x: minion + "[Service]\nEnvironmentFile=/etc/sysconfig/kubernetes-minions\n"}, nil},
+		"a role's file on every machine":       {map[string]string{x: every + "[Service]\nEnvironmentFile=/etc/sysconfig/kubernetes-minions\n"}, []string{"[environment] x.service:8"}},
+		"the file of what is no role":          {map[string]string{x: every + "[Service]\nEnvironmentFile=/etc/sysconfig/kubernetes-minion\n"}, []string{"[environment] x.service:8"}},
+		"an assertion that holds":              {map[string]string{x: minion + "[Unit]\nAssertPathExists=/etc/kubernetes/good\n"}, nil},
+		"an assertion that does not hold":      {map[string]string{x: minion + "[Unit]\nAssertPathExists=/etc/kubernetes/bad\n"}, []string{"[assert] x.service:9"}},
+		"a timer's unit":                       {map[string]string{y: triggered, z: timer + enabled}, nil},
+		"a unit that a timer names":            {map[string]string{x: triggered, z: timer + "Unit=x.service\n" + enabled}, nil},
+		"a timer that nothing starts":          {map[string]string{y: triggered, z: timer}, []string{"[install] y.service:0", "[install] y.timer:0"}},
+		"a unit whose timer names another":     {map[string]string{x: triggered, y: triggered, z: timer + "Unit=x.service\n" + enabled}, []string{"[install] y.service:0"}},
+		"a unit with the name of no timer":     {map[string]string{x: triggered, z: timer + enabled}, []string{"[install] x.service:0"}},
+		"what a service says of a timer":       {map[string]string{x: triggered, y: every + "[X-Timer]\nUnit=x.service\n"}, []string{"[install] x.service:0"}},
+		"two roles of nearly the same name":    {map[string]string{x: own("storage"), y: own("storages")}, []string{"[role-condition] x.service:2", "[role-condition] y.service:2"}},
+		"two such roles, of which one is said": {map[string]string{x: own("storage"), y: own("storages") + "[X-Hardtack]\nRole=storages\n"}, []string{"[role-condition] x.service:2"}},
+		"two such roles, both said": {map[string]string{x: own("storage") + "[X-Hardtack]\nRole=storage\n", y: own("storages") + "[X-Hardtack]\nRole=storages\n"},
+			nil},
+		"two roles of other names": {map[string]string{x: own("storage"), y: own("ingress"), "z.service": minion}, nil},
+		// The finding is at the first condition that counts.
+		"conditions that are taken back": {map[string]string{x: strings.Replace(minion, "\nAfter", "\nConditionPathExists=\n"+
+			"ConditionPathExists=/etc/sysconfig/kubernetes-masters\nConditionPathExists=/etc/sysconfig/kubernetes-minions\nAfter", 1)},
+			[]string{"[role-condition] x.service:4"}},
+		"the early boot's unit with the default dependencies": {map[string]string{x: every + "[Unit]\nBefore=sysinit.target\n"}, []string{"[cycle] x.service:8"}},
+		"the same, wanted by a service":                       {map[string]string{x: strings.Replace(every, "multi-user.target", y, 1) + "[Unit]\nAfter=y.service\n", y: every}, nil},
+	} {
+		if got := lint(t, tt.units); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// A file below /run is there for a unit that waits for it: by a condition that the path exists, and no other.
+func TestLintAwaitedFiles(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file, condition string
+		want            bool
+	}{
+		"no condition":            {"/run/x", "", true},
+		"its condition":           {"/run/x", "ConditionPathExists=/run/x\n", false},
+		"another file's":          {"/run/x", "ConditionPathExists=/run/y\n", true},
+		"one of several":          {"/run/x", "ConditionPathExists=|/run/x\nConditionPathExists=|/run/y\n", true},
+		"that it is not there":    {"/run/x", "ConditionPathExists=!/run/x\n", true},
+		"one of another type":     {"/run/x", "ConditionPathIsDirectory=/run/x\n", true},
+		"a file that stays there": {"/etc/x", "ConditionPathExists=/etc/x\n", true},
+	} {
+		got := lint(t, map[string]string{"x.service": every + "[Service]\nEnvironmentFile=" + tt.file + "\n[Unit]\n" + tt.condition})
+		if want := []string{"[environment] x.service:8"}; slices.Equal(got, want) != tt.want || len(got) > 1 {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// Which programs and files a command line is found to need. Quotes are letters but at the beginning of a word (systemd.syntax(7),
+// Quoting), and a semicolon ends a command only inside of a script.
+func TestLintCommandLines(t *testing.T) {
+	for line, want := range map[string][]string{
+		`/usr/bin/good`: nil,
+		`/usr/bin/good  --config=/etc/kubernetes/good`:           nil,
+		`/usr/bin/good --config=/etc/kubernetes/bad /usr/bin/no`: {"/etc/kubernetes/bad", "/usr/bin/no"},
+		"/usr/bin/good\t/usr/bin/no":                             {"/usr/bin/no"},
+		`/usr/bin/good /run/made /etc/$NAME /etc/%i`:             nil,
+		`-/usr/bin/no /etc/kubernetes/bad`:                       nil,
+		`good`:                                                   {"good"},
+		`""`:                                                     {"no program"},
+		`/bin/sh -c 'exec /usr/bin/no'`:                          {"/usr/bin/no"},
+		`/bin/sh -c "exec /usr/bin/no"`:                          {"/usr/bin/no"},
+		`/bin/sh -c '/usr/bin/no;/usr/bin/good'`:                 {"/usr/bin/no"},
+		`/bin/sh -c '/usr/bin/no' /usr/bin/good`:                 {"/usr/bin/no"},
+		`/bin/sh -c 'true' a;/usr/bin/no`:                        nil,
+		`/bin/sh -c 'a "b" ' a;/usr/bin/no`:                      nil,
+		`/usr/bin/good --x='/usr/bin/no'`:                        nil,
+		`/usr/bin/good a;/usr/bin/no`:                            nil,
+	} {
+		var found problem.List
+		for _, p := range unit.Lint(load(t, map[string]string{"x.service": minion + "[Service]\nExecStart=\nExecStart=" + line + "\n"}),
+			paths{"/usr/bin/good", "/bin/sh", "/etc/kubernetes/good"}) {
+			if p.Rule != unit.RuleExec || p.Line != 10 {
+				t.Errorf("%s: %v", line, p)
+			}
+			found.Add(p)
+		}
+		if len(found) != len(want) {
+			t.Errorf("%s: %v, want %q", line, found, want)
+			continue
+		}
+		for i, p := range found {
+			words := strings.FieldsFunc(p.Text, func(r rune) bool { return strings.ContainsRune(` ,`, r) })
+			if !slices.Contains(words, want[i]) && !slices.Contains(words, `"`+want[i]+`"`) && !strings.HasSuffix(p.Text, want[i]) {
+				t.Errorf("%s: %v, want %q", line, p, want[i])
+			}
+		}
+	}
+}
+
+// everything is a tree that has every file.
+type everything struct{}
+
+func (everything) Has(string) bool { return true }
+
+// A complete image has each unit by which a machine tells that it is ready, for the role whose readiness it is or for every
+// machine. The units whose readiness nobody waits for may be missing.
+func TestLintProfiles(t *testing.T) {
+	shipped, found := unit.Load(units.FS)
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	profiles := func(us []unit.Unit) (out problem.List) {
+		for _, p := range unit.Lint(us, everything{}) {
+			if p.Rule == unit.RuleProfile {
+				out.Add(p)
+			}
+		}
+		return out
+	}
+	if got := profiles(shipped); len(got) > 0 {
+		t.Errorf("the shipped units: %v", got)
+	}
+	for _, r := range role.All() {
+		for _, named := range r.Profile().Units {
+			with := func(conditions ...string) []unit.Unit {
+				out := slices.DeleteFunc(slices.Clone(shipped), func(u unit.Unit) bool { return u.Name == named.Name })
+				for _, c := range conditions {
+					u := unit.Unit{Name: named.Name, File: named.Name}
+					section, rest, _ := strings.Cut(c, ":")
+					name, value, _ := strings.Cut(rest, "=")
+					u.Options = []unit.Option{{Section: section, Name: name, Value: value, File: named.Name, Line: 1}}
+					out = append(out, u)
+				}
+				return out
+			}
+			waited := named.Proof != role.NoProof
+			for what, tt := range map[string]struct {
+				units []unit.Unit
+				want  bool
+			}{
+				"missing":                   {with(), waited},
+				"one of its role":           {with("Unit:ConditionPathExists=" + r.File()), false},
+				"one of every machine":      {with("X-Hardtack:Role=any"), false},
+				"one of no role":            {with("Unit:Description=x"), waited},
+				"one of an operator's role": {with("Unit:ConditionPathExists=/etc/sysconfig/kubernetes-storage"), waited},
+			} {
+				got := slices.DeleteFunc(profiles(tt.units), func(p problem.Problem) bool {
+					return !strings.Contains(p.Text, "role "+string(r)+" gets ready")
+				})
+				if tt.want != (len(got) == 1 && got[0].File == named.Name) || len(got) > 1 {
+					t.Errorf("%s of %s, %s: %v", named.Name, r, what, got)
+				}
+			}
+		}
+	}
+	some := slices.DeleteFunc(slices.Clone(shipped), func(u unit.Unit) bool { return u.Name == unit.UserData || u.Name == "kubelet.service" })
+	if got := profiles(some); len(got) > 0 {
+		t.Errorf("units that are no whole image: %v", got)
+	}
+}
+
+// Who listens where: Hardtack's own units may open their ports further, and units of roles that are on other machines share a number.
+func TestLintPorts(t *testing.T) {
+	const port = "[X-Hardtack]\nPort="
+	for name, tt := range map[string]struct {
+		units map[string]string
+		want  []string
+	}{
+		"of every machine":         {map[string]string{"x.service": every + port + "9100/tcp minions\n"}, nil},
+		"Hardtack's unit":          {map[string]string{"kubelet.service": minion + port + "10250/tcp 10.0.0.0/8\n"}, nil},
+		"Hardtack's port":          {map[string]string{"x.service": minion + port + "10250/tcp 10.0.0.0/8\n"}, []string{"[port] x.service:9"}},
+		"another role's port":      {map[string]string{"x.service": minion + port + "2379/tcp 10.0.0.0/8\n"}, nil},
+		"two units":                {map[string]string{"x.service": minion + port + "80/tcp minions\n", "y.service": minion + port + "80/tcp minions\n"}, []string{"[port] y.service:9"}},
+		"two units, two protocols": {map[string]string{"x.service": minion + port + "80/tcp minions\n", "y.service": minion + port + "80/udp minions\n"}, nil},
+		"one unit, for two roles":  {map[string]string{"x.service": minion + port + "80/tcp minions\nPort=80/tcp masters\n"}, nil},
+		"a key that is none":       {map[string]string{"x.service": minion + port + "80/tcp minions\nWibble=1\n"}, []string{"[port] x.service:10"}},
+	} {
+		if got := lint(t, tt.units); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	for key, hint := range map[string]string{"Wibble": "Port and Role", "Prot": "Port="} {
+		found := unit.Lint(load(t, map[string]string{"x.service": minion + "[X-Hardtack]\n" + key + "=1\n"}), everything{})
+		if len(found) != 1 || !strings.HasSuffix(strings.TrimSuffix(found[0].Hint, "?"), hint) {
+			t.Errorf("%s: %v", key, found)
+		}
+	}
+}
