@@ -29,11 +29,14 @@ func own(role string) string {
 	return strings.ReplaceAll(minion, "kubernetes-minions", "kubernetes-"+role)
 }
 
+// texts are units by their names.
+type texts = map[string]string
+
 // load loads units by their names.
-func load(t *testing.T, texts map[string]string) []unit.Unit {
+func load(t *testing.T, all texts) []unit.Unit {
 	t.Helper()
 	fsys := fstest.MapFS{}
-	for name, text := range texts {
+	for name, text := range all {
 		fsys[name] = &fstest.MapFile{Data: []byte(text)}
 	}
 	us, found := unit.Load(fsys)
@@ -44,10 +47,10 @@ func load(t *testing.T, texts map[string]string) []unit.Unit {
 }
 
 // lint returns the rule and the place of each finding: "[exec] x.service:8".
-func lint(t *testing.T, texts map[string]string) []string {
+func lint(t *testing.T, all texts) []string {
 	t.Helper()
 	var out []string
-	for _, p := range unit.Lint(load(t, texts), paths{"/usr/bin/good", "/bin/sh", "/etc/kubernetes/good"}) {
+	for _, p := range unit.Lint(load(t, all), paths{"/usr/bin/good", "/bin/sh", "/etc/kubernetes/good"}) {
 		out = append(out, fmt.Sprintf("[%s] %s:%d", p.Rule, p.File, p.Line))
 	}
 	return out
@@ -56,39 +59,51 @@ func lint(t *testing.T, texts map[string]string) []string {
 func TestLintFindings(t *testing.T) {
 	const x, y, z = "x.service", "y.service", "y.timer"
 	for name, tt := range map[string]struct {
-		units map[string]string
+		units texts
 		want  []string
 	}{
-		"a unit of a role":                     {map[string]string{x: minion}, nil},
-		"a unit of every machine":              {map[string]string{x: every}, nil},
-		"a slice and a target need no role":    {map[string]string{"x.slice": "[Slice]\nMemoryMax=1G\n", "x.target": "[Unit]\nDescription=x\n"}, nil},
-		"a section that is none, once":         {map[string]string{x: minion + "[Sevice]\nUser=a\nGroup=a\n"}, []string{"[section] x.service:9"}},
-		"two sections that are none":           {map[string]string{x: minion + "[Sevice]\nUser=a\n[Timer]\nUnit=a\n"}, []string{"[section] x.service:9", "[section] x.service:11"}},
-		"a dependency on the distribution's":   {map[string]string{x: minion + "[Unit]\nRequires=dbus.service\nWants=network-online.target\n"}, nil},
-		"a file of the image":                  {map[string]string{x: every + "[Service]\nEnvironmentFile=/etc/kubernetes/good\n"}, nil},
-		"a file that no role decides":          {map[string]string{x: every + "[Service]\nEnvironmentFile=/etc/kubernetes/bad\n"}, []string{"[environment] x.service:8"}},
-		"the file of its own role":             {map[string]string{x: minion + "[Service]\nEnvironmentFile=/etc/sysconfig/kubernetes-minions\n"}, nil},
-		"a role's file on every machine":       {map[string]string{x: every + "[Service]\nEnvironmentFile=/etc/sysconfig/kubernetes-minions\n"}, []string{"[environment] x.service:8"}},
-		"the file of what is no role":          {map[string]string{x: every + "[Service]\nEnvironmentFile=/etc/sysconfig/kubernetes-minion\n"}, []string{"[environment] x.service:8"}},
-		"an assertion that holds":              {map[string]string{x: minion + "[Unit]\nAssertPathExists=/etc/kubernetes/good\n"}, nil},
-		"an assertion that does not hold":      {map[string]string{x: minion + "[Unit]\nAssertPathExists=/etc/kubernetes/bad\n"}, []string{"[assert] x.service:9"}},
-		"a timer's unit":                       {map[string]string{y: triggered, z: timer + enabled}, nil},
-		"a unit that a timer names":            {map[string]string{x: triggered, z: timer + "Unit=x.service\n" + enabled}, nil},
-		"a timer that nothing starts":          {map[string]string{y: triggered, z: timer}, []string{"[install] y.service:0", "[install] y.timer:0"}},
-		"a unit whose timer names another":     {map[string]string{x: triggered, y: triggered, z: timer + "Unit=x.service\n" + enabled}, []string{"[install] y.service:0"}},
-		"a unit with the name of no timer":     {map[string]string{x: triggered, z: timer + enabled}, []string{"[install] x.service:0"}},
-		"what a service says of a timer":       {map[string]string{x: triggered, y: every + "[X-Timer]\nUnit=x.service\n"}, []string{"[install] x.service:0"}},
-		"two roles of nearly the same name":    {map[string]string{x: own("storage"), y: own("storages")}, []string{"[role-condition] x.service:2", "[role-condition] y.service:2"}},
-		"two such roles, of which one is said": {map[string]string{x: own("storage"), y: own("storages") + "[X-Hardtack]\nRole=storages\n"}, []string{"[role-condition] x.service:2"}},
-		"two such roles, both said": {map[string]string{x: own("storage") + "[X-Hardtack]\nRole=storage\n", y: own("storages") + "[X-Hardtack]\nRole=storages\n"},
+		"a unit of a role":                  {texts{x: minion}, nil},
+		"a unit of every machine":           {texts{x: every}, nil},
+		"a slice and a target need no role": {texts{"x.slice": "[Slice]\nMemoryMax=1G\n", "x.target": "[Unit]\nDescription=x\n"}, nil},
+		"a section of another kind, once":   {texts{x: minion + "[Socket]\nUser=a\nGroup=a\n"}, []string{"[section] x.service:9"}},
+		"two sections of other kinds": {texts{x: minion + "[Socket]\nUser=a\n[Timer]\nUnit=a\n"},
+			[]string{"[section] x.service:9", "[section] x.service:11"}},
+		"a dependency on the distribution's": {texts{x: minion + "[Unit]\nRequires=dbus.service\nWants=network-online.target\n"}, nil},
+		"a file of the image":                {texts{x: every + "[Service]\nEnvironmentFile=/etc/kubernetes/good\n"}, nil},
+		"a file that no role decides": {texts{x: every + "[Service]\nEnvironmentFile=/etc/kubernetes/bad\n"},
+			[]string{"[environment] x.service:8"}},
+		"the file of its own role": {texts{x: minion + "[Service]\nEnvironmentFile=/etc/sysconfig/kubernetes-minions\n"}, nil},
+		"a role's file on every machine": {texts{x: every + "[Service]\nEnvironmentFile=/etc/sysconfig/kubernetes-minions\n"},
+			[]string{"[environment] x.service:8"}},
+		"the file of what is no role": {texts{x: every + "[Service]\nEnvironmentFile=/etc/sysconfig/kubernetes-minion\n"},
+			[]string{"[environment] x.service:8"}},
+		"an assertion that holds": {texts{x: minion + "[Unit]\nAssertPathExists=/etc/kubernetes/good\n"}, nil},
+		"an assertion that does not hold": {texts{x: minion + "[Unit]\nAssertPathExists=/etc/kubernetes/bad\n"},
+			[]string{"[assert] x.service:9"}},
+		"a timer's unit":              {texts{y: triggered, z: timer + enabled}, nil},
+		"a unit that a timer names":   {texts{x: triggered, z: timer + "Unit=x.service\n" + enabled}, nil},
+		"a timer that nothing starts": {texts{y: triggered, z: timer}, []string{"[install] y.service:0", "[install] y.timer:0"}},
+		"a unit whose timer names another": {texts{x: triggered, y: triggered, z: timer + "Unit=x.service\n" + enabled},
+			[]string{"[install] y.service:0"}},
+		"a unit with the name of no timer": {texts{x: triggered, z: timer + enabled}, []string{"[install] x.service:0"}},
+		"what a service says of a timer": {texts{x: triggered, y: every + "[X-Timer]\nUnit=x.service\n"},
+			[]string{"[install] x.service:0"}},
+		"two roles of nearly the same name": {texts{x: own("storage"), y: own("storages")},
+			[]string{"[role-condition] x.service:2", "[role-condition] y.service:2"}},
+		"two such roles, of which one is said": {texts{x: own("storage"), y: own("storages") + "[X-Hardtack]\nRole=storages\n"},
+			[]string{"[role-condition] x.service:2"}},
+		"two such roles, both said": {texts{x: own("storage") + "[X-Hardtack]\nRole=storage\n",
+			y: own("storages") + "[X-Hardtack]\nRole=storages\n"},
 			nil},
-		"two roles of other names": {map[string]string{x: own("storage"), y: own("ingress"), "z.service": minion}, nil},
+		"two roles of other names": {texts{x: own("storage"), y: own("ingress"), "z.service": minion}, nil},
 		// The finding is at the first condition that counts.
-		"conditions that are taken back": {map[string]string{x: strings.Replace(minion, "\nAfter", "\nConditionPathExists=\n"+
+		"conditions that are taken back": {texts{x: strings.Replace(minion, "\nAfter", "\nConditionPathExists=\n"+
 			"ConditionPathExists=/etc/sysconfig/kubernetes-masters\nConditionPathExists=/etc/sysconfig/kubernetes-minions\nAfter", 1)},
 			[]string{"[role-condition] x.service:4"}},
-		"the early boot's unit with the default dependencies": {map[string]string{x: every + "[Unit]\nBefore=sysinit.target\n"}, []string{"[cycle] x.service:8"}},
-		"the same, wanted by a service":                       {map[string]string{x: strings.Replace(every, "multi-user.target", y, 1) + "[Unit]\nAfter=y.service\n", y: every}, nil},
+		"the early boot's unit with the default dependencies": {texts{x: every + "[Unit]\nBefore=sysinit.target\n"},
+			[]string{"[cycle] x.service:8"}},
+		"the same, wanted by a service": {texts{x: strings.Replace(every, "multi-user.target", y, 1) + "[Unit]\nAfter=y.service\n", y: every},
+			nil},
 	} {
 		if got := lint(t, tt.units); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -110,7 +125,7 @@ func TestLintAwaitedFiles(t *testing.T) {
 		"one of another type":     {"/run/x", "ConditionPathIsDirectory=/run/x\n", true},
 		"a file that stays there": {"/etc/x", "ConditionPathExists=/etc/x\n", true},
 	} {
-		got := lint(t, map[string]string{"x.service": every + "[Service]\nEnvironmentFile=" + tt.file + "\n[Unit]\n" + tt.condition})
+		got := lint(t, texts{"x.service": every + "[Service]\nEnvironmentFile=" + tt.file + "\n[Unit]\n" + tt.condition})
 		if want := []string{"[environment] x.service:8"}; slices.Equal(got, want) != tt.want || len(got) > 1 {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -139,7 +154,7 @@ func TestLintCommandLines(t *testing.T) {
 		`/usr/bin/good a;/usr/bin/no`:                            nil,
 	} {
 		var found problem.List
-		for _, p := range unit.Lint(load(t, map[string]string{"x.service": minion + "[Service]\nExecStart=\nExecStart=" + line + "\n"}),
+		for _, p := range unit.Lint(load(t, texts{"x.service": minion + "[Service]\nExecStart=\nExecStart=" + line + "\n"}),
 			paths{"/usr/bin/good", "/bin/sh", "/etc/kubernetes/good"}) {
 			if p.Rule != unit.RuleExec || p.Line != 10 {
 				t.Errorf("%s: %v", line, p)
@@ -225,24 +240,26 @@ func TestLintProfiles(t *testing.T) {
 func TestLintPorts(t *testing.T) {
 	const port = "[X-Hardtack]\nPort="
 	for name, tt := range map[string]struct {
-		units map[string]string
+		units texts
 		want  []string
 	}{
-		"of every machine":         {map[string]string{"x.service": every + port + "9100/tcp minions\n"}, nil},
-		"Hardtack's unit":          {map[string]string{"kubelet.service": minion + port + "10250/tcp 10.0.0.0/8\n"}, nil},
-		"Hardtack's port":          {map[string]string{"x.service": minion + port + "10250/tcp 10.0.0.0/8\n"}, []string{"[port] x.service:9"}},
-		"another role's port":      {map[string]string{"x.service": minion + port + "2379/tcp 10.0.0.0/8\n"}, nil},
-		"two units":                {map[string]string{"x.service": minion + port + "80/tcp minions\n", "y.service": minion + port + "80/tcp minions\n"}, []string{"[port] y.service:9"}},
-		"two units, two protocols": {map[string]string{"x.service": minion + port + "80/tcp minions\n", "y.service": minion + port + "80/udp minions\n"}, nil},
-		"one unit, for two roles":  {map[string]string{"x.service": minion + port + "80/tcp minions\nPort=80/tcp masters\n"}, nil},
-		"a key that is none":       {map[string]string{"x.service": minion + port + "80/tcp minions\nWibble=1\n"}, []string{"[port] x.service:10"}},
+		"of every machine":    {texts{"x.service": every + port + "9100/tcp minions\n"}, nil},
+		"Hardtack's unit":     {texts{"kubelet.service": minion + port + "10250/tcp 10.0.0.0/8\n"}, nil},
+		"Hardtack's port":     {texts{"x.service": minion + port + "10250/tcp 10.0.0.0/8\n"}, []string{"[port] x.service:9"}},
+		"another role's port": {texts{"x.service": minion + port + "2379/tcp 10.0.0.0/8\n"}, nil},
+		"two units": {texts{"x.service": minion + port + "80/tcp minions\n", "y.service": minion + port + "80/tcp minions\n"},
+			[]string{"[port] y.service:9"}},
+		"two units, two protocols": {texts{"x.service": minion + port + "80/tcp minions\n", "y.service": minion + port + "80/udp minions\n"},
+			nil},
+		"one unit, for two roles": {texts{"x.service": minion + port + "80/tcp minions\nPort=80/tcp masters\n"}, nil},
+		"a key that is none":      {texts{"x.service": minion + port + "80/tcp minions\nWibble=1\n"}, []string{"[port] x.service:10"}},
 	} {
 		if got := lint(t, tt.units); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
 	for key, hint := range map[string]string{"Wibble": "Port and Role", "Prot": "Port="} {
-		found := unit.Lint(load(t, map[string]string{"x.service": minion + "[X-Hardtack]\n" + key + "=1\n"}), everything{})
+		found := unit.Lint(load(t, texts{"x.service": minion + "[X-Hardtack]\n" + key + "=1\n"}), everything{})
 		if len(found) != 1 || !strings.HasSuffix(strings.TrimSuffix(found[0].Hint, "?"), hint) {
 			t.Errorf("%s: %v", key, found)
 		}

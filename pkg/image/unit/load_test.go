@@ -77,7 +77,8 @@ func TestLoadWhatCannotBeRead(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, us, found)
 			continue
 		}
-		if p := found[0]; p.Severity != problem.Error || p.Rule != unit.RuleSyntax || p.File != tt.file || !strings.Contains(p.Text, "no such file") {
+		p := found[0]
+		if p.Severity != problem.Error || p.Rule != unit.RuleSyntax || p.File != tt.file || !strings.Contains(p.Text, "no such file") {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}

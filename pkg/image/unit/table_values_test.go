@@ -15,15 +15,16 @@ import (
 // few is a table of few units, which are given in no order: of two roles and of every machine, with ports, and with what is not listed.
 func few(t *testing.T) unit.Table {
 	t.Helper()
-	us := load(t, map[string]string{
+	const port = "[X-Hardtack]\nPort="
+	us := load(t, texts{
 		"hardtack-userdata.service": every,
-		"all.service":               every + "[X-Hardtack]\nPort=9100/tcp minions\n",
+		"all.service":               every + port + "9100/tcp minions\n",
 		"needs.service":             every + "[Unit]\nRequires=hardtack-userdata.service\n",
 		"other.service":             every + "[Unit]\nRequires=all.service\n",
-		"b.service":                 minion + "[X-Hardtack]\nPort=80/tcp 10.0.0.0/8 masters\n",
+		"b.service":                 minion + port + "80/tcp 10.0.0.0/8 masters\n",
 		"a.socket":                  strings.Replace(minion, "[Service]\nExecStart=/usr/bin/good", "[Socket]\nListenStream=80", 1),
-		"web.service":               own("web") + "[X-Hardtack]\nPort=443/tcp 10.0.0.0/8\n",
-		"both.service":              minion + "[Unit]\nConditionPathExists=/etc/sysconfig/kubernetes-masters\n[X-Hardtack]\nPort=81/tcp minions\n",
+		"web.service":               own("web") + port + "443/tcp 10.0.0.0/8\n",
+		"both.service":              minion + "[Unit]\nConditionPathExists=/etc/sysconfig/kubernetes-masters\n" + port + "81/tcp minions\n",
 		"idle.service":              triggered,
 		"idle.timer":                timer + enabled,
 		"own.slice":                 "[Install]\nWantedBy=multi-user.target\n",
@@ -51,7 +52,8 @@ func TestTableCombinations(t *testing.T) {
 	table := few(t)
 	none, ok := table.Combination(nil)
 	// What does not require the reader of user data starts without a role, and only that reader fails.
-	if want := []string{"all.service", unit.UserData, "other.service"}; !ok || !slices.Equal(none.Starts, want) || !slices.Equal(none.Fails, want[1:2]) {
+	starts := []string{"all.service", unit.UserData, "other.service"}
+	if !ok || !slices.Equal(none.Starts, starts) || !slices.Equal(none.Fails, starts[1:2]) {
 		t.Errorf("without a role: %+v", none)
 	}
 	minions, ok := table.Combination(role.NewSet(role.Minions, "web"))
