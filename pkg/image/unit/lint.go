@@ -155,9 +155,9 @@ func (l *linter) profiles() {
 	for _, r := range role.All() {
 		for _, named := range r.Profile().Units {
 			u, ok := l.find(named.Name)
-			own, one := u.Role()
+			own, _ := u.Role() // a unit that is not there has none, and is no machine's
 			switch {
-			case named.Proof == role.NoProof || ok && (u.EveryMachine() || one && own == r):
+			case named.Proof == role.NoProof, u.EveryMachine(), own == r:
 			case !ok:
 				l.found.Add(problem.Problem{File: named.Name, Rule: RuleProfile, Hint: "leave it in the image, or put another unit of this name into its place",
 					Text: fmt.Sprintf("the image has not this unit, by which a machine with the role %s gets ready", r)})

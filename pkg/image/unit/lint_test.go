@@ -86,8 +86,8 @@ func TestLintFindings(t *testing.T) {
 		"a unit whose timer names another": {texts{x: triggered, y: triggered, z: timer + "Unit=x.service\n" + enabled},
 			[]string{"[install] y.service:0"}},
 		"a unit with the name of no timer": {texts{x: triggered, z: timer + enabled}, []string{"[install] x.service:0"}},
-		"what a service says of a timer": {texts{x: triggered, y: every + "[X-Timer]\nUnit=x.service\n"},
-			[]string{"[install] x.service:0"}},
+		"what a service says of a timer": {texts{x: triggered, y: every + "[Timer]\nUnit=x.service\n"},
+			[]string{"[install] x.service:0", "[section] y.service:8"}},
 		"two roles of nearly the same name": {texts{x: own("storage"), y: own("storages")},
 			[]string{"[role-condition] x.service:2", "[role-condition] y.service:2"}},
 		"two such roles, of which one is said": {texts{x: own("storage"), y: own("storages") + "[X-Hardtack]\nRole=storages\n"},
@@ -226,6 +226,11 @@ func TestLintProfiles(t *testing.T) {
 				})
 				if tt.want != (len(got) == 1 && got[0].File == named.Name) || len(got) > 1 {
 					t.Errorf("%s of %s, %s: %v", named.Name, r, what, got)
+				}
+				for _, p := range got {
+					if there := strings.Contains(p.Hint, r.File()); there != (what != "missing") {
+						t.Errorf("%s of %s, %s: %v", named.Name, r, what, p)
+					}
 				}
 			}
 		}

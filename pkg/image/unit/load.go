@@ -54,10 +54,7 @@ func Load(fsys fs.FS) ([]Unit, problem.List) {
 // DropIns lists the drop-ins of a unit in the order in which systemd reads them.
 func DropIns(fsys fs.FS, name string) []string {
 	// By no pattern: the names of units have backslashes in them, for what a path has and a name must not have.
-	entries, err := fs.ReadDir(fsys, name+".d")
-	if err != nil {
-		return nil
-	}
+	entries, _ := fs.ReadDir(fsys, name+".d") // most units have no such directory
 	var files []string
 	for _, e := range entries { // sorted by name
 		if path.Ext(e.Name()) == ".conf" {

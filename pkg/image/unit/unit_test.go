@@ -139,8 +139,8 @@ func verdicts() []verdict {
 			"masters minions masters+minions etcd masters+etcd minions+etcd masters+minions+etcd"},
 		{"no role", []string{"PathExistsGlob=!/etc/sysconfig/kubernetes-*"}, "none"},
 		{"of another type", []string{"PathIsDirectory=/", "PathExists=" + masters}, "masters masters+minions masters+etcd masters+minions+etcd"},
-		{"a glob of something else", []string{"PathExistsGlob=/pro*", "PathExists=" + masters},
-			"masters masters+minions masters+etcd masters+minions+etcd"},
+		{"a glob of something else", []string{"PathExistsGlob=/pro*"},
+			"none masters minions masters+minions etcd masters+etcd minions+etcd masters+minions+etcd"},
 		{"something else", []string{"PathExists=/", "PathExists=" + masters}, "masters masters+minions masters+etcd masters+minions+etcd"},
 	}
 }
