@@ -79,13 +79,8 @@ func (l *linter) defaultEdges(u Unit) []edge {
 	if !u.defaultDependencies() {
 		return all
 	}
-	switch u.Kind() {
-	case "service":
-		all = append(all, edge{before: "basic.target", after: u.Name})
-	case "socket", "timer", "path":
-		all = append(all,
-			edge{before: "sysinit.target", after: u.Name}, edge{before: u.Name, after: u.Kind() + "s.target"})
-	case "target":
+	all = append(all, kindEdges(u)...)
+	if u.Kind() == "target" {
 		for _, o := range u.words("Unit", "Wants", "Requires", "Requisite", "BindsTo", "Upholds") {
 			all = append(all, l.targetEdges(u.Name, o.Value, o)...)
 		}
@@ -98,13 +93,28 @@ func (l *linter) defaultEdges(u Unit) []edge {
 	return all
 }
 
+// kindEdges are what systemd adds for the unit's kind alone.
+func kindEdges(u Unit) []edge {
+	switch u.Kind() {
+	case "service":
+		return []edge{{before: "sysinit.target", after: u.Name}, {before: "basic.target", after: u.Name}}
+	case "socket", "timer", "path":
+		return []edge{{before: "sysinit.target", after: u.Name}, {before: u.Name, after: u.Kind() + "s.target"}}
+	}
+	return nil
+}
+
+// plainTargets are those targets of the distribution that have no default dependencies.
+var plainTargets = []string{"local-fs.target", "remote-fs.target", "timers.target"}
+
 // targetEdges puts a target after a unit that it wants, as systemd does, unless one of them has no default dependencies, or the target
-// is said to come before the unit (systemd's src/core/unit.c, unit_add_default_target_dependency: "Don't create loops").
+// comes before the unit already (systemd's src/core/unit.c, unit_add_default_target_dependency: "Don't create loops").
 func (l *linter) targetEdges(target, wanted string, at Option) []edge {
 	// The zero Unit stands for one of the distribution's.
 	t, _ := l.find(target)
 	u, _ := l.find(wanted)
-	if !t.defaultDependencies() || !u.defaultDependencies() || u.lists("After", target) || t.lists("Before", wanted) {
+	declared := u.lists("After", target) || t.lists("Before", wanted) || slices.Contains(kindEdges(u), edge{before: target, after: wanted})
+	if declared || !t.defaultDependencies() || !u.defaultDependencies() || slices.Contains(plainTargets, target) {
 		return nil
 	}
 	return []edge{{before: wanted, after: target, at: at}}

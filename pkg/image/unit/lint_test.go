@@ -29,6 +29,9 @@ func own(role string) string {
 	return strings.ReplaceAll(minion, "kubernetes-minions", "kubernetes-"+role)
 }
 
+// wantedBy is every, wanted by another unit.
+func wantedBy(name string) string { return strings.Replace(every, "multi-user.target", name, 1) }
+
 // texts are units by their names.
 type texts = map[string]string
 
@@ -102,8 +105,14 @@ func TestLintFindings(t *testing.T) {
 			[]string{"[role-condition] x.service:4"}},
 		"the early boot's unit with the default dependencies": {texts{x: every + "[Unit]\nBefore=sysinit.target\n"},
 			[]string{"[cycle] x.service:8"}},
-		"the same, wanted by a service": {texts{x: strings.Replace(every, "multi-user.target", y, 1) + "[Unit]\nAfter=y.service\n", y: every},
-			nil},
+		"a unit that another wants, and comes after it by a third": {texts{x: wantedBy(y) + "[Unit]\nAfter=z.service\n", y: every,
+			"z.service": every + "[Unit]\nAfter=y.service\n"}, nil},
+		// systemd puts these after the early boot, so that it does not put the early boot after them; and the target of the file systems
+		// has no default dependencies. systemd 252 finds a cycle in the last one alone.
+		"a unit that the early boot wants":   {texts{x: wantedBy("sysinit.target")}, nil},
+		"a unit that the basic system wants": {texts{x: wantedBy("basic.target")}, nil},
+		"a unit that the file systems want":  {texts{x: wantedBy("local-fs.target")}, nil},
+		"a unit that the sockets want":       {texts{x: wantedBy("sockets.target")}, []string{"[cycle] x.service:6"}},
 	} {
 		if got := lint(t, tt.units); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
