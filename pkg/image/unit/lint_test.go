@@ -107,6 +107,8 @@ func TestLintFindings(t *testing.T) {
 			[]string{"[cycle] x.service:8"}},
 		"a unit that another wants, and comes after it by a third": {texts{x: wantedBy(y) + "[Unit]\nAfter=z.service\n", y: every,
 			"z.service": every + "[Unit]\nAfter=y.service\n"}, nil},
+		"a service that wants another comes after it in no way": {texts{x: every + "[Unit]\nWants=y.service\n",
+			y: every + "[Unit]\nAfter=z.service\n", "z.service": every + "[Unit]\nAfter=x.service\n"}, nil},
 		// systemd puts these after the early boot, so that it does not put the early boot after them; and the target of the file systems
 		// has no default dependencies. systemd 252 finds a cycle in the last one alone.
 		"a unit that the early boot wants":   {texts{x: wantedBy("sysinit.target")}, nil},
