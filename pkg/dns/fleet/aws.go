@@ -105,9 +105,6 @@ func (f *AWS) addUntagged(ctx context.Context, groups []astypes.AutoScalingGroup
 			}
 		}
 	}
-	if len(ids) == 0 {
-		return nil
-	}
 	all, err := account.MachinesByID(ctx, f.Machines, ids)
 	if err != nil {
 		return err

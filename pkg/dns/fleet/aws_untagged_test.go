@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/fleet"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/reconcile"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -70,6 +72,60 @@ func TestAWSRefusesAReadingWithoutAMachine(t *testing.T) {
 	f.Machines = hides{f.Machines, id}
 	if got, err := f.Read(t.Context(), "demo"); err == nil || !strings.Contains(err.Error(), id) || len(got.Groups) != 0 {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A machine that is not in service may be unknown to EC2: it has just been launched, or has ended for an hour. It is a member of its
+// group that does not run, and is neither asked for nor missed, even where the group has no other.
+func TestAWSMissesNoMachineOutOfService(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		a, f, groups := region(t, awsfake.Options{})
+		group(t, a, "g", "masters", n, nil)
+		hook := awsfake.Hook{Name: role.DrainHook, Transition: "autoscaling:EC2_INSTANCE_TERMINATING", Heartbeat: time.Hour}
+		if err := a.AutoScaling().PutHook("g", hook); err != nil {
+			t.Fatal(err)
+		}
+		id := a.AutoScaling().Instances("g")[0].ID
+		_, err := groups.TerminateInstanceInAutoScalingGroup(t.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+			InstanceId: &id, ShouldDecrementDesiredCapacity: aws.Bool(true)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Machines = hides{f.Machines, id}
+		got, err := f.Read(t.Context(), "demo")
+		if err != nil || len(got.Groups) != 1 || len(got.Groups[0].Members) != n {
+			t.Fatalf("%d machines: %+v, %v", n, got, err)
+		}
+		for _, m := range got.Groups[0].Members {
+			if m.Running == (m.InstanceID == id) || m.Untagged {
+				t.Errorf("%d machines: %+v", n, m)
+			}
+		}
+		if calls := a.Calls()["ec2:DescribeInstances"]; calls != 1 {
+			t.Errorf("%d machines: %d calls of DescribeInstances", n, calls)
+		}
+	}
+}
+
+// A refused question for the machines without the tag is told as it is, and not as a partial reading.
+func TestAWSUntaggedRefused(t *testing.T) {
+	faults := &awsfake.Script{}
+	a, f, _ := region(t, awsfake.Options{Faults: faults})
+	group(t, a, "g", "masters", 2, nil)
+	f.Machines = hides{f.Machines, a.AutoScaling().Instances("g")[0].ID}
+	faults.Add("DescribeInstances", awsfake.Fault{}, awsfake.Fault{Refuse: awsfake.Throttled()})
+	if got, err := f.Read(t.Context(), "demo"); !errors.Is(err, reconcile.ErrThrottled) || len(got.Groups) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// An etcd without a machine has no volume that a machine could hold: the permission to read volumes is not needed yet.
+func TestAWSReadsVolumesForEtcdMachines(t *testing.T) {
+	a, f, _ := region(t, awsfake.Options{})
+	group(t, a, "demo-masters", "masters", 1, nil)
+	group(t, a, "demo-etcd-a", "etcd", 0, nil)
+	if _, err := f.Read(t.Context(), "demo"); err != nil || a.Calls()["ec2:DescribeVolumes"] != 0 {
+		t.Errorf("%v, %v", a.Calls(), err)
 	}
 }
 

@@ -71,7 +71,7 @@ func (e *Evictions) Sight(ctx context.Context) (evict.Sight, error) {
 
 // Drain returns the hook's time, as it was within the last minutes. It is not safe for concurrent use.
 func (e *Evictions) Drain(ctx context.Context, group string) (time.Duration, error) {
-	if d, ok := e.drains[group]; ok && time.Since(d.read) < drainLife {
+	if d := e.drains[group]; time.Since(d.read) < drainLife { // a hook that was never read is as old as can be
 		return d.time, nil
 	}
 	hook, err := e.hook(ctx, group)

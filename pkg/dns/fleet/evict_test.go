@@ -50,8 +50,8 @@ func TestEvictionsNotices(t *testing.T) {
 			t.Errorf("%s: %s, want %s", m.Group, m.Policy, want[m.Group])
 		}
 	}
-	for name, want := range map[string]time.Duration{"demo-minions": 15 * time.Minute, "demo-spot": 0} {
-		for range 2 {
+	for range 2 {
+		for name, want := range map[string]time.Duration{"demo-minions": 15 * time.Minute, "demo-spot": 0} {
 			if d, err := e.Drain(t.Context(), name); err != nil || d != want {
 				t.Errorf("%s: %v, %v", name, d, err)
 			}
@@ -86,6 +86,11 @@ func TestEvictionsSight(t *testing.T) {
 	}
 	if got, err = e.Sight(t.Context()); err != nil || !got.Closing {
 		t.Errorf("without a master: %+v, %v", got, err)
+	}
+	// Who sees no group of masters does not see the whole cluster: its masters' groups may have other tags.
+	other := &fleet.Evictions{API: e.API, Cluster: "other"}
+	if got, err = other.Sight(t.Context()); err != nil || len(got.Machines) != 1 || got.Closing {
+		t.Errorf("without a group of masters: %+v, %v", got, err)
 	}
 }
 
@@ -139,5 +144,18 @@ func TestEvictionsDenied(t *testing.T) {
 		if len(waits(a, m)) != 2 {
 			t.Errorf("%s: it waits for %v", action, waits(a, m))
 		}
+	}
+}
+
+// TestEvictionsDrainAsksAgain after a refusal: a hook's time that could not be read is not 0.
+func TestEvictionsDrainAsksAgain(t *testing.T) {
+	faults := &awsfake.Script{}
+	_, e, m := ending(t, nil, faults)
+	faults.Add("DescribeLifecycleHooks", awsfake.Fault{Refuse: awsfake.Throttled()})
+	if d, err := e.Drain(t.Context(), m.Group); err == nil {
+		t.Errorf("refused: %v", d)
+	}
+	if d, err := e.Drain(t.Context(), m.Group); err != nil || d != 15*time.Minute {
+		t.Errorf("then: %v, %v", d, err)
 	}
 }

@@ -181,7 +181,7 @@ func (h *Health) decide(ctx context.Context, key machineKey, c check, client *ht
 			v = vitals{well: well}
 		}
 	}
-	if h.Log != nil && (v.well != before.well || !known && !v.well) {
+	if h.Log != nil && (v.well != before.well || !known) {
 		h.Log.InfoContext(ctx, "machine", "role", key.role, "id", key.id, "address", key.address, "well", v.well, "error", err)
 	}
 	h.mu.Lock()

@@ -75,7 +75,7 @@ func (h *Hooks) Complete(ctx context.Context, group, instanceID string) error {
 func (h *Hooks) all(ctx context.Context, group string) ([]string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if k, ok := h.known[group]; ok && time.Since(k.read) < hooksFor {
+	if k := h.known[group]; time.Since(k.read) < hooksFor { // hooks that were never read are as old as can be
 		return k.names, nil
 	}
 	out, err := h.API.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})

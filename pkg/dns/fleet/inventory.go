@@ -117,7 +117,7 @@ func (c Command) Read(ctx context.Context, cluster string) (record.Fleet, error)
 // checked parses an inventory, and checks its machines as it says.
 func checked(ctx context.Context, file string, data []byte, cluster string, h *Health) (record.Fleet, error) {
 	f, checks, err := parse(file, data, cluster)
-	if err == nil && len(checks) > 0 {
+	if err == nil {
 		err = h.apply(ctx, &f, checks)
 	}
 	if err != nil {
@@ -148,7 +148,7 @@ func parse(file string, data []byte, cluster string) (record.Fleet, map[role.Rol
 	if err := found.Err(); err != nil {
 		return record.Fleet{}, nil, err
 	}
-	r := reader{file: file, root: &root, found: &found, ids: map[string]string{}}
+	r := reader{file: file, root: root.Content[0], found: &found, ids: map[string]string{}}
 	f, checks := r.fleet(in, cluster), r.checks(in, cluster)
 	found.Sort()
 	if err := found.Err(); err != nil {
@@ -160,7 +160,7 @@ func parse(file string, data []byte, cluster string) (record.Fleet, map[role.Rol
 // reader validates an inventory, and knows the lines of its fields.
 type reader struct {
 	file  string
-	root  *yaml.Node
+	root  *yaml.Node // the document's one value
 	found *problem.List
 	// ids maps addresses and ids to the field that has them.
 	ids map[string]string
@@ -180,7 +180,6 @@ func (r *reader) fleet(in inventory, cluster string) record.Fleet {
 		set, err := role.ParseSet(g.Role)
 		if err != nil || len(set) == 0 {
 			r.bad(role.Join(role.All(), ", ")+"; several are written "+role.NewSet(role.Masters, role.Etcd).String(), "role %q is not known", append(path, "role"), g.Role)
-			continue
 		}
 		if g.Name == "" {
 			r.bad("give it one", "the group has no name", path)
@@ -200,7 +199,6 @@ func (r *reader) checks(in inventory, cluster string) map[role.Role]check {
 		of, err := role.Parse(name)
 		if err != nil {
 			r.bad(role.Join(role.All(), ", "), "role %q is not known", []any{"checks", name}, name)
-			continue
 		}
 		out[of] = c.complete(of, cluster)
 		for field, text := range out[of].problems() {
@@ -234,12 +232,13 @@ func (r *reader) members(g listedGroup, group []any) []record.Member {
 		}
 		if m.ID == "" {
 			r.bad("its host name, for instance", "the machine has no id", path)
+		} else {
+			r.once("id "+m.ID, append(path, "id"))
 		}
-		r.once("id "+m.ID, append(path, "id"))
 		member := record.Member{InstanceID: m.ID, Lifecycle: state, Healthy: true, Running: true, EtcdMember: m.EtcdMember,
 			Private: r.addr(m.Address, true, append(path, "address")), Private6: r.addr(m.Address6, false, append(path, "address6")),
 			Public: r.addr(m.Public, true, append(path, "public"))}
-		if !member.Private.IsValid() && !member.Private6.IsValid() {
+		if m.Address == "" && m.Address6 == "" {
 			r.bad("write address: or address6:", "the machine has no address", path)
 		}
 		out = append(out, member)
@@ -273,9 +272,6 @@ func (r *reader) addr(text string, v4 bool, path []any) netip.Addr {
 
 // line returns the line of the node at a path, or of its nearest parent that exists.
 func line(n *yaml.Node, path []any) int {
-	if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
-		n = n.Content[0]
-	}
 	at := n.Line
 	for _, step := range path {
 		next := child(n, step)
@@ -290,11 +286,11 @@ func line(n *yaml.Node, path []any) int {
 func child(n *yaml.Node, step any) *yaml.Node {
 	switch step := step.(type) {
 	case int:
-		if n.Kind == yaml.SequenceNode && step < len(n.Content) {
+		if step < len(n.Content) { // an alias has none
 			return n.Content[step]
 		}
 	case string:
-		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
 			if n.Content[i].Value == step {
 				return n.Content[i+1]
 			}

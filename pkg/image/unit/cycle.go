@@ -9,8 +9,7 @@ import (
 type edge struct {
 	before, after string
 	// at is the assignment that says so; its zero value is systemd's or the distribution's own ordering.
-	at   Option
-	unit Unit
+	at Option
 }
 
 // distribution is the ordering of the units around ours, each chain from early to late: what systemd 252
@@ -53,7 +52,7 @@ func (l *linter) edges() []edge {
 	}
 	for _, u := range l.units {
 		all = append(all, ownEdges(u)...)
-		all = append(all, defaultEdges(u)...)
+		all = append(all, l.defaultEdges(u)...)
 	}
 	return all
 }
@@ -62,41 +61,63 @@ func (l *linter) edges() []edge {
 func ownEdges(u Unit) []edge {
 	var all []edge
 	for _, o := range u.words("Unit", "After") {
-		all = append(all, edge{before: o.Value, after: u.Name, at: o, unit: u})
+		all = append(all, edge{before: o.Value, after: u.Name, at: o})
 	}
 	for _, o := range u.words("Unit", "Before") {
-		all = append(all, edge{before: u.Name, after: o.Value, at: o, unit: u})
+		all = append(all, edge{before: u.Name, after: o.Value, at: o})
 	}
 	return all
 }
 
 // defaultEdges are what systemd adds: a service comes after the early boot, a socket, timer or path before
 // its target, a target after what it wants, everything after its slice.
-func defaultEdges(u Unit) []edge {
+func (l *linter) defaultEdges(u Unit) []edge {
 	var all []edge
 	if o := u.Value(section(u), "Slice"); o.Value != "" {
-		all = append(all, edge{before: o.Value, after: u.Name, at: o, unit: u})
+		all = append(all, edge{before: o.Value, after: u.Name, at: o})
 	}
 	if !u.defaultDependencies() {
 		return all
 	}
-	switch u.Kind() {
-	case "service":
-		all = append(all, edge{before: "basic.target", after: u.Name})
-	case "socket", "timer", "path":
-		all = append(all,
-			edge{before: "sysinit.target", after: u.Name}, edge{before: u.Name, after: u.Kind() + "s.target"})
-	case "target":
-		for _, o := range u.words("Unit", "Wants", "Requires") {
-			all = append(all, edge{before: o.Value, after: u.Name, at: o, unit: u})
+	all = append(all, kindEdges(u)...)
+	if u.Kind() == "target" {
+		for _, o := range u.words("Unit", "Wants", "Requires", "Requisite", "BindsTo", "Upholds") {
+			all = append(all, l.targetEdges(u.Name, o.Value, o)...)
 		}
 	}
-	for _, o := range u.words("Install", "WantedBy", "RequiredBy") {
+	for _, o := range u.words("Install", "WantedBy", "RequiredBy", "UpheldBy") {
 		if strings.HasSuffix(o.Value, ".target") {
-			all = append(all, edge{before: u.Name, after: o.Value, at: o, unit: u})
+			all = append(all, l.targetEdges(o.Value, u.Name, o)...)
 		}
 	}
 	return all
+}
+
+// kindEdges are what systemd adds for the unit's kind alone.
+func kindEdges(u Unit) []edge {
+	switch u.Kind() {
+	case "service":
+		return []edge{{before: "sysinit.target", after: u.Name}, {before: "basic.target", after: u.Name}}
+	case "socket", "timer", "path":
+		return []edge{{before: "sysinit.target", after: u.Name}, {before: u.Name, after: u.Kind() + "s.target"}}
+	}
+	return nil
+}
+
+// plainTargets are those targets of the distribution that have no default dependencies.
+var plainTargets = []string{"local-fs.target", "remote-fs.target", "timers.target"}
+
+// targetEdges puts a target after a unit that it wants, as systemd does, unless one of them has no default dependencies, or the target
+// comes before the unit already (systemd's src/core/unit.c, unit_add_default_target_dependency: "Don't create loops").
+func (l *linter) targetEdges(target, wanted string, at Option) []edge {
+	// The zero Unit stands for one of the distribution's.
+	t, _ := l.find(target)
+	u, _ := l.find(wanted)
+	declared := u.lists("After", target) || t.lists("Before", wanted) || slices.Contains(kindEdges(u), edge{before: target, after: wanted})
+	if declared || !t.defaultDependencies() || !u.defaultDependencies() || slices.Contains(plainTargets, target) {
+		return nil
+	}
+	return []edge{{before: wanted, after: target, at: at}}
 }
 
 // cycles finds orderings that lead back to where they begin. systemd breaks such a circle by dropping a
@@ -124,7 +145,7 @@ func (l *linter) cycles() {
 			continue
 		}
 		seen[key] = true
-		l.report(e.unit, e.at, RuleCycle, "drop one of these orderings: systemd would drop a start job",
+		l.report(Unit{}, e.at, RuleCycle, "drop one of these orderings: systemd would drop a start job",
 			"%s= closes an ordering cycle: %s comes before %s", e.at.Name, strings.Join(way, " before "), way[0])
 	}
 }

@@ -69,7 +69,6 @@ func splitWords(line string) []string {
 	var words []string
 	var word strings.Builder
 	var quote rune
-	inScript := false
 	flush := func() {
 		if word.Len() > 0 {
 			words = append(words, word.String())
@@ -79,11 +78,10 @@ func splitWords(line string) []string {
 	for _, r := range line {
 		switch {
 		case quote == 0 && (r == '\'' || r == '"') && word.Len() == 0:
-			quote, inScript = r, true
-		case inScript && r == quote:
-			quote, inScript = 0, false
-			flush()
-		case r == ' ' || r == '\t' || (inScript && r == ';'):
+			quote = r
+		case r == quote:
+			quote = 0
+		case r == ' ' || r == '\t' || (quote != 0 && r == ';'):
 			flush()
 		default:
 			word.WriteRune(r)

@@ -114,8 +114,8 @@ func (l *linter) role(u Unit) {
 			continue
 		}
 		named = true
-		_, isRole, err := role.OfFile(path.Clean(c.operand))
-		if isRole && err != nil && c.Name != "ConditionPathExistsGlob" {
+		_, _, err := role.OfFile(path.Clean(c.operand))
+		if err != nil && c.Name != "ConditionPathExistsGlob" {
 			unknown = true
 			l.report(u, c.Option, RuleRole, "a role file is "+role.Masters.File()+", for example", "%v", err)
 		}
@@ -137,11 +137,10 @@ func (l *linter) role(u Unit) {
 func (l *linter) ownRoles() {
 	roles := ownRoles(l.units)
 	for _, u := range l.units {
-		r, ok := u.Role()
-		if !ok || r.Known() || u.Value(ownSection, "Role").Value == string(r) {
-			continue
-		}
-		if meant := near.Typo(string(r), strings.Fields(role.Join(roles, " "))); meant != "" {
+		// No role, and Hardtack's, are near to none of them: role.Parse sees to it.
+		r, _ := u.Role()
+		meant := near.Typo(string(r), strings.Fields(role.Join(roles, " ")))
+		if meant != "" && u.Value(ownSection, "Role").Value != string(r) {
 			l.report(u, u.conditions()[0].Option, RuleRole, "if both are meant, say so in each: Role="+string(r)+" in [X-Hardtack]",
 				"the roles %s and %s are nearly the same name", r, meant)
 		}
@@ -156,9 +155,9 @@ func (l *linter) profiles() {
 	for _, r := range role.All() {
 		for _, named := range r.Profile().Units {
 			u, ok := l.find(named.Name)
-			own, one := u.Role()
+			own, _ := u.Role() // a unit that is not there has none, and is no machine's
 			switch {
-			case named.Proof == role.NoProof || ok && (u.EveryMachine() || one && own == r):
+			case named.Proof == role.NoProof, u.EveryMachine(), own == r:
 			case !ok:
 				l.found.Add(problem.Problem{File: named.Name, Rule: RuleProfile, Hint: "leave it in the image, or put another unit of this name into its place",
 					Text: fmt.Sprintf("the image has not this unit, by which a machine with the role %s gets ready", r)})
@@ -218,10 +217,7 @@ var pulls = []string{"Requires", "Requisite", "BindsTo", "Wants", "PartOf", "Uph
 // dependencies finds units that depend on a unit that does not run on every machine where they run.
 func (l *linter) dependencies(u Unit) {
 	for _, dep := range u.words("Unit", pulls...) {
-		other, ours := l.find(dep.Value)
-		if !ours {
-			continue
-		}
+		other, _ := l.find(dep.Value) // one that is not among ours is the zero Unit, which starts everywhere
 		for _, set := range l.sets {
 			if u.Starts(set) && !other.Starts(set) {
 				l.report(u, dep, RuleDependency, "order after it without requiring it, or drop it",
@@ -243,7 +239,7 @@ func (l *linter) environment(u Unit) {
 		}
 		r, named, _ := role.OfFile(file)
 		switch {
-		case named && hasRole && r == own:
+		case hasRole && r == own:
 		case named:
 			l.report(u, o, RuleEnvironment, "a unit reads the file of its own role, others only with - before the path",
 				"%s is not there on every machine on which %s starts", file, u.Name)

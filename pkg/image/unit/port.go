@@ -66,7 +66,7 @@ func (l *linter) ports() {
 				l.report(u, o.at, RulePort, "choose another port; to open that one further, say so in a drop-in of its unit", "%s is already %s's", o.Port(), program)
 			}
 			for _, other := range before {
-				if other.Unit != o.Unit && other.Overlaps(o.Opening) {
+				if other.Overlaps(o.Opening) {
 					l.report(u, o.at, RulePort, "choose another port for one of them", "%s listens at %s too", other.Unit, other.Port())
 				}
 			}

@@ -120,7 +120,7 @@ WantedBy=multi-user.target
 // TestCyclesAreSystemds holds the lint's cycles against systemd's own.
 func TestCyclesAreSystemds(t *testing.T) {
 	needSystemd(t)
-	cases, err := filepath.Glob("testdata/bad/*")
+	cases, err := filepath.Glob("testdata/*/*")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ type Combination struct {
 // NewTable computes the table of the enabled units. Slices and targets are left out, since nothing runs in them unless
 // a unit of the table does, and so are timers and the units that they start, which are no part of a boot.
 func NewTable(units []Unit) Table {
-	t := Table{Schema: 1, NoUnit: []string{"kubectl"}, Ports: openingsOf(units)}
+	t := Table{Schema: 1, Units: []Row{}, NoUnit: []string{"kubectl"}, Ports: openingsOf(units)}
 	own := ownRoles(units)
 	roles := append(role.All(), own...)
 	for _, r := range roles {
@@ -107,7 +107,7 @@ func combination(units []Unit, set role.Set) Combination {
 
 // requires reports whether the unit does not start where another fails.
 func (u Unit) requires(name string) bool {
-	return slices.ContainsFunc(u.words("Unit", "Requires"), func(o Option) bool { return o.Value == name })
+	return u.lists("Requires", name)
 }
 
 // Combination returns the units of a machine with the set of roles. ok is false if a role of the set is none of the table's,

@@ -85,6 +85,11 @@ func (u Unit) words(section string, names ...string) []Option {
 	return found
 }
 
+// lists reports whether a list of the section [Unit] names a unit.
+func (u Unit) lists(list, name string) bool {
+	return slices.ContainsFunc(u.words("Unit", list), func(o Option) bool { return o.Value == name })
+}
+
 // defaultDependencies reports whether systemd adds its own dependencies to the unit.
 func (u Unit) defaultDependencies() bool {
 	switch strings.ToLower(u.Value("Unit", "DefaultDependencies").Value) {
@@ -117,9 +122,8 @@ func ownRoles(units []Unit) []role.Role {
 	var named []role.Role
 	for _, u := range units {
 		for _, c := range u.conditions() {
-			if r, isRole, err := role.OfFile(path.Clean(c.operand)); isRole && err == nil {
-				named = append(named, r)
-			}
+			r, _, _ := role.OfFile(path.Clean(c.operand)) // of another file it is "", which Own leaves out
+			named = append(named, r)
 		}
 	}
 	return role.Own(named)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gotest.tools/v3/golden"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/units"
@@ -39,10 +40,27 @@ func TestLintBadUnits(t *testing.T) {
 			}
 			var b strings.Builder
 			for _, p := range found {
+				if p.Severity != problem.Error {
+					t.Errorf("%s has the severity %q", p, p.Severity)
+				}
 				b.WriteString("[" + p.Rule + "] " + p.String() + "\n")
 			}
 			golden.Assert(t, b.String(), filepath.Join("bad", filepath.Base(dir), "findings.golden"))
 		})
+	}
+}
+
+// TestLintGoodUnits finds nothing in units that look like mistakes and are none.
+func TestLintGoodUnits(t *testing.T) {
+	cases, err := filepath.Glob("testdata/good/*")
+	if err != nil || len(cases) == 0 {
+		t.Fatalf("found %d cases, error %v", len(cases), err)
+	}
+	for _, dir := range cases {
+		us, found := unit.Load(os.DirFS(dir))
+		if found = append(found, unit.Lint(us, paths{"/usr/bin/good"})...); len(us) < 2 || len(found) > 0 {
+			t.Errorf("%s: %d units, %v", dir, len(us), found)
+		}
 	}
 }
 
@@ -120,6 +138,9 @@ func verdicts() []verdict {
 		{"any role", []string{"PathExistsGlob=/etc/sysconfig/kubernetes-*"},
 			"masters minions masters+minions etcd masters+etcd minions+etcd masters+minions+etcd"},
 		{"no role", []string{"PathExistsGlob=!/etc/sysconfig/kubernetes-*"}, "none"},
+		{"of another type", []string{"PathIsDirectory=/", "PathExists=" + masters}, "masters masters+minions masters+etcd masters+minions+etcd"},
+		{"a glob of something else", []string{"PathExistsGlob=/pro*"},
+			"none masters minions masters+minions etcd masters+etcd minions+etcd masters+minions+etcd"},
 		{"something else", []string{"PathExists=/", "PathExists=" + masters}, "masters masters+minions masters+etcd masters+minions+etcd"},
 	}
 }
