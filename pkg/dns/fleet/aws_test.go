@@ -48,6 +48,16 @@ func group(t *testing.T, a *awsfake.Account, name, of string, n int, more map[st
 	a.Tick()
 }
 
+// terminate has a group end a machine; smaller says that none takes its place.
+func terminate(t *testing.T, groups *autoscaling.Client, id string, smaller bool) {
+	t.Helper()
+	_, err := groups.TerminateInstanceInAutoScalingGroup(t.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: &id, ShouldDecrementDesiredCapacity: &smaller})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestAWSReadsEveryPage(t *testing.T) {
 	a, f, _ := region(t, awsfake.Options{EC2: awsfake.EC2Options{IPv6: true, Public: true}})
 	for i := range 120 { // two pages of groups
@@ -153,10 +163,7 @@ func TestAWSNameFollowsTheVolume(t *testing.T) {
 	named("attaching", old)
 	pass()
 	named("attached", old)
-	_, err := groups.TerminateInstanceInAutoScalingGroup(t.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceId: &old, ShouldDecrementDesiredCapacity: aws.Bool(false)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	terminate(t, groups, old, false)
 	pass()
 	pass()
 	var next string
@@ -169,7 +176,7 @@ func TestAWSNameFollowsTheVolume(t *testing.T) {
 		t.Fatalf("%+v", a.AutoScaling().Instances("demo-etcd-a"))
 	}
 	named("the old one leaves", "")
-	_, err = groups.CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{AutoScalingGroupName: aws.String("demo-etcd-a"), InstanceId: &old,
+	_, err := groups.CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{AutoScalingGroupName: aws.String("demo-etcd-a"), InstanceId: &old,
 		LifecycleHookName: aws.String("down"), LifecycleActionResult: aws.String("CONTINUE")})
 	if err != nil {
 		t.Fatal(err)
@@ -242,11 +249,7 @@ func TestHooksComplete(t *testing.T) {
 		}
 	}
 	id := a.AutoScaling().Instances("g")[0].ID
-	_, err := groups.TerminateInstanceInAutoScalingGroup(t.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{
-		InstanceId: &id, ShouldDecrementDesiredCapacity: aws.Bool(true)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	terminate(t, groups, id, true)
 	a.Tick()
 	if i := a.AutoScaling().Instances("g"); len(i) != 1 || i[0].State != "Terminating:Wait" {
 		t.Fatalf("%+v", i)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -86,11 +85,7 @@ func TestAWSMissesNoMachineOutOfService(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := a.AutoScaling().Instances("g")[0].ID
-		_, err := groups.TerminateInstanceInAutoScalingGroup(t.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{
-			InstanceId: &id, ShouldDecrementDesiredCapacity: aws.Bool(true)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		terminate(t, groups, id, true)
 		f.Machines = hides{f.Machines, id}
 		got, err := f.Read(t.Context(), "demo")
 		if err != nil || len(got.Groups) != 1 || len(got.Groups[0].Members) != n {
@@ -156,9 +151,7 @@ func TestHooksLeaveForeignHooksAlone(t *testing.T) {
 		}
 	}
 	id := a.AutoScaling().Instances("g")[0].ID
-	if _, err := groups.TerminateInstanceInAutoScalingGroup(t.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceId: &id, ShouldDecrementDesiredCapacity: aws.Bool(true)}); err != nil {
-		t.Fatal(err)
-	}
+	terminate(t, groups, id, true)
 	a.Tick()
 	before := a.Calls()["autoscaling:DescribeLifecycleHooks"]
 	if err := (&fleet.Hooks{API: groups}).Complete(t.Context(), "g", id); err != nil {

@@ -137,8 +137,11 @@ func (l *linter) role(u Unit) {
 func (l *linter) ownRoles() {
 	roles := ownRoles(l.units)
 	for _, u := range l.units {
-		// No role, and Hardtack's, are near to none of them: role.Parse sees to it.
-		r, _ := u.Role()
+		r, ok := u.Role()
+		if !ok {
+			continue
+		}
+		// Hardtack's own are near to none of them: role.Parse sees to it.
 		meant := near.Typo(string(r), strings.Fields(role.Join(roles, " ")))
 		if meant != "" && u.Value(ownSection, "Role").Value != string(r) {
 			l.report(u, u.conditions()[0].Option, RuleRole, "if both are meant, say so in each: Role="+string(r)+" in [X-Hardtack]",
