@@ -29,6 +29,12 @@ ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -H --preserve-env=GOPROXY,GOFLAG
 FEW     = 8
 E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_SEALED_IMAGE=$(CURDIR)/$(SEALED) HARDTACK_PACKER=$(PACKER) GOTESTSUM_FORMAT=testname scripts/test -p 1
 
+# Packages whose tests do more where components are built and an image is baked.
+BUILT    = ./pkg/node/kubelet ./pkg/ami/cloud ./pkg/disk/qcow2 ./pkg/image/build ./pkg/dns/record/... ./pkg/dns/reconcile/... ./pkg/spec/... ./pkg/cluster/template ./pkg/node/systemd/... ./cmd/packer-plugin-hardtack/awstest
+# The tests of whole clusters, and what make test has run of the same package.
+CLUSTERS = ^(TestCluster|TestLab|TestLabFaults)$$
+DONE     = ^(TestEvict|TestEvictNotices|TestLaunchByMasters|TestTunnel)$$
+
 .DEFAULT_GOAL := help
 .PHONY: help setup build agent plugin lambda image sealed demo test test-race lint generate verify e2e e2e-long conformance nemesis bench mutants clean
 
@@ -89,11 +95,16 @@ verify: generate lint ## Check that nothing generated is stale
 	git diff --exit-code
 
 e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) $(if $(wildcard $(SEALED)),,sealed) ## Boot the baked image in every role and as clusters, and break etcd (build/hardtack.qcow2; baked if missing)
-	$(E2E) -timeout 75m ./pkg/e2e/... ./pkg/node/kubelet ./pkg/ami/cloud ./pkg/disk/qcow2 ./pkg/image/build ./pkg/image/fetch ./pkg/dns/record/... ./pkg/dns/reconcile/... ./pkg/spec/... ./pkg/cluster/template ./pkg/node/systemd/... ./cmd/packer-plugin-hardtack/...
-	SCHEDULES=$(or $(SCHEDULES),$(FEW)) $(E2E) -timeout 30m ./pkg/etcd/nemesis
+	@# All of them run, whichever failed. The clusters are last: where CI's time is over, they skip their parts by name.
+	@status=0; \
+	$(E2E) -timeout 75m $(BUILT) || status=1; \
+	SCHEDULES=$(or $(SCHEDULES),$(FEW)) $(E2E) -timeout 30m ./pkg/etcd/nemesis || status=1; \
+	$(E2E) -timeout 75m -skip '$(CLUSTERS)|$(DONE)' ./pkg/e2e || status=1; \
+	$(E2E) -timeout 75m -run '$(CLUSTERS)' ./pkg/e2e || status=1; \
+	exit $$status
 
 e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) ## What takes CI past its hour: keys replaced in a running cluster, etcd's members by their tags and by force, machines without a cloud, minions replaced under an application, a stack's whole life, a role of one's own, Kubernetes' conformance specs, critest, a control plane under 1000 nodes and 5000 pods, etcd's next minor version, a release by GoReleaser, and a thousand schedules of etcd
-	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run 'TestRotation|TestLabRotation|TestLabEtcd|TestLabTags|TestLabLeaving|TestMetal|TestConformance|TestContainerRuntime|TestSimulator|TestStack|TestIngress' ./pkg/e2e ./pkg/dns/reconcile
+	HARDTACK_E2E_LONG=1 $(E2E) -timeout 120m -run 'TestRotation|TestLabRotation|TestLabEtcd|TestLabTags|TestLabLeaving|TestMetal|TestConformance|TestContainerRuntime|TestSimulator|TestStack|TestIngress|TestHistories' ./pkg/e2e ./pkg/dns/reconcile ./pkg/dns/record
 	HARDTACK_E2E_LONG=1 HARDTACK_SCALE=1000,5000 $(E2E) -timeout 90m -run '^TestScale(Masters)?$$' ./pkg/e2e
 	$(E2E) -timeout 30m -run TestRealUpgrade ./pkg/etcd/operate
 	HARDTACK_E2E_LONG=1 $(E2E) -timeout 60m -run TestGoReleaser ./cmd/packer-plugin-hardtack

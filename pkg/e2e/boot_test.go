@@ -65,7 +65,7 @@ func boot(t *testing.T, a Asked) *Booted {
 	}
 	slots <- struct{}{}
 	defer func() { <-slots }()
-	needHour(t)
+	fits(t, 30*time.Second)
 	ctx, cancel := context.WithTimeout(interrupted, bound)
 	defer cancel()
 	b, err := ask(ctx, c)

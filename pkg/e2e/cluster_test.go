@@ -27,41 +27,47 @@ const answerWithin = time.Minute
 // TestCluster boots one machine with every role, and tests the functions of a cluster.
 func TestCluster(t *testing.T) {
 	needMachines(t)
+	fits(t, 6*time.Minute)
 	slots <- struct{}{}
 	defer func() { <-slots }()
 	ctx, cancel := context.WithTimeout(interrupted, clusterBound)
 	defer cancel()
 	// Before the machine has the computer's processors for itself: it may have to be built.
 	bench := packBench(t)
+	isUp := fits(t, 4*time.Minute)
 	// The machine outlives the time for the parts, so that a wait that did not end can say what the machine was at.
 	c := startCluster(interrupted, t)
 	c.bench = bench
 	c.comesUp(ctx, t)
+	isUp()
+	clusters := labTakes + faultsTakes
 	// Sequentially: the machine has two emulated processors.
 	for _, part := range []struct {
-		name string
-		run  func(context.Context, *testing.T)
+		name        string
+		run         func(context.Context, *testing.T)
+		takes, then time.Duration
 	}{
-		{"timeline", c.timeline},
-		{"dns", c.dns},
-		{"node", c.node},
-		{"anonymous", c.anonymous},
-		{"restricted", c.restricted},
-		{"encrypted", c.encrypted},
-		{"ports", c.ports},
-		{"exposure", c.exposure},
-		{"memory", c.memory},
-		{"pods", c.pods},
-		{"metadata", c.metadata},
-		{"confined", c.confined},
-		{"network policy", c.networkPolicy},
-		{"space", c.space},
-		{"taint", c.taint},
-		{"extended", c.extended}, {"metrics", c.metrics},
-		{"cis", c.cis},
+		{"timeline", c.timeline, time.Minute, 0},
+		{"dns", c.dns, time.Minute, 0},
+		{"node", c.node, 0, 0},
+		{"anonymous", c.anonymous, 0, 0},
+		{"restricted", c.restricted, 0, 0},
+		{"encrypted", c.encrypted, 0, 0},
+		{"ports", c.ports, 0, 0},
+		{"exposure", c.exposure, 20 * time.Second, 0},
+		{"memory", c.memory, 0, 0},
+		{"pods", c.pods, 80 * time.Second, 0},
+		{"metadata", c.metadata, time.Minute, 0},
+		{"confined", c.confined, 0, 0},
+		{"network policy", c.networkPolicy, 0, 0},
+		{"space", c.space, 3 * time.Minute, clusters},
+		{"taint", c.taint, 0, 0},
+		{"extended", c.extended, time.Minute, clusters},
+		{"metrics", c.metrics, 150 * time.Second, clusters},
+		{"cis", c.cis, 2 * time.Minute, clusters},
 	} {
 		t.Run(part.name, func(t *testing.T) {
-			needHour(t)
+			defer fits(t, part.takes, part.then)()
 			defer c.evidence(t)
 			part.run(ctx, t)
 		})

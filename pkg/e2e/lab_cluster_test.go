@@ -46,6 +46,7 @@ func ready(s lab.Status) bool { return s.Ready }
 // its replacement. Its parts depend on each other.
 func TestLab(t *testing.T) {
 	needMachines(t)
+	isUp := fits(t, 6*time.Minute, 2*time.Minute)
 	r := newLab(t, "e2e", labCluster)
 	t.Run("a minion waits for the first master", func(t *testing.T) { labWaits(t, r) })
 	for group, size := range map[string]int{"masters": 1, "minions": 2} {
@@ -57,6 +58,7 @@ func TestLab(t *testing.T) {
 	s := r.until(t, "the cluster is ready, and every machine has told how it booted", func(s lab.Status) bool {
 		return s.Ready && !slices.ContainsFunc(s.Machines, func(m lab.MachineStatus) bool { return m.Timeline == nil })
 	})
+	isUp()
 	t.Run("told by the seed's user data, word for word", func(t *testing.T) { labSeed(t, r, s) })
 	t.Run("ready with nothing from outside", func(t *testing.T) { labReady(t, r, s) })
 	t.Run("API servers reach pods", func(t *testing.T) { labReaches(t, r) })
@@ -65,7 +67,10 @@ func TestLab(t *testing.T) {
 	t.Run("files to a machine and back", func(t *testing.T) { labCopies(t, r, s) })
 	t.Run("nothing for who is root on a minion", func(t *testing.T) { labAttack(t, r, s) })
 	t.Run("a rebooted minion joins again", func(t *testing.T) { labReboots(t, r, s) })
-	t.Run("a killed minion is replaced", func(t *testing.T) { labReplaces(t, r, s) })
+	t.Run("a killed minion is replaced", func(t *testing.T) {
+		defer fits(t, 5*time.Minute, faultsTakes)()
+		labReplaces(t, r, s)
+	})
 	t.Run("a plot of all boots", func(t *testing.T) {
 		out, err := r.run(t.Context(), "lab", "plot", "--all", "--name", "e2e")
 		if err != nil || !strings.HasPrefix(out, "<svg") || strings.Count(out, "until ready") != 1 {

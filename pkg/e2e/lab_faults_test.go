@@ -67,6 +67,7 @@ type faulty struct {
 // it, and if the fault is in the user data, no file of a role may be written.
 func TestLabFaults(t *testing.T) {
 	needMachines(t)
+	fits(t, faultsTakes)
 	r := newLab(t, "faults", faultsCluster())
 	// These two fail only after minutes without change, during which the other cases run.
 	late := []faulty{
@@ -83,7 +84,10 @@ func TestLabFaults(t *testing.T) {
 		{"a range that is not the cluster's", "masters", lab.Fault{UserData: []byte(otherRange)}, []reason.Reason{reason.Drift}, true},
 		{"clock a day behind, and no time server", "masters", lab.Fault{Skew: -24 * time.Hour, NoTime: true}, []reason.Reason{reason.Clock}, true},
 	} {
-		t.Run(c.name, func(t *testing.T) { r.tells(t, c, r.launch(t, c)) })
+		t.Run(c.name, func(t *testing.T) {
+			fits(t, time.Minute)
+			r.tells(t, c, r.launch(t, c))
+		})
 	}
 	for i, c := range late {
 		t.Run(c.name, func(t *testing.T) { r.tells(t, c, places[i]) })
@@ -93,6 +97,7 @@ func TestLabFaults(t *testing.T) {
 
 // corrected: a clock that no certificate would be minted by is nobody's fault where there is a time server.
 func (r *running) corrected(t *testing.T) {
+	fits(t, 2*time.Minute)
 	place := r.launch(t, faulty{group: "masters", fault: lab.Fault{Skew: -24 * time.Hour}})
 	var m lab.MachineStatus
 	r.until(t, "the master is ready", func(s lab.Status) bool {

@@ -9,10 +9,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 )
@@ -70,27 +68,7 @@ func needMachines(t *testing.T) {
 	if os.Getenv("HARDTACK_E2E") != "1" {
 		t.Skip("boots the baked image: run make e2e, or set HARDTACK_E2E=1")
 	}
-	needHour(t)
-}
-
-// untilVariable has the time, in seconds since 1970, after which no machine is started any more; none is no limit. CI sets it: a
-// computer may be half as fast as another, and CI that is cut off says nothing about what it has run.
-const untilVariable = "HARDTACK_E2E_UNTIL"
-
-// needHour skips a test that would begin after the time of untilVariable.
-func needHour(t *testing.T) {
-	t.Helper()
-	text := os.Getenv(untilVariable)
-	if text == "" {
-		return
-	}
-	until, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", untilVariable, err)
-	}
-	if late := time.Since(time.Unix(until, 0)); late > 0 {
-		t.Skipf("this computer is slow: the time that %s leaves for starting machines was over %v ago; make e2e runs all", untilVariable, late.Round(time.Second))
-	}
+	fits(t, 0)
 }
 
 // needTime skips tests that would take longer than CI's hour on a computer without KVM.

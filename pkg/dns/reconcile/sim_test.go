@@ -20,7 +20,7 @@ import (
 
 var (
 	seedFlag      = flag.Uint64("seed", 0, "replay this schedule of the simulator, with its trace")
-	schedulesFlag = flag.Int("schedules", 0, "how many schedules to simulate; 0: 2000, 20000 with HARDTACK_E2E=1, 100000 with HARDTACK_E2E_LONG=1")
+	schedulesFlag = flag.Int("schedules", 0, "how many schedules to simulate; 0: 2000, 5000 with HARDTACK_E2E=1, 100000 with HARDTACK_E2E_LONG=1")
 )
 
 // variant is a way to build the two interfaces of an invocation: the real one, or a broken one that
@@ -245,7 +245,7 @@ func schedules() int {
 	case os.Getenv("HARDTACK_E2E_LONG") == "1":
 		return 100_000
 	case os.Getenv("HARDTACK_E2E") == "1":
-		return 20_000
+		return 5000
 	case testing.Short():
 		return 200
 	default:

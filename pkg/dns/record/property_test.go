@@ -104,8 +104,11 @@ func (w *world) shuffled(f Fleet) Fleet {
 // TestHistories sweeps through random courses and holds every published state against the rules.
 func TestHistories(t *testing.T) {
 	seeds := 80
-	if os.Getenv("HARDTACK_E2E") != "" {
+	switch {
+	case os.Getenv("HARDTACK_E2E_LONG") == "1":
 		seeds = 3000
+	case os.Getenv("HARDTACK_E2E") == "1":
+		seeds = 1000
 	}
 	for seed := range seeds {
 		history(t, uint64(seed), 25)
