@@ -36,7 +36,7 @@ func labPulls(t *testing.T, r *running) {
 	r.mustKubectl(t, "apply", "-f", file)
 	r.until(t, "the image is refused", func(lab.Status) bool {
 		out, err := r.kubectl(t.Context(), "get", "events", "--field-selector", "involvedObject.name=private", "-o", "jsonpath={.items[*].message}")
-		return err == nil && strings.Contains(out, "401 Unauthorized")
+		return err == nil && strings.Contains(out, "authorization failed") // containerd's words for a registry's 401
 	})
 	node, err := r.kubectl(t.Context(), "get", "pod", "private", "-o", "jsonpath={.spec.nodeName}")
 	if err != nil {
