@@ -1,7 +1,7 @@
-// Command mutants puts small faults into a package, one at a time, and tells which of them the package's own tests do not
-// notice.
+// Command mutants puts small faults into a package, one at a time, and tells which of them the package's tests do not notice: its
+// own, and those in the directories that reviewed.yaml names.
 //
-// Its rule: all faults of a package are compiled into one test program, and a variable of the environment switches one of
+// Its rule: all faults of a package are compiled into each test program, and a variable of the environment switches one of
 // them on. A compilation for each fault takes most of such a run's time otherwise.
 //
 // A fault that the tests do not notice fails the run unless reviewed.yaml lists it with a reason; so does an entry there
@@ -85,7 +85,7 @@ func runPackage(ctx context.Context, o options, dir string, r review, out io.Wri
 		}
 		return nil
 	}
-	b, err := build(ctx, p)
+	b, err := build(ctx, p, r.Tests)
 	if err != nil {
 		return err
 	}

@@ -17,12 +17,14 @@ var survivors = []string{
 	`sample.go Again: err != nil => false`,
 }
 
-func TestSample(t *testing.T) {
+// judged is the sample after its mutants have met its tests, and those of others.
+func judged(t *testing.T, others ...string) []*mutant {
+	t.Helper()
 	p, err := mutate(t.Context(), sample)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := build(t.Context(), p)
+	b, err := build(t.Context(), p, others)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +36,22 @@ func TestSample(t *testing.T) {
 	if err := b.try(t.Context(), p.mutants, 2, func(*mutant) {}); err != nil {
 		t.Fatal(err)
 	}
+	return p.mutants
+}
+
+// A package's tests may stand in another directory.
+func TestOthers(t *testing.T) {
+	for _, m := range judged(t, "testdata/sample/user") {
+		inLate := strings.HasPrefix(m.name, "sample.go Late: ")
+		if want := slices.Contains(survivors, m.name) && !inLate; m.survived() != want {
+			t.Errorf("%s: %s", m, m.verdict)
+		}
+	}
+}
+
+func TestSample(t *testing.T) {
 	verdicts := map[string]verdict{}
-	for _, m := range p.mutants {
+	for _, m := range judged(t) {
 		verdicts[m.name] = m.verdict
 		if m.survived() != slices.Contains(survivors, m.name) {
 			t.Errorf("%s: %s", m, m.verdict)

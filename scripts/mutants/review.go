@@ -17,6 +17,8 @@ const enough = 0.9
 
 // A review has what is known of a package's survivors.
 type review struct {
+	// Tests names directories of other packages whose tests are this one's too.
+	Tests []string `yaml:"tests"`
 	// Skip names tests that are not run, each with the reason.
 	SkipReasons map[string]string `yaml:"skip"`
 	Survivors   []reason          `yaml:"survivors"`

@@ -38,30 +38,34 @@ func (m *mutant) survived() bool { return m.verdict == unreached || m.verdict ==
 // memory is what a test with a mutant may allocate, in KiB: one that no longer ends must not take the computer's.
 const memory = 4 << 20
 
-// binary is the compiled test program with all mutants in it.
+// binary is a package's tests, compiled with all mutants in it.
 type binary struct {
 	*program
 	scratch string // a directory; its owner removes it
-	file    string
+	suites  []suite
 	tests   []test // the shortest first
 	// patience is what a test may take beside ten times its time without the mutant: to begin, and for other work.
 	patience time.Duration
 }
 
+// suite is the test program of one package, and the directory where it runs.
+type suite struct{ file, dir string }
+
 // test is one test without mutants.
 type test struct {
 	name    string
+	suite   int
 	takes   time.Duration
 	reaches map[int]bool
 }
 
-// build compiles the tests of a package with its mutants.
-func build(ctx context.Context, p *program) (*binary, error) {
+// build compiles the tests of a package with its mutants, and those of other packages' directories that test it too.
+func build(ctx context.Context, p *program, others []string) (*binary, error) {
 	scratch, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return nil, fmt.Errorf("making a directory for the mutants: %w", err)
 	}
-	b := &binary{program: p, scratch: scratch, file: filepath.Join(scratch, "test"), patience: 20 * time.Second}
+	b := &binary{program: p, scratch: scratch, patience: 20 * time.Second}
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	put := func(name, text string) error {
 		to := filepath.Join(scratch, strconv.Itoa(len(overlay.Replace))+".go")
@@ -75,9 +79,17 @@ func build(ctx context.Context, p *program) (*binary, error) {
 	list, _ := json.Marshal(overlay)
 	path := filepath.Join(scratch, "overlay.json")
 	err = errors.Join(err, os.WriteFile(path, list, 0o600))
-	if err == nil {
+	for i, dir := range append([]string{p.dir}, others...) {
+		if err != nil {
+			break
+		}
+		if dir, err = filepath.Abs(dir); err != nil {
+			break
+		}
+		s := suite{filepath.Join(scratch, "test-"+strconv.Itoa(i)), dir}
+		b.suites = append(b.suites, s)
 		// Without vet: "true || x" is what a mutant is about.
-		err = run.Run(ctx, run.Command{Name: "go", Args: []string{"test", "-c", "-vet=off", "-overlay", path, "-o", b.file, p.path}})
+		err = run.Run(ctx, run.Command{Name: "go", Args: []string{"test", "-c", "-vet=off", "-overlay", path, "-o", s.file, "."}, Dir: dir})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("compiling the mutants: %w", err), os.RemoveAll(scratch))
@@ -88,24 +100,29 @@ func build(ctx context.Context, p *program) (*binary, error) {
 // baseline runs every test without a mutant, one at a time, and notes how long it takes and which mutants it reaches.
 // Skip names tests that are left out.
 func (b *binary) baseline(ctx context.Context, skip []string, workers int) error {
-	var out bytes.Buffer
-	if err := b.start(ctx, time.Minute, &out, nil, "-test.list", "^(Test|Example|Fuzz)"); err != nil {
-		return fmt.Errorf("listing the tests: %w", err)
+	var all []test
+	for i := range b.suites {
+		var out bytes.Buffer
+		if err := b.start(ctx, i, time.Minute, &out, nil, "-test.list", "^(Test|Example|Fuzz)"); err != nil {
+			return fmt.Errorf("listing the tests: %w", err)
+		}
+		for _, name := range strings.Fields(out.String()) {
+			if !slices.Contains(skip, name) {
+				all = append(all, test{name: name, suite: i})
+			}
+		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
 	var mu sync.Mutex
-	for i, name := range strings.Fields(out.String()) {
-		if slices.Contains(skip, name) {
-			continue
-		}
+	for i, t := range all {
 		group.Go(func() error {
 			path := filepath.Join(b.scratch, "reached-"+strconv.Itoa(i))
 			began := time.Now()
-			if err := b.start(ctx, time.Hour, nil, []string{"HARDTACK_MUTANTS_REACHED=" + path}, "-test.run", "^"+name+"$"); err != nil {
-				return fmt.Errorf("running %s without a mutant: %w", name, err)
+			if err := b.start(ctx, t.suite, time.Hour, nil, []string{"HARDTACK_MUTANTS_REACHED=" + path}, "-test.run", "^"+t.name+"$"); err != nil {
+				return fmt.Errorf("running %s without a mutant: %w", t.name, err)
 			}
-			t := test{name: name, takes: time.Since(began), reaches: map[int]bool{}}
+			t.takes, t.reaches = time.Since(began), map[int]bool{}
 			text, err := os.ReadFile(path)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
@@ -113,7 +130,7 @@ func (b *binary) baseline(ctx context.Context, skip []string, workers int) error
 			for _, id := range strings.Fields(string(text)) {
 				k, err := strconv.Atoi(id)
 				if err != nil {
-					return fmt.Errorf("reading what %s reaches: %w", name, err)
+					return fmt.Errorf("reading what %s reaches: %w", t.name, err)
 				}
 				t.reaches[k] = true
 			}
@@ -153,14 +170,18 @@ const quick = 2 * time.Second
 // verdict runs the tests that reach a mutant: the quick ones at once, and the others one by one until one fails.
 func (b *binary) verdict(ctx context.Context, id int) (verdict, error) {
 	var rounds [][]test
+	together := map[int]int{} // a suite's round of quick tests
 	for _, t := range b.tests {
 		if !t.reaches[id] {
 			continue
 		}
-		if len(rounds) == 0 || t.takes > quick {
+		at, ok := together[t.suite]
+		if !ok || t.takes > quick {
+			at = len(rounds)
 			rounds = append(rounds, nil)
+			together[t.suite] = at
 		}
-		rounds[len(rounds)-1] = append(rounds[len(rounds)-1], t)
+		rounds[at] = append(rounds[at], t)
 	}
 	if len(rounds) == 0 {
 		return unreached, nil
@@ -178,7 +199,7 @@ func (b *binary) verdict(ctx context.Context, id int) (verdict, error) {
 	return alive, nil
 }
 
-// round runs tests with a mutant in one process.
+// round runs tests of one suite with a mutant in one process.
 func (b *binary) round(ctx context.Context, id int, tests []test) (verdict, error) {
 	var names []string
 	limit := b.patience
@@ -188,7 +209,7 @@ func (b *binary) round(ctx context.Context, id int, tests []test) (verdict, erro
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := b.start(within, 2*limit, nil, []string{"HARDTACK_MUTANT=" + strconv.Itoa(id)}, "-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
+	err := b.start(within, tests[0].suite, 2*limit, nil, []string{"HARDTACK_MUTANT=" + strconv.Itoa(id)}, "-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
@@ -200,12 +221,12 @@ func (b *binary) round(ctx context.Context, id int, tests []test) (verdict, erro
 	return alive, nil
 }
 
-// start runs the test program in the package's directory, as go test does.
-func (b *binary) start(ctx context.Context, timeout time.Duration, out *bytes.Buffer, env []string, args ...string) error {
+// start runs a test program in its package's directory, as go test does.
+func (b *binary) start(ctx context.Context, suite int, timeout time.Duration, out *bytes.Buffer, env []string, args ...string) error {
 	c := run.Command{
 		Name: "sh",
-		Args: append([]string{"-c", `ulimit -d "$0" && exec "$@"`, strconv.Itoa(memory), b.file, "-test.timeout", timeout.String()}, args...),
-		Dir:  b.dir,
+		Args: append([]string{"-c", `ulimit -d "$0" && exec "$@"`, strconv.Itoa(memory), b.suites[suite].file, "-test.timeout", timeout.String()}, args...),
+		Dir:  b.suites[suite].dir,
 		Env:  append(os.Environ(), env...),
 	}
 	if out != nil {
