@@ -36,7 +36,9 @@ const (
 	stateLeast = 512 * mib
 	// rootCluster is the unit of compression of the root in bytes: the size of the reads of a cold disk, and what a machine
 	// unpacks to get at one byte.
-	rootCluster = 65536
+	rootCluster = 32768
+	// rootLevel is zstd's.
+	rootLevel = 5
 )
 
 // SealedTools maps each program of the host that making a sealed disk needs to its Debian package, as Tools does.
@@ -228,7 +230,7 @@ func (c Composer) hash(ctx context.Context, r Result, s seal) (seal, error) {
 // erofs makes the root file system with the root's own tool. All times are one: nobody changes a file later.
 func (c Composer) erofs(ctx context.Context, s seal) error {
 	return c.inside(ctx, "making the sealed root file system", "mkfs.erofs", strings.Join([]string{
-		"LC_ALL=C exec mkfs.erofs --quiet -zlz4hc,12 -C" + strconv.Itoa(rootCluster),
+		"LC_ALL=C exec mkfs.erofs --quiet -zzstd,level=" + strconv.Itoa(rootLevel) + " -C" + strconv.Itoa(rootCluster),
 		"-T" + strconv.FormatInt(c.Epoch, 10), "-U" + s.FileSystem.String(), "-Lroot",
 		AtWork + "/" + filepath.Base(s.rootFile), AtRoot,
 	}, " "))
