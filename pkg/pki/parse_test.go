@@ -13,7 +13,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
-// TestWrongFile: who gives a file in the place of another one is told what it is and what it should be, by each parser.
+// TestWrongFile: who gives a file in the place of another one is told what it is and what it should be, by each parser; and that something
+// follows it, or that it is broken, is not mistaken for another fault.
 func TestWrongFile(t *testing.T) {
 	a := newAuthority(t, "demo", now)
 	crt, key := encoded(t, a)
@@ -41,6 +42,10 @@ func TestWrongFile(t *testing.T) {
 			case kind != tt.want && (err == nil || !strings.Contains(err.Error(), kind) || !strings.Contains(err.Error(), tt.want)):
 				t.Errorf("%s is given a %s: %v", name, kind, err)
 			}
+		}
+		// What is there is good: only what follows it is not.
+		if err := tt.parse(append(slices.Clone(files[tt.want]), 'x')); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s is given more than a %s: %v", name, tt.want, err)
 		}
 		broken := pem.EncodeToMemory(&pem.Block{Type: tt.want, Bytes: []byte("x")})
 		if err := tt.parse(broken); err == nil || strings.Contains(err.Error(), "P-256") {
