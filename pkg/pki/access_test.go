@@ -22,6 +22,29 @@ func TestMayRead(t *testing.T) {
 	}
 }
 
+// TestAccessOf: each role reads what its daemons cannot start without, and only etcd's members record decisions, which nobody changes.
+func TestAccessOf(t *testing.T) {
+	for r, needs := range map[role.Role][]string{
+		role.Masters: {
+			pki.KubernetesCA + pki.Key, pki.FrontProxyCA + pki.Key, pki.ServiceAccount + pki.Key, pki.EncryptionKey, pki.EtcdClientCA + pki.Key,
+			pki.PublicKubernetes,
+		},
+		role.Minions: {pki.PublicKubernetes, pki.BootstrapToken, pki.RegistryObject("docker.io")},
+		role.Etcd:    {pki.EtcdClientCA + pki.Key, pki.EtcdPeerCA + pki.Key, pki.PublicInfo},
+	} {
+		a := pki.AccessOf(r)
+		for _, object := range needs {
+			if !covers(a.Read, object) {
+				t.Errorf("%s cannot read %s", r, object)
+			}
+		}
+		record := role.EtcdRecords + "a"
+		if covers(a.Create, record) != (r == role.Etcd) || covers(a.Write, record) {
+			t.Errorf("%s creates %v and writes %v", r, a.Create, a.Write)
+		}
+	}
+}
+
 // TestOfMember: a member of etcd writes the state of no other member, and the access of the others stays what it is.
 func TestOfMember(t *testing.T) {
 	all := pki.AccessOf(role.Etcd)
@@ -38,8 +61,11 @@ func TestOfMember(t *testing.T) {
 	if !slices.Equal(all.OfMember("").Write, all.Write) {
 		t.Errorf("a machine without a name writes %v", all.OfMember("").Write)
 	}
-	// A machine of two roles has the access of both.
+	// A machine of two roles has the access of both, and names itself in no other object than its state.
 	both := pki.AccessOfAll(role.NewSet(role.Masters, role.Etcd))
+	if a := both.OfMember("a"); !covers(a.Write, pki.BootstrapToken) || !covers(a.Write, role.EtcdStatus+"a") || covers(a.Write, role.EtcdStatus+"b") {
+		t.Errorf("the member a that is a master too writes %v", a.Write)
+	}
 	for _, r := range []role.Role{role.Masters, role.Etcd} {
 		for _, lists := range [][2][]string{{pki.AccessOf(r).Read, both.Read}, {pki.AccessOf(r).Write, both.Write}, {pki.AccessOf(r).Create, both.Create}} {
 			for _, object := range lists[0] {

@@ -157,11 +157,11 @@ const (
 
 // MastersBundles returns the bundles of the control plane's daemons on one machine.
 func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) {
-	apiserver, err := apiServer(a, m, api)
+	accounts, err := EncodeKey(a.ServiceAccount.Key)
 	if err != nil {
 		return nil, err
 	}
-	accounts, err := EncodeKey(a.ServiceAccount.Key)
+	apiserver, err := apiServer(a, accounts, m, api)
 	if err != nil {
 		return nil, err
 	}
@@ -188,11 +188,8 @@ func MastersBundles(a MastersAuthorities, m Machine, api API) ([]Bundle, error) 
 	}, nil
 }
 
-func apiServer(a MastersAuthorities, m Machine, api API) (Bundle, error) {
-	accounts, err := EncodeKey(a.ServiceAccount.Key)
-	if err != nil {
-		return Bundle{}, err
-	}
+// apiServer returns the bundle of an API server. accounts is the encoded key of the service accounts.
+func apiServer(a MastersAuthorities, accounts []byte, m Machine, api API) (Bundle, error) {
 	accountsPublic, err := EncodePublic(a.ServiceAccount.Public...)
 	if err != nil {
 		return Bundle{}, err

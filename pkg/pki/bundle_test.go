@@ -3,6 +3,7 @@ package pki_test
 import (
 	"bytes"
 	"crypto/ecdsa"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
@@ -89,7 +90,7 @@ func says(c *x509.Certificate) string {
 	return b.String()
 }
 
-// TestChains verifies each certificate as its peer will: by the authority that the peer has, for its purpose.
+// TestChains verifies each certificate as its peer will: by the authority that the peer has, for its purpose. Its key is beside it.
 func TestChains(t *testing.T) {
 	for _, b := range slices.Concat(mastersBundles(t), etcdBundles(t, "a")) {
 		files, err := b.Mint(now)
@@ -100,6 +101,9 @@ func TestChains(t *testing.T) {
 			pool := x509.NewCertPool()
 			pool.AddCert(l.Issuer.Certificate)
 			c := parsePair(t, files, l.Name+pki.Crt)
+			if _, err := tls.X509KeyPair(content(t, files, l.Name+pki.Crt), content(t, files, l.Name+pki.Key)); err != nil {
+				t.Errorf("%s: %v", b.Path(l.Name), err)
+			}
 			for _, usage := range c.ExtKeyUsage {
 				if _, err := c.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
 					t.Errorf("%s: %v", b.Path(l.Name), err)
@@ -140,6 +144,8 @@ func TestDue(t *testing.T) {
 		"expired":                 {leaf, pair.Certificate, pair.Key, now.Add(2 * pki.LeafLife), "it is due since"},
 		"nothing there":           {leaf, nil, nil, now, "there is none"},
 		"no key":                  {leaf, pair.Certificate, nil, now, "there is none"},
+		"no certificate":          {leaf, nil, pair.Key, now, "there is none"},
+		"two certificates":        {leaf, append(slices.Clone(pair.Certificate), other.Certificate...), pair.Key, now, "cannot be used"},
 		"another's key":           {leaf, pair.Certificate, other.Key, now, "cannot be used"},
 		"broken":                  {leaf, []byte("x"), pair.Key, now, "cannot be used"},
 		"the machine has moved":   {moved, pair.Certificate, pair.Key, now, "have changed"},
@@ -309,6 +315,7 @@ func TestEncryptionKeys(t *testing.T) {
 	a, b := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)), base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32))
 	const rest = `,"step":"added","since":"2026-01-02T03:04:05Z"}`
 	for _, text := range []string{a + "\n" + b, `{"keys":["` + a + `"]` + rest, `{"keys":["` + a + `","` + a + `"]` + rest, `{"keys":["` + a + `","AAAA"]` + rest,
+		`{"keys":["AAAA","` + a + `"]` + rest,
 		`{"keys":["` + a + `","` + b + `"],"step":"none","since":"2026-01-02T03:04:05Z"}`, `{"keys":["` + a + `","` + b + `"],"step":"added"}`,
 		`{"keys":["` + a + `","` + b + `"],"more":1` + rest[:len(rest)-1] + "}", "{" + a} {
 		_, err := pki.ParseEncryptionKeys([]byte(text))

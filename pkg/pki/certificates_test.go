@@ -73,15 +73,29 @@ func TestAccountKeys(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		public, private []byte
-		accepted        int // how many public keys; 0 for an error
+		parsed          int // how many public keys; 0 for an error
+		accepted        bool
 	}{
-		"one": {public(0), private[0], 1}, "two, the old one signs": {public(0, 1), private[0], 2}, "two, the new one signs": {public(0, 1), private[1], 2},
-		"a stranger's": {public(0, 1), private[2], 0}, "three": {public(0, 1, 2), private[0], 0}, "twice": {public(0, 0), private[0], 0}, "none": {nil, private[0], 0},
-		"no private one": {public(0), nil, 0}, "the wrong way": {private[0], public(0), 0}, "rubbish after": {append(public(0), 'x'), private[0], 0},
-		"broken": {[]byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"), private[0], 0},
+		"one":                    {public(0), private[0], 1, true},
+		"two, the old one signs": {public(0, 1), private[0], 2, true},
+		"two, the new one signs": {public(0, 1), private[1], 2, true},
+		"a stranger's":           {public(0, 1), private[2], 2, false},
+		"three":                  {public(0, 1, 2), private[0], 0, false},
+		"twice":                  {public(0, 0), private[0], 0, false},
+		"none":                   {nil, private[0], 0, false},
+		"no private one":         {public(0), nil, 1, false},
+		"the wrong way":          {private[0], public(0), 0, false},
+		"blanks between":         {slices.Concat(public(0), []byte("\n \n"), public(1)), private[0], 2, true},
+		"rubbish after":          {append(public(0), 'x'), private[0], 0, false},
+		"broken":                 {[]byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"), private[0], 0, false},
 	} {
+		list, err := pki.ParsePublic(tt.public)
+		if (err == nil) != (tt.parsed > 0) || len(list) != tt.parsed {
+			t.Errorf("%s: %d public keys alone, %v", name, len(list), err)
+		}
 		got, err := pki.ParseAccountKeys(tt.public, tt.private)
-		if (err == nil) != (tt.accepted > 0) || len(got.Public) != tt.accepted || (got.Key == nil) != (tt.accepted == 0) {
+		if (err == nil) != tt.accepted || (got.Key != nil) != tt.accepted || len(got.Public) != len(list) && tt.accepted ||
+			len(got.Public) > 0 && !tt.accepted {
 			t.Errorf("%s: %d public keys, %v", name, len(got.Public), err)
 		}
 	}
@@ -143,8 +157,9 @@ func TestProfileOfRFC5280(t *testing.T) {
 			t.Errorf("the serial number %v is too long, not positive, or there already", s)
 		}
 		seen[s.String()] = true
-		if c.IsCA || c.KeyUsage != x509.KeyUsageDigitalSignature {
-			t.Errorf("a leaf's key is for %b, authority %v", c.KeyUsage, c.IsCA)
+		// That it says so itself (4.2.1.9) is for those that take a certificate without the extension for an authority's.
+		if !c.BasicConstraintsValid || c.IsCA || c.KeyUsage != x509.KeyUsageDigitalSignature {
+			t.Errorf("a leaf's key is for %b, authority %v, which it says: %v", c.KeyUsage, c.IsCA, c.BasicConstraintsValid)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net/netip"
 	"slices"
@@ -23,26 +22,9 @@ func TestKubeconfigs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var config struct {
-		Clusters []struct {
-			Cluster struct {
-				Server string `json:"server"`
-				CA     string `json:"certificate-authority-data"`
-			} `json:"cluster"`
-		} `json:"clusters"`
-		Users []struct {
-			User struct {
-				Certificate string `json:"client-certificate-data"`
-				Key         string `json:"client-key-data"`
-			} `json:"user"`
-		} `json:"users"`
-	}
-	if err := json.Unmarshal(data, &config); err != nil || len(config.Clusters) != 1 || len(config.Users) != 1 {
-		t.Fatalf("%v\n%s", err, data)
-	}
-	cluster, user := config.Clusters[0].Cluster, config.Users[0].User
-	if cluster.Server != "https://masters.demo.k8s" {
-		t.Errorf("the server is %s", cluster.Server)
+	cluster, user := readKubeconfig(t, data)
+	if cluster.Server != "https://masters.demo.k8s" || cluster.Name != "" {
+		t.Errorf("the server is %s, with the name %q", cluster.Server, cluster.Name)
 	}
 	pair, err := tls.X509KeyPair(fromBase64(t, user.Certificate), fromBase64(t, user.Key))
 	if err != nil {
@@ -83,32 +65,6 @@ func fromBase64(t *testing.T, text string) []byte {
 		t.Fatal(err)
 	}
 	return data
-}
-
-// TestAtStart: what a daemon reads only at its start is a file of its bundle, and whoever starts daemons again knows it.
-func TestAtStart(t *testing.T) {
-	a := mastersAuthorities(t)
-	bundles, err := pki.MastersBundles(a, self(), api())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range append(slices.Concat(bundles, etcdBundles(t, "a")), pki.MetricsServerBundle(a)) {
-		files, err := b.Mint(now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range b.AtStart {
-			if !slices.ContainsFunc(files, func(f pki.File) bool { return f.Name == name }) {
-				t.Errorf("%s has no file %s", b.Dir, name)
-			}
-		}
-		if len(b.AtStart) > 0 && !slices.Contains(pki.Daemons(), b.Dir) {
-			t.Errorf("nobody starts %s again", b.Dir)
-		}
-		if _, err := b.Mint(now.Add(-time.Hour)); len(b.Leaves) > 0 && !errors.Is(err, pki.ErrClock) {
-			t.Errorf("%s is minted before its authorities begin: %v", b.Dir, err)
-		}
-	}
 }
 
 // TestMetricsServer: API servers reach it by the name of its Service, and it knows kubelets by their own authority.

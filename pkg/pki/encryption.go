@@ -99,7 +99,7 @@ func (k EncryptionKeys) Next(now time.Time) EncryptionKeys {
 	case StepAdded:
 		return EncryptionKeys{[][]byte{k.Keys[1], k.Keys[0]}, StepUsed, now}
 	case StepUsed:
-		return EncryptionKeys{[][]byte{k.Keys[0]}, StepNone, time.Time{}}
+		return EncryptionKeys{Keys: [][]byte{k.Keys[0]}, Step: StepNone}
 	}
 	return EncryptionKeys{[][]byte{k.Keys[0], randomKey()}, StepAdded, now}
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/netip"
 	"slices"
@@ -54,11 +53,7 @@ func (a Authority) Issue(p Profile, now time.Time) (Pair, error) {
 	if err != nil {
 		return Pair{}, fmt.Errorf("making the key of %s: %w", p.Name, err)
 	}
-	serial, err := newSerial()
-	if err != nil {
-		return Pair{}, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, p.template(a, serial, now), a.Certificate, key.Public(), a.Key)
+	der, err := x509.CreateCertificate(rand.Reader, p.template(a, now), a.Certificate, key.Public(), a.Key)
 	if err != nil {
 		return Pair{}, fmt.Errorf("signing the certificate of %s: %w", p.Name, err)
 	}
@@ -69,7 +64,7 @@ func (a Authority) Issue(p Profile, now time.Time) (Pair, error) {
 	return Pair{Certificate: EncodeCertificate(&x509.Certificate{Raw: der}), Key: keyPEM}, nil
 }
 
-func (p Profile) template(a Authority, serial *big.Int, now time.Time) *x509.Certificate {
+func (p Profile) template(a Authority, now time.Time) *x509.Certificate {
 	end := now.Add(p.Life).UTC().Truncate(time.Second)
 	if end.After(a.Certificate.NotAfter) {
 		end = a.Certificate.NotAfter
@@ -78,10 +73,10 @@ func (p Profile) template(a Authority, serial *big.Int, now time.Time) *x509.Cer
 	if begin.Before(a.Certificate.NotBefore) {
 		begin = a.Certificate.NotBefore
 	}
+	// The serial number is left to CreateCertificate, which makes a random one of at most 20 bytes: RenewAt counts on both.
 	t := &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: p.Name, Organization: p.Groups},
-		NotBefore:    begin, NotAfter: end,
+		Subject:   pkix.Name{CommonName: p.Name, Organization: p.Groups},
+		NotBefore: begin, NotAfter: end,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
 		DNSNames:              p.Names,

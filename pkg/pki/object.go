@@ -114,9 +114,6 @@ func AccessOfAll(roles role.Set) Access {
 // OfMember returns the access of a machine that is one member of etcd: of all states it writes its own alone. An
 // empty name changes nothing.
 func (a Access) OfMember(name string) Access {
-	if name == "" {
-		return a
-	}
 	a.Write = slices.Clone(a.Write)
 	for i, object := range a.Write {
 		if object == role.EtcdStatus {

@@ -18,7 +18,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -68,17 +67,12 @@ func NewKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P25
 
 // NewAuthority returns a self-signed authority for an existing key.
 func NewAuthority(name string, key *ecdsa.PrivateKey, now time.Time) (Authority, error) {
-	serial, err := newSerial()
-	if err != nil {
-		return Authority{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    now.Add(-Backdate).UTC().Truncate(time.Second),
-		NotAfter:     now.Add(AuthorityLife).UTC().Truncate(time.Second),
-		KeyUsage:     x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
-		IsCA:         true, BasicConstraintsValid: true,
+	template := &x509.Certificate{ // and a random serial number: see CreateCertificate
+		Subject:   pkix.Name{CommonName: name},
+		NotBefore: now.Add(-Backdate).UTC().Truncate(time.Second),
+		NotAfter:  now.Add(AuthorityLife).UTC().Truncate(time.Second),
+		KeyUsage:  x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
+		IsCA:      true, BasicConstraintsValid: true,
 		// It signs leaves only.
 		MaxPathLenZero: true,
 	}
@@ -123,7 +117,7 @@ func ParseTrusted(data []byte) ([]*x509.Certificate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading a certificate: %w", err)
 		}
-		if !cert.IsCA || !cert.BasicConstraintsValid || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
+		if !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
 			return nil, fmt.Errorf("the certificate of %s is not an authority's: it may sign no other", cert.Subject)
 		}
 		if slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return Same(c, cert) }) {
@@ -181,15 +175,6 @@ func Fingerprint(cert *x509.Certificate) string {
 
 // Same reports whether two certificates are identical.
 func Same(a, b *x509.Certificate) bool { return bytes.Equal(a.Raw, b.Raw) }
-
-// newSerial returns 127 random bits: positive, and at most the 20 bytes that RFC 5280 allows.
-func newSerial() (*big.Int, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("making a serial number: %w", err)
-	}
-	return serial.Add(serial, big.NewInt(1)), nil
-}
 
 // The types of PEM blocks.
 const (
@@ -315,11 +300,11 @@ func ParsePublic(data []byte) ([]*ecdsa.PublicKey, error) {
 // oneBlock returns the content of the only PEM block of data.
 func oneBlock(data []byte, kind string) ([]byte, error) {
 	block, rest, err := nextBlock(data, kind)
-	if err == nil && len(bytes.TrimSpace(rest)) > 0 {
-		err = fmt.Errorf("reading PEM: something follows the block %q", kind)
-	}
 	if err != nil {
 		return nil, err
+	}
+	if len(bytes.TrimSpace(rest)) > 0 {
+		return nil, fmt.Errorf("reading PEM: something follows the block %q", kind)
 	}
 	return block, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +107,13 @@ func TestClock(t *testing.T) {
 
 func TestLeafLivesWithinItsAuthority(t *testing.T) {
 	a := newAuthority(t, "demo", now)
-	for _, at := range []time.Time{now.Add(-4 * time.Minute), now, now.Add(pki.AuthorityLife - time.Hour)} {
+	for after, begin := range map[time.Duration]time.Duration{
+		-4 * time.Minute:              -pki.Backdate, // no earlier than the authority
+		0:                             -pki.Backdate,
+		time.Minute:                   time.Minute - pki.Backdate,
+		pki.AuthorityLife - time.Hour: pki.AuthorityLife - time.Hour - pki.Backdate,
+	} {
+		at := now.Add(after)
 		pair, err := a.Issue(pki.Profile{Name: "leaf", Usage: pki.Server, Life: pki.LeafLife}, at)
 		if err != nil {
 			t.Fatal(err)
@@ -118,8 +125,8 @@ func TestLeafLivesWithinItsAuthority(t *testing.T) {
 		if c.NotBefore.Before(a.Certificate.NotBefore) || c.NotAfter.After(a.Certificate.NotAfter) {
 			t.Errorf("at %v: %v to %v is outside of the authority's time", at, c.NotBefore, c.NotAfter)
 		}
-		if !c.NotBefore.Before(at) {
-			t.Errorf("at %v: begins at %v: a clock that is a little slow would refuse it", at, c.NotBefore)
+		if !c.NotBefore.Equal(now.Add(begin)) {
+			t.Errorf("at %v: begins at %v: a clock that is a little slow would refuse it, or it lives longer than it should", at, c.NotBefore)
 		}
 	}
 }
@@ -130,6 +137,26 @@ func TestIssueRefusesNothing(t *testing.T) {
 		if _, err := a.Issue(p, now); err == nil {
 			t.Errorf("%+v was signed", p)
 		}
+	}
+}
+
+// TestNotSigned: what cannot be signed is an error, and no half of a pair.
+func TestNotSigned(t *testing.T) {
+	a, b := newAuthority(t, "demo", now), newAuthority(t, "demo", now)
+	for name, tt := range map[string]struct {
+		issuer pki.Authority
+		names  []string
+	}{
+		"with the key of another authority": {pki.Authority{Certificate: a.Certificate, Key: b.Key}, nil},
+		"a name that is not ASCII":          {a, []string{"müller.example"}}, // RFC 5280, 4.2.1.6: an IA5String
+	} {
+		pair, err := tt.issuer.Issue(pki.Profile{Name: "x", Usage: pki.Server, Names: tt.names, Life: time.Hour}, now)
+		if err == nil || pair.Certificate != nil || pair.Key != nil {
+			t.Errorf("%s: %d and %d bytes, %v", name, len(pair.Certificate), len(pair.Key), err)
+		}
+	}
+	if a, err := pki.NewAuthority("\xff", a.Key, now); err == nil || a.Certificate != nil {
+		t.Errorf("an authority whose name is not UTF-8: %v", err)
 	}
 }
 
@@ -200,16 +227,22 @@ func BenchmarkIssue(b *testing.B) {
 
 func parsePair(t *testing.T, files []pki.File, name string) *x509.Certificate {
 	t.Helper()
-	for _, f := range files {
-		if f.Name == name {
-			block, _ := pem.Decode(f.Content)
-			c, err := x509.ParseCertificate(block.Bytes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}
+	block, _ := pem.Decode(content(t, files, name))
+	if block == nil {
+		t.Fatalf("%s is not PEM", name)
 	}
-	t.Fatalf("no file %s", name)
-	return nil
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func content(t *testing.T, files []pki.File, name string) []byte {
+	t.Helper()
+	i := slices.IndexFunc(files, func(f pki.File) bool { return f.Name == name })
+	if i < 0 {
+		t.Fatalf("no file %s", name)
+	}
+	return files[i].Content
 }

@@ -32,7 +32,10 @@ func TestRegistryCredentials(t *testing.T) {
 			t.Errorf("%q is read as %+v, %v", data, got, err)
 		}
 	}
-	for _, wrong := range []pki.RegistryCredentials{{"", "Secret"}, {"a:b", "Secret"}, {"a\n", "Secret"}, {"a", ""}, {"a", "Secret\x00"}, {"a", strings.Repeat("Secret", 700)}} {
+	for _, wrong := range []pki.RegistryCredentials{
+		{"", "Secret"}, {"a:b", "Secret"}, {"a\n", "Secret"}, {"a\x7f", "Secret"}, {"a", ""}, {"a", "Secret\x00"}, {"a", "Secret\x7f"},
+		{"a", strings.Repeat("Secret", 700)},
+	} {
 		if data, err := wrong.Encode(); err == nil || strings.Contains(err.Error(), "Secret") {
 			t.Errorf("%q: %v", data, err)
 		}
@@ -44,11 +47,26 @@ func TestRegistryCredentials(t *testing.T) {
 	}
 }
 
+// TestLengthOfCredentials: a standard parameter of Parameter Store takes 4096 characters, and none of them is wasted on escaping what
+// only HTML would need escaped.
+func TestLengthOfCredentials(t *testing.T) {
+	const rest = len(`{"username":"a","password":""}` + "\n")
+	for length, want := range map[int]bool{4096 - rest: true, 4096 - rest + 1: false} {
+		data, err := pki.RegistryCredentials{Username: "a", Password: strings.Repeat("&", length)}.Encode()
+		if (err == nil) != want || want && len(data) != 4096 {
+			t.Errorf("a password of %d characters: %d bytes, %v", length, len(data), err)
+		}
+	}
+}
+
 // TestRegistrySources: an argument is read as it was written, and nothing else is.
 func TestRegistrySources(t *testing.T) {
 	sources, err := pki.ParseRegistrySources([]string{pki.RegistrySource("docker.io", "mirror.example.org:5000"), pki.RegistrySource("quay.io", "quay.io")})
 	if err != nil || len(sources) != 2 || sources["docker.io"] != "mirror.example.org:5000" || sources["quay.io"] != "quay.io" {
 		t.Errorf("read as %v, %v", sources, err)
+	}
+	if arg := pki.RegistrySource("quay.io", "quay.io"); arg != "quay.io" {
+		t.Errorf("a registry with credentials of its own is %s", arg)
 	}
 	for _, args := range [][]string{{""}, {"=a"}, {"a="}, {"a/b"}, {"a=../b"}, {"a", "a=b"}} {
 		if sources, err := pki.ParseRegistrySources(args); err == nil {

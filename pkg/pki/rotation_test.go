@@ -77,10 +77,29 @@ func TestRotationOfEncryption(t *testing.T) {
 	}
 }
 
-// TestTokenOfAFastClock: a token of a machine whose clock is a little ahead is not replaced by each of the others.
+// TestTokenOfAFastClock: a token of a machine whose clock is a little ahead is not replaced by each of the others, and one that
+// would be good for longer than any is.
 func TestTokenOfAFastClock(t *testing.T) {
-	token := pki.NewToken(now.Add(pki.Backdate - time.Second))
-	if token.Due(now) || token.Expired(now) {
-		t.Errorf("a token that expires at %v is due at %v", token.Expires, now)
+	for ahead, want := range map[time.Duration]bool{pki.Backdate - time.Second: false, pki.Backdate: false, pki.Backdate + time.Second: true} {
+		token := pki.NewToken(now.Add(ahead))
+		if token.Due(now) != want || token.Expired(now) {
+			t.Errorf("a token that expires at %v is due at %v: %v", token.Expires, now, !want)
+		}
+	}
+}
+
+// TestNoTimeOfJSON: RFC 3339 has years of four digits, and a wrong clock more of them. Such an object is not written at all, since
+// nobody could read it.
+func TestNoTimeOfJSON(t *testing.T) {
+	late := time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+	if data, err := pki.NewToken(late).Marshal(); err == nil || data != nil {
+		t.Errorf("a token is written as %q, %v", data, err)
+	}
+	keys, err := pki.ParseEncryptionKeys(pki.NewEncryptionKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := keys.Next(late).Marshal(); err == nil || data != nil {
+		t.Errorf("keys are written as %q, %v", data, err)
 	}
 }

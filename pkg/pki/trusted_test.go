@@ -126,7 +126,9 @@ func TestParseTrusted(t *testing.T) {
 	}{
 		"one": {text(a), 1}, "two": {text(a, b), 2}, "three": {text(a, b, c), 0}, "twice": {text(a, a), 0}, "none": {nil, 0},
 		"blanks between": {append(append(text(a), "\n \n"...), text(b)...), 2}, "rubbish after": {append(text(a), 'x'), 0},
-		"no authority": {append(text(a), leaf.Certificate...), 0}, "a key": {append(text(a), leaf.Key...), 0},
+		"no authority": {append(text(a), leaf.Certificate...), 0}, "not for other certificates": {made(t, true, x509.KeyUsageCRLSign), 0},
+		"a signing key's, but no authority": {made(t, false, x509.KeyUsageCertSign), 0},
+		"just enough":                       {made(t, true, x509.KeyUsageCertSign), 1}, "a key": {append(text(a), leaf.Key...), 0},
 	} {
 		certs, err := pki.ParseTrusted(tt.data)
 		if len(certs) != tt.want || (err == nil) != (tt.want > 0) {
