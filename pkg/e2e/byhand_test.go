@@ -48,6 +48,7 @@ const listen = 40 * time.Second
 func TestByHand(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
+	fits(t, 3*time.Minute)
 	dir := t.TempDir()
 	disk, err := filepath.Abs(image(t))
 	if err != nil {

@@ -40,6 +40,7 @@ TTYPath=/dev/ttyS1
 // killed.
 func TestDrives(t *testing.T) {
 	needMachines(t)
+	fits(t, 3*time.Minute)
 	ctx, cancel := context.WithTimeout(interrupted, bound)
 	defer cancel()
 	volume := filepath.Join(t.TempDir(), "volume.raw")

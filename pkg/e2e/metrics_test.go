@@ -54,6 +54,7 @@ const (
 // and has what every panel shows. Without its certificate there is nothing to read, and with it nothing but metrics.
 func TestMetrics(t *testing.T) {
 	needMachines(t)
+	fits(t, 2*time.Minute)
 	needNamespaces(t)
 	prometheus, err := exec.LookPath("prometheus")
 	if err != nil {

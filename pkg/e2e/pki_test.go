@@ -27,6 +27,7 @@ import (
 func TestCertificates(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	needMachines(t)
+	fits(t, 8*time.Minute)
 	needNamespaces(t)
 	dir := t.TempDir()
 	programs.Install(t, dir, programs.DefaultLock(t), "etcd", "kubernetes")
