@@ -37,7 +37,7 @@ const (
 	// rootCluster is the unit of compression of the root in bytes: the size of the reads of a cold disk, and what a machine
 	// unpacks to get at one byte.
 	rootCluster = 32768
-	// rootLevel is zstd's: above it a bake takes minutes more for a fiftieth (scripts/README.md, "Cold bytes").
+	// rootLevel is zstd's: level 9 takes twice the processor time for a fortieth less (scripts/README.md, "Cold bytes").
 	rootLevel = 5
 )
 

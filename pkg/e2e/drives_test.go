@@ -39,8 +39,7 @@ TTYPath=/dev/ttyS1
 // serial number, written to, given back and plugged in again; never at two machines; and whole after a machine was
 // killed.
 func TestDrives(t *testing.T) {
-	needMachines(t)
-	fits(t, 3*time.Minute)
+	needMachines(t, 3*time.Minute)
 	ctx, cancel := context.WithTimeout(interrupted, bound)
 	defer cancel()
 	volume := filepath.Join(t.TempDir(), "volume.raw")

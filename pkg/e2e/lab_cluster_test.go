@@ -46,7 +46,7 @@ func ready(s lab.Status) bool { return s.Ready }
 // its replacement. Its parts depend on each other.
 func TestLab(t *testing.T) {
 	needMachines(t)
-	isUp := fits(t, 6*time.Minute, 2*time.Minute)
+	isUp := fits(t, labUp, labTakes-labUp)
 	r := newLab(t, "e2e", labCluster)
 	t.Run("a minion waits for the first master", func(t *testing.T) { labWaits(t, r) })
 	for group, size := range map[string]int{"masters": 1, "minions": 2} {

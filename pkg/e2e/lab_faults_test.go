@@ -66,8 +66,7 @@ type faulty struct {
 // TestLabFaults launches faulty machines in one lab. Each must print its fault on the console, `lab status` must show
 // it, and if the fault is in the user data, no file of a role may be written.
 func TestLabFaults(t *testing.T) {
-	needMachines(t)
-	fits(t, faultsTakes)
+	needMachines(t, faultsTakes)
 	r := newLab(t, "faults", faultsCluster())
 	// These two fail only after minutes without change, during which the other cases run.
 	late := []faulty{

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 )
@@ -62,13 +63,14 @@ func pipe(socket string) error {
 // root is the repository, as seen from this package, where tests run.
 const root = "../.."
 
-// needMachines skips tests that boot the baked image unless they are requested, since they need a bake and minutes.
-func needMachines(t *testing.T) {
+// needMachines skips tests that boot the baked image unless they are requested, since they need a bake and minutes, and where CI
+// has no time left for what they take.
+func needMachines(t *testing.T, takes ...time.Duration) {
 	t.Helper()
 	if os.Getenv("HARDTACK_E2E") != "1" {
 		t.Skip("boots the baked image: run make e2e, or set HARDTACK_E2E=1")
 	}
-	fits(t, 0)
+	fits(t, 0, takes...)
 }
 
 // needTime skips tests that would take longer than CI's hour on a computer without KVM.

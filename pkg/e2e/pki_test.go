@@ -26,8 +26,7 @@ import (
 // authenticate, how etcd stores Secrets, and how certificates are renewed.
 func TestCertificates(t *testing.T) {
 	t.Parallel() // it waits more than it works
-	needMachines(t)
-	fits(t, 8*time.Minute)
+	needMachines(t, 8*time.Minute)
 	needNamespaces(t)
 	dir := t.TempDir()
 	programs.Install(t, dir, programs.DefaultLock(t), "etcd", "kubernetes")

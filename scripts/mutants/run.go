@@ -170,16 +170,16 @@ const quick = 2 * time.Second
 // verdict runs the tests that reach a mutant: the quick ones at once, and the others one by one until one fails.
 func (b *binary) verdict(ctx context.Context, id int) (verdict, error) {
 	var rounds [][]test
-	together := map[int]int{} // a suite's round of quick tests
+	last := map[int]int{} // the suite's last round; its quick tests come first, and share one
 	for _, t := range b.tests {
 		if !t.reaches[id] {
 			continue
 		}
-		at, ok := together[t.suite]
+		at, ok := last[t.suite]
 		if !ok || t.takes > quick {
 			at = len(rounds)
 			rounds = append(rounds, nil)
-			together[t.suite] = at
+			last[t.suite] = at
 		}
 		rounds[at] = append(rounds[at], t)
 	}
