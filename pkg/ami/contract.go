@@ -101,6 +101,8 @@ type Registration struct {
 	Tags                                      map[string]string
 	// UEFI says that no firmware but UEFI starts the image.
 	UEFI bool
+	// SecureBoot is Request.SecureBoot.
+	SecureBoot []byte
 }
 
 // Images are the machine images of one account in one region.

@@ -302,7 +302,7 @@ func (w *publication) register(ctx context.Context) error {
 	w.registering = true
 	image, err := w.c.Images.Register(ctx, Registration{
 		Name: w.result.Name, Description: w.result.Description, Architecture: w.request.Architecture,
-		Snapshot: w.journal.done.Snapshot, Volume: w.journal.Plan.Volume, Tags: w.result.Tags, UEFI: w.request.UEFI,
+		Snapshot: w.journal.done.Snapshot, Volume: w.journal.Plan.Volume, Tags: w.result.Tags, UEFI: w.request.UEFI, SecureBoot: w.request.SecureBoot,
 	})
 	if errors.Is(err, ErrNameTaken) {
 		return w.resolveNameTaken(ctx, err)

@@ -3,6 +3,7 @@ package ami
 import (
 	"cmp"
 	"crypto/sha256"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -73,6 +74,9 @@ type Request struct {
 	Tags, Facts map[string]string
 	// UEFI says that the disk does not start by BIOS, as one with a sealed root.
 	UEFI bool
+	// SecureBoot is the certificate, in DER, that the firmware of the image's machines starts signed programs by; they have a TPM then.
+	// Empty is firmware without Secure Boot. It takes UEFI.
+	SecureBoot []byte
 	// Keep leaves an unfinished snapshot in place after an error, so that the next attempt can resume it.
 	Keep bool
 }
@@ -102,6 +106,14 @@ func (r Request) Check() error {
 	if r.Volume < 0 || r.Volume > 16384 {
 		wrong("volume of %d GiB: a gp3 volume has at most 16384", r.Volume)
 	}
+	if len(r.SecureBoot) > 0 {
+		if _, err := x509.ParseCertificate(r.SecureBoot); err != nil {
+			wrong("the certificate for Secure Boot: %w", err)
+		}
+		if !r.UEFI {
+			wrong("a certificate for Secure Boot: only what starts by UEFI alone takes it")
+		}
+	}
 	if len(r.Tags) > 50-reservedTags {
 		wrong("%d tags: at most %d fit beside Hardtack's own", len(r.Tags), 50-reservedTags)
 	}
@@ -116,9 +128,11 @@ func (r Request) Check() error {
 // Identity is the digest of everything that distinguishes an image: the disk, and how it is registered. The description
 // and the operator's tags are not part of it.
 func (r Request) Identity(m Manifest) Digest {
-	disk := m.Digest()
-	return sha256.Sum256(fmt.Appendf(nil, "hardtack image 1\ndisk %s\nvolume %d\narchitecture %s\nkey %s\n",
-		disk, r.volume(m), r.Architecture, r.Key))
+	text := fmt.Appendf(nil, "hardtack image 1\ndisk %s\nvolume %d\narchitecture %s\nkey %s\n", m.Digest(), r.volume(m), r.Architecture, r.Key)
+	if len(r.SecureBoot) > 0 {
+		text = fmt.Appendf(text, "secure boot %x\n", sha256.Sum256(r.SecureBoot))
+	}
+	return sha256.Sum256(text)
 }
 
 // Name is the name of the image: the family and the identity.

@@ -9,10 +9,11 @@ type machineType struct {
 	Architecture string `xml:"processorInfo>supportedArchitectures>item"`
 	CPUs         int    `xml:"vCpuInfo>defaultVCpus"`
 	MiB          int    `xml:"memoryInfo>sizeInMiB"`
-	// Boot are the boot modes; NVMe and ENA are required, supported or unsupported.
+	// Boot are the boot modes; NVMe, ENA and the TPM are required, supported or unsupported.
 	Boot []string `xml:"supportedBootModes>item"`
 	NVMe string   `xml:"ebsInfo>nvmeSupport"`
 	ENA  string   `xml:"networkInfo>enaSupport"`
+	TPM  string   `xml:"nitroTpmSupport"`
 }
 
 // The boot modes of EC2's types: most of those with x86 have both, and Graviton has UEFI alone.
@@ -28,22 +29,23 @@ const (
 
 // machineTypes are a few of EC2's types, by name.
 var machineTypes = []machineType{
-	{"c7i.4xlarge", true, "x86_64", 16, 32768, bothModes, needs, needs},
-	{"c7i.large", true, "x86_64", 2, 4096, bothModes, needs, needs},
-	{"g4ad.xlarge", true, "x86_64", 4, 16384, legacyMode, needs, needs},
-	{"i3.large", true, "x86_64", 2, 15616, legacyMode, has, has},
-	{"m5.large", true, "x86_64", 2, 8192, bothModes, needs, needs},
-	{"m6i.large", true, "x86_64", 2, 8192, bothModes, needs, needs},
-	{"m7a.large", true, "x86_64", 2, 8192, bothModes, needs, needs},
-	{"m7g.large", true, "arm64", 2, 8192, uefiMode, needs, needs},
-	{"m7i.2xlarge", true, "x86_64", 8, 32768, bothModes, needs, needs},
-	{"m7i.large", true, "x86_64", 2, 8192, bothModes, needs, needs},
-	{"m7i.xlarge", true, "x86_64", 4, 16384, bothModes, needs, needs},
-	{"r7i.large", true, "x86_64", 2, 16384, bothModes, needs, needs},
-	{"t2.micro", true, "x86_64", 1, 1024, legacyMode, lacks, lacks},
-	{"t3.large", true, "x86_64", 2, 8192, bothModes, needs, needs},
-	{"t3.medium", true, "x86_64", 2, 4096, bothModes, needs, needs},
-	{"t3.small", true, "x86_64", 2, 2048, bothModes, needs, needs},
+	{"c7i.4xlarge", true, "x86_64", 16, 32768, bothModes, needs, needs, has},
+	{"c7i.large", true, "x86_64", 2, 4096, bothModes, needs, needs, has},
+	{"g4ad.xlarge", true, "x86_64", 4, 16384, legacyMode, needs, needs, lacks},
+	{"i3.large", true, "x86_64", 2, 15616, legacyMode, has, has, lacks},
+	{"i4g.large", true, "arm64", 2, 16384, uefiMode, needs, needs, lacks},
+	{"m5.large", true, "x86_64", 2, 8192, bothModes, needs, needs, has},
+	{"m6i.large", true, "x86_64", 2, 8192, bothModes, needs, needs, has},
+	{"m7a.large", true, "x86_64", 2, 8192, bothModes, needs, needs, has},
+	{"m7g.large", true, "arm64", 2, 8192, uefiMode, needs, needs, has},
+	{"m7i.2xlarge", true, "x86_64", 8, 32768, bothModes, needs, needs, has},
+	{"m7i.large", true, "x86_64", 2, 8192, bothModes, needs, needs, has},
+	{"m7i.xlarge", true, "x86_64", 4, 16384, bothModes, needs, needs, has},
+	{"r7i.large", true, "x86_64", 2, 16384, bothModes, needs, needs, has},
+	{"t2.micro", true, "x86_64", 1, 1024, legacyMode, lacks, lacks, lacks},
+	{"t3.large", true, "x86_64", 2, 8192, bothModes, needs, needs, has},
+	{"t3.medium", true, "x86_64", 2, 4096, bothModes, needs, needs, has},
+	{"t3.small", true, "x86_64", 2, 2048, bothModes, needs, needs, has},
 }
 
 // describeTypes lists instance types: those that the call names, which all have to exist, or all.

@@ -38,6 +38,8 @@ type Firmware struct {
 	// IMDS is v2.0 or empty.
 	IMDS string
 	ENA  bool
+	// TPM is v2.0 or empty, Variables the store of UEFI variables that a machine's firmware begins with, as EC2 takes it.
+	TPM, Variables string
 }
 
 // Disk is a block device of an image.

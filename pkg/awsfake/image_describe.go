@@ -33,6 +33,7 @@ type xmlImageKinds struct {
 
 type xmlImageSupport struct {
 	IMDS         string `xml:"imdsSupport,omitempty"`
+	TPM          string `xml:"tpmSupport,omitempty"`
 	ENA          bool   `xml:"enaSupport"`
 	Platform     string `xml:"platformDetails"`
 	Usage        string `xml:"usageOperation"`
@@ -63,7 +64,7 @@ func imageXML(i Image) xmlImage {
 		xmlImageKinds: xmlImageKinds{
 			Architecture: i.Firmware.Architecture, Type: "machine", RootType: "ebs", RootName: i.Root, Virtualization: "hvm", Hypervisor: "xen", BootMode: i.Firmware.BootMode,
 			xmlImageSupport: xmlImageSupport{
-				IMDS: i.Firmware.IMDS, ENA: i.Firmware.ENA,
+				IMDS: i.Firmware.IMDS, TPM: i.Firmware.TPM, ENA: i.Firmware.ENA,
 				Platform: "Linux/UNIX", Usage: "RunInstances", SourceID: i.Source.ID, SourceRegion: i.Source.Region,
 			},
 		},

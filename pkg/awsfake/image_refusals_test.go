@@ -51,6 +51,9 @@ func TestRegisterImageRules(t *testing.T) {
 	named := func(name string) *ec2.RegisterImageInput {
 		return with(func(in *ec2.RegisterImageInput) { in.Name = &name })
 	}
+	variables := func(store string) *ec2.RegisterImageInput {
+		return with(func(in *ec2.RegisterImageInput) { in.BootMode, in.UefiData = types.BootModeValuesUefi, &store })
+	}
 	tests := []registration{
 		{"as it should be", with(func(*ec2.RegisterImageInput) {}), "ok"},
 		{"every character of a name", named("aZ09()[] ./-'@_"), "ok"},
@@ -77,7 +80,21 @@ func TestRegisterImageRules(t *testing.T) {
 		{"IMDSv1", with(func(in *ec2.RegisterImageInput) { in.ImdsSupport = "v1.0" }), "InvalidParameterValue"},
 		{"tags for the snapshot", with(func(in *ec2.RegisterImageInput) { in.TagSpecifications[0].ResourceType = types.ResourceTypeSnapshot }), "InvalidParameterValue"},
 		{"a tag of AWS", with(func(in *ec2.RegisterImageInput) { in.TagSpecifications[0].Tags[0].Key = aws.String("aws:x") }), "InvalidParameterValue"},
-		{"what is not modelled", with(func(in *ec2.RegisterImageInput) { in.UefiData = aws.String("AA==") }), "UnknownParameter"},
+		{"a TPM", with(func(in *ec2.RegisterImageInput) {
+			in.BootMode, in.TpmSupport = types.BootModeValuesUefi, types.TpmSupportValuesV20
+		}), "ok"},
+		{"a TPM that is none", with(func(in *ec2.RegisterImageInput) { in.BootMode, in.TpmSupport = types.BootModeValuesUefi, "v1.2" }), "InvalidParameterValue"},
+		{"a TPM without UEFI", with(func(in *ec2.RegisterImageInput) {
+			in.BootMode, in.TpmSupport = types.BootModeValuesUefiPreferred, types.TpmSupportValuesV20
+		}), "InvalidParameterCombination"},
+		{"variables", variables("QU1aTlVFRkmqMQldAAAAAHj5a7fZ9wMAAAAAAQ=="), "ok"},
+		{"variables without UEFI", with(func(in *ec2.RegisterImageInput) {
+			in.BootMode, in.UefiData = types.BootModeValuesUefiPreferred, aws.String("QU1aTlVFRkmqMQldAAAAAHj5a7fZ9wMAAAAAAQ==")
+		}), "InvalidParameterCombination"},
+		{"variables that are no base64", variables("QU1aTlVFRkk"), "InvalidParameterValue"},
+		{"variables of another kind", variables("QUJDREVGR0mqMQldAAAAAHj5a7fZ9wMAAAAAAQ=="), "InvalidParameterValue"},
+		{"variables with a wrong checksum", variables("QU1aTlVFRkmrMQldAAAAAHj5a7fZ9wMAAAAAAQ=="), "InvalidParameterValue"},
+		{"what is not modelled", with(func(in *ec2.RegisterImageInput) { in.KernelId = aws.String("aki-1") }), "UnknownParameter"},
 	}
 	for _, tt := range append(tests, diskRegistrations(disk, pending)...) {
 		_, err := s.ec2.RegisterImage(t.Context(), tt.in)

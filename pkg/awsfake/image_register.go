@@ -2,6 +2,9 @@ package awsfake
 
 import (
 	"cmp"
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
 	"regexp"
 	"slices"
 	"strconv"
@@ -71,7 +74,7 @@ func (m *Images) checkName(name string) error {
 
 // firmwareOf reads the hardware that an image is made for. Only hvm is modelled; the API's default is paravirtual.
 func firmwareOf(p params) (f Firmware, err error) {
-	f = Firmware{Architecture: p.get("Architecture"), BootMode: p.get("BootMode"), IMDS: p.get("ImdsSupport")}
+	f = Firmware{Architecture: p.get("Architecture"), BootMode: p.get("BootMode"), IMDS: p.get("ImdsSupport"), TPM: p.get("TpmSupport"), Variables: p.get("UefiData")}
 	if f.ENA, err = p.flag("EnaSupport", false); err != nil {
 		return f, err
 	}
@@ -87,8 +90,24 @@ func firmwareOf(p params) (f Firmware, err error) {
 		return f, invalidCombination("The boot mode uefi-preferred is not supported with the architecture arm64.")
 	case f.IMDS != "" && f.IMDS != "v2.0":
 		return f, invalidValue(f.IMDS, "imdsSupport", "Valid values: v2.0.")
+	case f.TPM != "" && f.TPM != "v2.0":
+		return f, invalidValue(f.TPM, "tpmSupport", "Valid values: v2.0.")
+	case f.BootMode != "uefi" && (f.TPM != "" || f.Variables != ""):
+		// A TPM takes UEFI ("NitroTPM for Amazon EC2 instances", prerequisites of an AMI); the variables of UEFI are taken as strictly.
+		return f, invalidCombination("tpmSupport and uefiData take the boot mode uefi.")
+	case f.Variables != "" && !isVariableStore(f.Variables):
+		return f, invalidValue(f.Variables[:min(len(f.Variables), 16)], "uefiData", "It is no store of UEFI variables.")
 	}
 	return f, nil
+}
+
+// isVariableStore reports whether a text is what EC2 takes as UEFI variables: at most 64,000 characters (API model, UefiData) of base64,
+// with the beginning and the checksum that its own tool (python-uefivars) looks for.
+func isVariableStore(text string) bool {
+	store, err := base64.StdEncoding.DecodeString(text)
+	const head = len("AMZNUEFI") + 4
+	return err == nil && len(text) <= 64000 && len(store) > head && string(store[:head-4]) == "AMZNUEFI" &&
+		binary.LittleEndian.Uint32(store[head-4:]) == crc32.Checksum(store[head:], crc32.MakeTable(crc32.Castagnoli))
 }
 
 // disksOf reads the block device mappings of a new image.

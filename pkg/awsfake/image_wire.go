@@ -16,7 +16,7 @@ type imageCall struct {
 func (m *Images) calls() map[string]imageCall {
 	return map[string]imageCall{
 		"RegisterImage": {m.register, []string{
-			"Name", "Description", "Architecture", "BootMode", "ImdsSupport", "EnaSupport", "VirtualizationType", "RootDeviceName", "BlockDeviceMapping", "TagSpecification"}},
+			"Name", "Description", "Architecture", "BootMode", "ImdsSupport", "TpmSupport", "UefiData", "EnaSupport", "VirtualizationType", "RootDeviceName", "BlockDeviceMapping", "TagSpecification"}},
 		"DeregisterImage":   {m.deregister, []string{"ImageId"}},
 		"DescribeImages":    {m.describeImages, []string{"ImageId", "Owner", "Filter", "IncludeDeprecated", "MaxResults", "NextToken"}},
 		"DescribeSnapshots": {m.describeSnapshots, []string{"SnapshotId", "Owner", "Filter", "MaxResults", "NextToken"}},

@@ -178,6 +178,9 @@ func typeUnfit(kind types.InstanceTypeInfo, image types.Image) (why []string) {
 	if (mode == types.BootModeTypeUefi || mode == types.BootModeTypeLegacyBios) && !slices.Contains(kind.SupportedBootModes, mode) {
 		why = append(why, fmt.Sprintf("boots by %s, and the image by %s", joined(kind.SupportedBootModes, " or "), mode))
 	}
+	if image.TpmSupport != "" && kind.NitroTpmSupport == types.NitroTpmSupportUnsupported {
+		why = append(why, fmt.Sprintf("has no TPM, and the image is registered with one (%s), as a signed disk is", image.TpmSupport))
+	}
 	// i3's "supported" is of its own disks: its volumes are block devices of Xen.
 	if e := kind.EbsInfo; e != nil && e.NvmeSupport != types.EbsNvmeSupportRequired {
 		why = append(why, fmt.Sprintf("has volumes that are no NVMe devices (EC2 says %s), and the image starts from NVMe alone", e.NvmeSupport))

@@ -20,7 +20,7 @@ func TestDescribe(t *testing.T) {
 		}
 		return path
 	}
-	sealed := put("sealed.json", `{"schema": 1, "architecture": "arm64", "kubernetes": "v1.36.3", "rootHash": "0f"}`)
+	sealed := put("sealed.json", `{"schema": 1, "architecture": "arm64", "kubernetes": "v1.36.3", "rootHash": "0f", "secureBootCertificate": "AQI="}`)
 	writable := put("writable.json", `{"schema": 1, "architecture": "amd64", "kubernetes": "v1.36.3"}`)
 	for name, tt := range map[string]struct {
 		manifest, asked, architecture, rootHash string
@@ -35,6 +35,9 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		hash, tagged := r.Facts["root-hash"]
+		if signed := string(r.SecureBoot) == "\x01\x02"; signed != tt.uefi || !signed && r.SecureBoot != nil {
+			t.Errorf("%s: the certificate for Secure Boot is %q", name, r.SecureBoot)
+		}
 		if r.Architecture != tt.architecture || r.UEFI != tt.uefi || hash != tt.rootHash || tagged != tt.uefi || r.Facts["kubernetes"] != "v1.36.3" {
 			t.Errorf("%s: %+v", name, r)
 		}

@@ -4,6 +4,7 @@ package builder
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -127,7 +128,7 @@ func (s *stepPublish) describe() error {
 			continue
 		}
 		if err == nil && path == bake.ManifestPath && s.disk.RootHash != "" {
-			content, err = bake.WithRootHash(content, s.disk.RootHash)
+			content, err = s.sealed(content)
 		}
 		if err == nil {
 			err = s.putBeside(filepath.Base(path), content)
@@ -137,6 +138,19 @@ func (s *stepPublish) describe() error {
 		}
 	}
 	return s.prove()
+}
+
+// sealed adds to a manifest what only the finished disk says.
+func (s *stepPublish) sealed(manifest []byte) ([]byte, error) {
+	var certificate []byte
+	if s.config.SecureBootKey != "" {
+		pair, err := tls.LoadX509KeyPair(s.config.SecureBootCertificate, s.config.SecureBootKey)
+		if err != nil {
+			return nil, err
+		}
+		certificate = pair.Certificate[0]
+	}
+	return bake.WithSeal(manifest, s.disk.RootHash, certificate)
 }
 
 // putBeside writes a file into the output directory, at once or not at all.

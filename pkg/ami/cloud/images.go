@@ -14,6 +14,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 )
 
@@ -101,10 +102,11 @@ func bootMode(r ami.Registration) types.BootModeValues {
 	return bootModes[r.Architecture]
 }
 
-// Register makes an image for machines with NVMe and ENA, whose metadata service wants a token (IMDSv2), on gp3.
+// Register makes an image for machines with NVMe and ENA, whose metadata service wants a token (IMDSv2), on gp3; with a certificate,
+// for firmware with Secure Boot and a TPM.
 func (c *Client) Register(ctx context.Context, r ami.Registration) (string, error) {
 	tags := tagsOf(r.Tags)
-	out, err := c.machine.RegisterImage(ctx, &ec2.RegisterImageInput{
+	in := &ec2.RegisterImageInput{
 		Name: &r.Name, Description: &r.Description, Architecture: architectures[r.Architecture],
 		BootMode: bootMode(r), EnaSupport: aws.Bool(true), ImdsSupport: types.ImdsSupportValuesV20,
 		VirtualizationType: aws.String("hvm"), RootDeviceName: aws.String(ami.RootDevice),
@@ -112,7 +114,11 @@ func (c *Client) Register(ctx context.Context, r ami.Registration) (string, erro
 			SnapshotId: &r.Snapshot, VolumeSize: aws.Int32(int32(r.Volume)), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(true),
 		}}},
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImage, Tags: tags}},
-	})
+	}
+	if len(r.SecureBoot) > 0 {
+		in.UefiData, in.TpmSupport = aws.String(uefivars.SecureBoot(r.SecureBoot)), types.TpmSupportValuesV20
+	}
+	out, err := c.machine.RegisterImage(ctx, in)
 	if awserr.Code(err) == "InvalidAMIName.Duplicate" {
 		return "", fmt.Errorf("registering %s: %w: %w", r.Name, ami.ErrNameTaken, err)
 	}

@@ -1,10 +1,57 @@
 package cloud_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"math/big"
+	"strings"
 	"testing"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 )
+
+// TestSecureBoot: what a signed disk's image begins with is its certificate, and a TPM. The same disk without is another image.
+func TestSecureBoot(t *testing.T) {
+	w := newWorld(t, awsfake.Options{})
+	file := makeDisk(t, 8*mib, "one", 1)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	certificate, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uefi := func(r *ami.Request) { r.UEFI = true }
+	without := w.publish(t, file, uefi)
+	with := w.publish(t, file, uefi, func(r *ami.Request) { r.SecureBoot = certificate })
+	firmware := func(image string) (f awsfake.Firmware) {
+		i, _ := w.account.Images().Image(image)
+		return i.Firmware
+	}
+	if f := firmware(without.Image); f.Variables != "" || f.TPM != "" || f.BootMode != "uefi" {
+		t.Errorf("without a certificate: %+v", f)
+	}
+	if f := firmware(with.Image); f.Variables != uefivars.SecureBoot(certificate) || f.TPM != "v2.0" || f.BootMode != "uefi" {
+		t.Errorf("with one: %+v", f)
+	}
+	if with.SentBlocks != 0 && with.Parent != without.Snapshot || with.Name == without.Name {
+		t.Errorf("%+v and %+v", without, with)
+	}
+	for what, change := range map[string]func(*ami.Request){
+		"the certificate for Secure Boot: ":       func(r *ami.Request) { r.UEFI, r.SecureBoot = true, []byte("none") },
+		"only what starts by UEFI alone takes it": func(r *ami.Request) { r.SecureBoot = certificate },
+	} {
+		if err := request(t, file, change).Check(); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("want an error with %q: %v", what, err)
+		}
+	}
+}
 
 // One line of images: all of the first, what has changed of the second, nothing of the same again.
 func TestLineOfImages(t *testing.T) {

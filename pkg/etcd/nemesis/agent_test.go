@@ -343,6 +343,18 @@ type hasty struct {
 	w *world
 }
 
+// Status and Members give their connections up, as the agent's own peers do (gateway.Files): one that was made while a name led to
+// another member would keep leading there.
+func (h hasty) Status(ctx context.Context) (member.Status, error) {
+	defer h.Close()
+	return h.Client.Status(ctx)
+}
+
+func (h hasty) Members(ctx context.Context) (etcd.List, error) {
+	defer h.Close()
+	return h.Client.Members(ctx)
+}
+
 // Promote holds every promotion against the rule that a voter has data.
 func (h hasty) Promote(ctx context.Context, id etcd.ID) error {
 	err := h.Client.Promote(ctx, id)

@@ -6,6 +6,7 @@ import (
 	mrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +24,7 @@ var (
 	what  = flag.String("fault", "", "run schedules of the faults with this in their names alone")
 	which = flag.String("variant", "", "run the wrong variants with this in their names alone")
 	tell  = flag.Bool("tell", false, "tell the story of every schedule")
-	atOne = flag.Int("worlds", 4, "schedules at once")
+	atOne = flag.Int("worlds", 6*runtime.NumCPU(), "schedules at once: most of a schedule is waiting")
 )
 
 // bench is what all schedules of a run share.

@@ -115,7 +115,10 @@ func prepare(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	work := filepath.Join(dir, "work")
-	script := fmt.Sprintf(`ip link set lo up
+	// ip and ss go into a machine's network with a copy of all mounts. If an unmount did not reach that copy, a file system that had
+	// lost its power would live on in it, and its next mount would fail with EIO.
+	script := fmt.Sprintf(`mount --make-rshared /
+ip link set lo up
 mkdir -p %[1]s /run/netns
 mount -t tmpfs -o size=75%% tmpfs %[1]s
 mount -t tmpfs tmpfs /run/netns

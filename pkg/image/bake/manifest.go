@@ -83,15 +83,18 @@ type Manifest struct {
 	// RootHash is that of a sealed root, in hexadecimal digits. Only the copy beside the disk has it: the one in the image is
 	// among what the hash stands for.
 	RootHash string `json:"rootHash,omitempty"`
+	// SecureBoot is the certificate of the key that has signed a sealed disk's kernel image, in DER; empty is none. It too is in the
+	// copy beside the disk alone.
+	SecureBoot []byte `json:"secureBootCertificate,omitempty"`
 }
 
-// WithRootHash returns a manifest's text with a root hash.
-func WithRootHash(text []byte, hash string) ([]byte, error) {
+// WithSeal returns a manifest's text with a root hash, and with the certificate of what signed the kernel image, if anything did.
+func WithSeal(text []byte, hash string, certificate []byte) ([]byte, error) {
 	var m Manifest
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fmt.Errorf("reading the image's description: %w", err)
 	}
-	m.RootHash = hash
+	m.RootHash, m.SecureBoot = hash, certificate
 	return encode(m)
 }
 

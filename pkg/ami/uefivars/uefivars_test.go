@@ -1,0 +1,118 @@
+package uefivars_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/judges"
+)
+
+// toolVariable names a checkout of python-uefivars, where it is elsewhere.
+const toolVariable = "HARDTACK_UEFIVARS"
+
+// variable is one of the tool's JSON; Data is in hexadecimal digits.
+type variable struct {
+	Name string `json:"name"`
+	Data string `json:"data"`
+	GUID string `json:"guid"`
+	Attr int    `json:"attr"`
+}
+
+// read is the store as python-uefivars reads it, which EC2's user guide names.
+func read(t *testing.T, store string) map[string]variable {
+	t.Helper()
+	tool := os.Getenv(toolVariable)
+	if tool == "" {
+		tool = judges.Path("python-uefivars")
+	}
+	if _, err := os.Stat(filepath.Join(tool, "uefivars")); err != nil {
+		t.Skipf("EC2's own tool is not here: git clone https://github.com/awslabs/python-uefivars, and set %s to it (%v)", toolVariable, err)
+	}
+	file := filepath.Join(t.TempDir(), "store")
+	assert.NilError(t, os.WriteFile(file, []byte(store), 0o600))
+	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join(tool, "uefivars"), "-i", "aws", "-I", file, "-o", "json")
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if bytes.Contains(problems.Bytes(), []byte("No module named")) {
+		t.Skipf("EC2's own tool lacks a module: pip install -r requirements.txt (%s)", problems.String())
+	}
+	assert.NilError(t, err, problems.String())
+	var all struct {
+		Variables []variable `json:"variables"`
+	}
+	assert.NilError(t, json.Unmarshal(out, &all))
+	byName := map[string]variable{}
+	for _, v := range all.Variables {
+		byName[v.Name] = v
+	}
+	assert.Equal(t, len(all.Variables), len(byName))
+	return byName
+}
+
+// TestReadByEC2sTool: the tool finds the three keys and nothing else, each with the certificate, where firmware looks for it.
+func TestReadByEC2sTool(t *testing.T) {
+	certificate := selfSigned(t)
+	keys := read(t, uefivars.SecureBoot(certificate))
+	const global, security = "8be4df61-93ca-11d2-aa0d-00e098032b8c", "d719b2cb-3d3a-4596-a3bc-dad00e67656f"
+	for name, where := range map[string]string{"PK": global, "KEK": global, "db": security} {
+		v := keys[name]
+		assert.Equal(t, v.GUID, where, name)
+		assert.Equal(t, v.Attr, 0x27, name)
+		assert.Assert(t, strings.HasSuffix(v.Data, hex.EncodeToString(certificate)), name)
+	}
+	assert.Equal(t, len(keys), 3)
+}
+
+// TestSignatures compares a list of signatures with those that Debian has put into the variables of its OVMF by other programs: all but
+// the owner is the same.
+func TestSignatures(t *testing.T) {
+	const variables, of = "/usr/share/OVMF/OVMF_VARS_4M.snakeoil.fd", "/usr/share/ovmf/PkKek-1-snakeoil.pem"
+	store, err := os.ReadFile(variables)
+	if err != nil {
+		t.Skipf("%v: install Debian's package ovmf", err)
+	}
+	text, err := os.ReadFile(of)
+	assert.NilError(t, err)
+	block, _ := pem.Decode(text)
+	assert.Assert(t, block != nil, "%s is no PEM", of)
+	list := uefivars.Signatures(block.Bytes)
+	const head, owner = 28, 16
+	found := 0
+	for rest := store; ; found++ {
+		at := bytes.Index(rest, list[:head])
+		if at < 0 {
+			break
+		}
+		assert.DeepEqual(t, rest[at+head+owner:][:len(block.Bytes)], list[head+owner:])
+		rest = rest[at+len(list):]
+	}
+	assert.Assert(t, found >= 3, "Debian's variables have %d lists of the certificate, want those of PK, KEK and db", found)
+}
+
+func selfSigned(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	assert.NilError(t, err)
+	of := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "db"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	assert.NilError(t, err)
+	return der
+}
