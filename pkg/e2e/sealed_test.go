@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars/uefivarstest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/gpt"
@@ -127,7 +130,7 @@ func TestSealedByBIOS(t *testing.T) {
 }
 
 // TestSecureBoot starts a sealed disk with firmware that has Secure Boot on: signed with the firmware's key it boots, and neither
-// unsigned nor with another root hash since.
+// unsigned nor with another root hash since. The firmware decides alike by the variables that an AMI of the disk brings along.
 func TestSecureBoot(t *testing.T) {
 	image := sealedImage(t)
 	for tool, of := range map[string]string{"sbsign": "sbsigntool", "mcopy": "mtools", "openssl": "openssl"} {
@@ -138,8 +141,8 @@ func TestSecureBoot(t *testing.T) {
 	ctx, cancel := context.WithTimeout(interrupted, 3*bound)
 	defer cancel()
 	raw := rawDisk(ctx, t, image)
-	config := qemu.Config{Name: "hardtack-e2e-secure", Firmware: qemu.SecureBoot, Disks: []qemu.Disk{{Path: raw}}}
-	refused := func(t *testing.T) {
+	debians := qemu.Config{Name: "hardtack-e2e-secure", Firmware: qemu.SecureBoot, Disks: []qemu.Disk{{Path: raw}}}
+	refused := func(t *testing.T, config qemu.Config) {
 		t.Helper()
 		m, err := qemu.Start(ctx, config)
 		if err != nil {
@@ -153,14 +156,32 @@ func TestSecureBoot(t *testing.T) {
 			t.Errorf("the kernel was started:\n%s", m.Console().Tail(consoleTail))
 		}
 	}
-	t.Run("unsigned", refused)
-	signKernel(ctx, t, raw)
-	t.Run("signed", func(t *testing.T) {
+	starts := func(t *testing.T, config qemu.Config) {
+		t.Helper()
 		m := shellMachine(ctx, t, config)
 		// Four bytes of attributes, and the value.
 		m.run(ctx, t, `[ "$(od -An -tu1 -j4 /sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c | tr -d ' ')" = 1 ]`)
 		m.run(ctx, t, `[ "$(findmnt -no FSTYPE /)" = erofs ]`)
-	})
+	}
+	amis := func(t *testing.T) qemu.Config {
+		t.Helper()
+		text, err := os.ReadFile(qemu.TestCertificate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		certificate, _ := pem.Decode(text)
+		config := debians
+		config.Variables = filepath.Join(t.TempDir(), "variables.fd")
+		if err := os.WriteFile(config.Variables, uefivarstest.Convert(t, uefivars.SecureBoot(certificate.Bytes), "edk2"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return config
+	}
+	t.Run("unsigned", func(t *testing.T) { refused(t, debians) })
+	t.Run("unsigned, by an AMI's variables", func(t *testing.T) { refused(t, amis(t)) })
+	signKernel(ctx, t, raw)
+	t.Run("signed", func(t *testing.T) { starts(t, debians) })
+	t.Run("signed, by an AMI's variables", func(t *testing.T) { starts(t, amis(t)) })
 	f, err := os.OpenFile(raw, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +190,7 @@ func TestSecureBoot(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("another root hash", refused)
+	t.Run("another root hash", func(t *testing.T) { refused(t, debians) })
 }
 
 // rawDisk is a copy of a disk, as bytes.

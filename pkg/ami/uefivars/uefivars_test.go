@@ -12,8 +12,6 @@ import (
 	"encoding/pem"
 	"math/big"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,11 +19,8 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/judges"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars/uefivarstest"
 )
-
-// toolVariable names a checkout of python-uefivars, where it is elsewhere.
-const toolVariable = "HARDTACK_UEFIVARS"
 
 // variable is one of the tool's JSON; Data is in hexadecimal digits.
 type variable struct {
@@ -35,30 +30,13 @@ type variable struct {
 	Attr int    `json:"attr"`
 }
 
-// read is the store as python-uefivars reads it, which EC2's user guide names.
+// read is the store as EC2's own tool reads it.
 func read(t *testing.T, store string) map[string]variable {
 	t.Helper()
-	tool := os.Getenv(toolVariable)
-	if tool == "" {
-		tool = judges.Path("python-uefivars")
-	}
-	if _, err := os.Stat(filepath.Join(tool, "uefivars")); err != nil {
-		t.Skipf("EC2's own tool is not here: git clone https://github.com/awslabs/python-uefivars, and set %s to it (%v)", toolVariable, err)
-	}
-	file := filepath.Join(t.TempDir(), "store")
-	assert.NilError(t, os.WriteFile(file, []byte(store), 0o600))
-	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join(tool, "uefivars"), "-i", "aws", "-I", file, "-o", "json")
-	var problems bytes.Buffer
-	cmd.Stderr = &problems
-	out, err := cmd.Output()
-	if bytes.Contains(problems.Bytes(), []byte("No module named")) {
-		t.Skipf("EC2's own tool lacks a module: pip install -r requirements.txt (%s)", problems.String())
-	}
-	assert.NilError(t, err, problems.String())
 	var all struct {
 		Variables []variable `json:"variables"`
 	}
-	assert.NilError(t, json.Unmarshal(out, &all))
+	assert.NilError(t, json.Unmarshal(uefivarstest.Convert(t, store, "json"), &all))
 	byName := map[string]variable{}
 	for _, v := range all.Variables {
 		byName[v.Name] = v

@@ -22,6 +22,8 @@ type Config struct {
 	CPUs int
 	// Firmware boots the disk; empty means BIOS.
 	Firmware Firmware
+	// Variables is a file of UEFI variables that the firmware begins with; empty means those of Debian's package.
+	Variables string
 	// Disks are attached as NVMe drives in this order, as on EC2 Nitro. The first one is booted.
 	Disks []Disk
 	// Slots is how many drives can be plugged in while it runs, at most 4; 0 means none. QEMU 7.2 has crashed in the first

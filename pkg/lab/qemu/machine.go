@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func writeFiles(c Config, h Host, dir string) error {
 	if !ok {
 		return nil
 	}
-	vars, err := os.ReadFile(f.vars)
+	vars, err := os.ReadFile(cmp.Or(c.Variables, f.vars))
 	if err != nil {
 		return fmt.Errorf("reading UEFI variables: %w", err)
 	}
