@@ -29,7 +29,8 @@
 //
 // The package models the actions that production code, the lab and their tests call, and no others. The texts of
 // refusals and similar depth are left to moto (pkg/awsfake/moto), which judges it and does not replace it: moto runs no lifecycle hook, and
-// launches no machine that somebody could boot. It is one package because the services call each
+// launches no machine that somebody could boot. LocalStack has AutoScaling in its paid image alone, without CompleteLifecycleAction and
+// CancelInstanceRefresh (its page "Coverage: Auto Scaling"). It is one package because the services call each
 // other under the account's one lock and one agenda: stacks make groups, groups launch machines from templates, images
 // and parameters. A package for each service would need interfaces that repeat these methods.
 //
