@@ -1,9 +1,9 @@
 // Package uefivars writes the variables of UEFI firmware that EC2 gives to the machines of an image: the keys by which Secure Boot
 // decides what may start.
 //
-// No library of the module proxy writes either form. That of a list of signatures is UEFI's (specification 2.10, section 32.4.1); that
-// of a variable store is EC2's own, known from the tool that its user guide names, python-uefivars ("UEFI variables for Amazon EC2
-// instances"), which reads what this package writes (TestReadByEC2sTool).
+// A list of signatures has UEFI's form (specification 2.10, section 32.4.1). github.com/foxboron/go-uefi writes it too, and was not to
+// be had as a module. A variable store has EC2's own form, known from the tool that its user guide names ("UEFI variables for Amazon EC2
+// instances"), python-uefivars, which reads what this package writes (TestReadByEC2sTool). No library of Go writes that.
 package uefivars
 
 import (
