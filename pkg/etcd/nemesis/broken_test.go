@@ -29,29 +29,29 @@ const filler = "filler"
 // fills lets something happen while the volume of a machine has no space. If it is not mounted, it just happens.
 func (s *schedule) fills(m *machine, happens func()) {
 	v := m.volume()
-	if v == nil {
-		happens()
-		return
-	}
-	if err := v.fill(); err != nil {
-		s.breach("filling %s: %v", v.id, err)
+	filled := false
+	if v != nil {
+		var err error
+		if filled, err = v.fill(); err != nil {
+			s.breach("filling %s: %v", v.id, err)
+		}
 	}
 	happens()
-	if !s.until(v.empty) {
+	if filled && !s.until(v.empty) {
 		s.breach("%s stays full", v.id)
 	}
 }
 
-// fill takes all space of a volume that is mounted, its reserve too.
-func (v *ebs) fill() error {
+// fill takes all space of a volume that is mounted, its reserve too, and reports whether it is: one that is refused never was.
+func (v *ebs) fill() (mounted bool, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.mount == "" {
-		return nil
+		return false, nil
 	}
 	f, err := os.OpenFile(filepath.Join(v.mount, filler), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return true, err
 	}
 	at := int64(0)
 	for step := int64(volumeSize); step >= 4096; {
@@ -60,11 +60,11 @@ func (v *ebs) fill() error {
 			continue
 		}
 		if !errors.Is(err, unix.ENOSPC) {
-			return errors.Join(err, f.Close())
+			return true, errors.Join(err, f.Close())
 		}
 		step /= 2
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return true, errors.Join(f.Sync(), f.Close())
 }
 
 // empty gives the space back, and reports whether it did: what is not mounted cannot.
