@@ -76,6 +76,6 @@ type Root struct {
 	// `secure_boot_certificate`. By default the kernel image is not signed.
 	SecureBootKey string `mapstructure:"secure_boot_key"`
 	// The PEM file of the certificate of `secure_boot_key`. Firmware boots the disk if it has this certificate, or the one that
-	// issued it, in its `db`.
+	// issued it, in its `db`. An AMI of the disk brings it along, with a TPM 2.0.
 	SecureBootCertificate string `mapstructure:"secure_boot_certificate"`
 }
