@@ -2,14 +2,14 @@
 package uefivarstest
 
 import (
-	"bytes"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/judges"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
 // Variable names a checkout of the tool, where it is not beside the other judges.
@@ -31,13 +31,13 @@ func Convert(t *testing.T, store, form string) []byte {
 	if err := os.WriteFile(in, []byte(store), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said, err := exec.CommandContext(t.Context(), "python3", filepath.Join(tool, "uefivars"), "-i", "aws", "-I", in, "-o", form, "-O", out).CombinedOutput()
-	if bytes.Contains(said, []byte("No module named")) {
-		t.Skipf("EC2's own tool lacks a module: pip install -r %s (%s)", filepath.Join(tool, "requirements.txt"), said)
+	_, err := run.Output(t.Context(), "python3", filepath.Join(tool, "uefivars"), "-i", "aws", "-I", in, "-o", form, "-O", out)
+	if err != nil && strings.Contains(err.Error(), "No module named") {
+		t.Skipf("EC2's own tool lacks a module: pip install -r %s (%v)", filepath.Join(tool, "requirements.txt"), err)
 	}
 	text, reading := os.ReadFile(out)
 	if err := errors.Join(err, reading); err != nil {
-		t.Fatalf("reading UEFI variables by %s: %v: %s", tool, err, said)
+		t.Fatalf("reading UEFI variables: %v", err)
 	}
 	return text
 }
