@@ -96,9 +96,10 @@ verify: generate lint ## Check that nothing generated is stale
 
 e2e: setup plugin $(if $(wildcard $(IMAGE)),,image) $(if $(wildcard $(SEALED)),,sealed) ## Boot the baked image in every role and as clusters, and break etcd (build/hardtack.qcow2; baked if missing)
 	@# All of them run, whichever failed. The clusters are last: where CI's time is over, they skip their parts by name.
+	@# Of etcd's schedules four run at once: a slow computer bears no more.
 	@status=0; \
 	$(E2E) -timeout 75m $(BUILT) || status=1; \
-	SCHEDULES=$(or $(SCHEDULES),$(FEW)) $(E2E) -timeout 30m ./pkg/etcd/nemesis || status=1; \
+	SCHEDULES=$(or $(SCHEDULES),$(FEW)) $(E2E) -timeout 30m ./pkg/etcd/nemesis -args -worlds=4 || status=1; \
 	$(E2E) -timeout 75m -skip '$(CLUSTERS)|$(DONE)' ./pkg/e2e || status=1; \
 	$(E2E) -timeout 75m -run '$(CLUSTERS)' ./pkg/e2e || status=1; \
 	exit $$status
