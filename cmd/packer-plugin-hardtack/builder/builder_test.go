@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	packersdk "github.com/hashicorp/packer-plugin-sdk/packer"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/chroot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/provenance"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
 // noProgram is a plugin that was built without our own programs.
@@ -217,9 +219,21 @@ func TestDescribe(t *testing.T) {
 	dir, work, out := t.TempDir(), t.TempDir(), t.TempDir()
 	image := filepath.Join(out, "hardtack.raw")
 	manifest := filepath.Join(dir, bake.ManifestPath)
-	certificate := filepath.Join(dir, "certificate.pem")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(manifest), 0o755), os.WriteFile(manifest, []byte(`{"schema": 1, "tree": {"digest": "12"}}`), 0o644),
-		os.WriteFile(image, []byte("disk"), 0o644), os.WriteFile(certificate, []byte("certificate"), 0o644)); err != nil {
+	pair, err := pki.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := pki.NewAuthority("db", pair, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := pki.EncodeKey(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, key, signed := filepath.Join(dir, "certificate.pem"), filepath.Join(dir, "key.pem"), pki.EncodeCertificate(signer.Certificate)
+	if err := errors.Join(os.WriteFile(key, text, 0o600), os.MkdirAll(filepath.Dir(manifest), 0o755), os.WriteFile(manifest, []byte(`{"schema": 1, "tree": {"digest": "12"}}`), 0o644),
+		os.WriteFile(image, []byte("disk"), 0o644), os.WriteFile(certificate, signed, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	root, err := chroot.New(dir, 0)
@@ -230,13 +244,17 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.config.SecureBootCertificate = certificate
+	b.config.SecureBootCertificate, b.config.SecureBootKey = certificate, key
 	ui := &packersdk.BasicUi{Reader: strings.NewReader(""), Writer: io.Discard, ErrorWriter: io.Discard}
 	j := &job{config: &b.config, work: work, root: root, ui: ui, images: []string{image}, disk: disk.Result{RootHash: "34"}}
 	if err := (&stepPublish{j}).describe(); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(out, provenance.File))
+	baked, err := bake.ReadManifest(filepath.Join(out, "image.json"))
+	if err != nil || baked.RootHash != "34" || !bytes.Equal(baked.SecureBoot, signer.Certificate.Raw) {
+		t.Errorf("image.json: %v, root hash %q, certificate %x", err, baked.RootHash, baked.SecureBoot)
+	}
+	text, err = os.ReadFile(filepath.Join(out, provenance.File))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +263,7 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		fmt.Sprintf("%x", sha256.Sum256([]byte("disk"))), fmt.Sprintf("%x", sha256.Sum256(described)), fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("certificate"))),
+		fmt.Sprintf("%x", sha256.Sum256([]byte("disk"))), fmt.Sprintf("%x", sha256.Sum256(described)), fmt.Sprintf("sha256:%x", sha256.Sum256(signed)),
 		`"hardtackTree": "12"`, `"dmVeritySha256": "34"`, `"source_date_epoch": 7`, `"mirror": "http://mirror.invalid/debian"`, `"suite": "trixie"`,
 	} {
 		if !strings.Contains(string(text), want) {

@@ -1,32 +1,29 @@
 package cloud_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"math/big"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
-// TestSecureBoot: what a signed disk's image begins with is its certificate, and a TPM. The same disk without is another image.
-func TestSecureBoot(t *testing.T) {
+// TestPublishSigned: what a signed disk's image begins with is its certificate, and a TPM. The same disk without is another image.
+func TestPublishSigned(t *testing.T) {
 	w := newWorld(t, awsfake.Options{})
 	file := makeDisk(t, 8*mib, "one", 1)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := pki.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	certificate, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	signer, err := pki.NewAuthority("db", key, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
+	certificate := signer.Certificate.Raw
 	uefi := func(r *ami.Request) { r.UEFI = true }
 	without := w.publish(t, file, uefi)
 	with := w.publish(t, file, uefi, func(r *ami.Request) { r.SecureBoot = certificate })
@@ -40,8 +37,8 @@ func TestSecureBoot(t *testing.T) {
 	if f := firmware(with.Image); f.Variables != uefivars.SecureBoot(certificate) || f.TPM != "v2.0" || f.BootMode != "uefi" {
 		t.Errorf("with one: %+v", f)
 	}
-	if with.SentBlocks != 0 && with.Parent != without.Snapshot || with.Name == without.Name {
-		t.Errorf("%+v and %+v", without, with)
+	if with.Found || with.Image == without.Image {
+		t.Errorf("an image without the certificate was taken for one with it: %+v and %+v", without, with)
 	}
 	for what, change := range map[string]func(*ami.Request){
 		"the certificate for Secure Boot: ":       func(r *ami.Request) { r.UEFI, r.SecureBoot = true, []byte("none") },

@@ -2,15 +2,9 @@ package uefivars_test
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
-	"math/big"
 	"os"
 	"strings"
 	"testing"
@@ -20,6 +14,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars/uefivarstest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
 // variable is one of the tool's JSON; Data is in hexadecimal digits.
@@ -47,7 +42,11 @@ func read(t *testing.T, store string) map[string]variable {
 
 // TestReadByEC2sTool: the tool finds the three keys and nothing else, each with the certificate, where firmware looks for it.
 func TestReadByEC2sTool(t *testing.T) {
-	certificate := selfSigned(t)
+	key, err := pki.NewKey()
+	assert.NilError(t, err)
+	signer, err := pki.NewAuthority("db", key, time.Now())
+	assert.NilError(t, err)
+	certificate := signer.Certificate.Raw
 	keys := read(t, uefivars.SecureBoot(certificate))
 	const global, security = "8be4df61-93ca-11d2-aa0d-00e098032b8c", "d719b2cb-3d3a-4596-a3bc-dad00e67656f"
 	for name, where := range map[string]string{"PK": global, "KEK": global, "db": security} {
@@ -83,14 +82,4 @@ func TestSignatures(t *testing.T) {
 		rest = rest[at+len(list):]
 	}
 	assert.Assert(t, found >= 3, "Debian's variables have %d lists of the certificate, want those of PK, KEK and db", found)
-}
-
-func selfSigned(t *testing.T) []byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	assert.NilError(t, err)
-	of := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "db"}, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
-	assert.NilError(t, err)
-	return der
 }
