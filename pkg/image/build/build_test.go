@@ -317,7 +317,7 @@ func TestAttackIndexNamesAnotherProgram(t *testing.T) {
 		t.Fatalf("%v, %v", pins, err)
 	}
 	good := entries[2].Digest
-	want := lock.Pin{Component: "tiny", File: "one", Version: "v1.2.3", Arch: runtime.GOARCH, Go: pins[0].Go, Digest: "sha256:" + good}
+	want := lock.Pin{Component: "tiny", File: "one", Version: "v1.2.3", Arch: runtime.GOARCH, Go: pins[0].Go, Source: pins[0].Source, Digest: "sha256:" + good}
 	if diff := cmp.Diff(want, pins[0]); diff != "" {
 		t.Error(diff)
 	}
@@ -337,6 +337,32 @@ func TestAttackIndexNamesAnotherProgram(t *testing.T) {
 	for _, text := range []string{c.Pins[0].Digest, "sha256:" + good, "modules/tiny.txtar", "hardtack lock pin", pins[0].Go} {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("the error does not say %q: %v", text, err)
+		}
+	}
+}
+
+// A pin is of what was compiled: of a changed archive or other flags the cache does not give the program that is pinned.
+func TestPinOfAnotherSource(t *testing.T) {
+	for name, change := range map[string]func(*lock.Component, *Builder){
+		"archive": func(_ *lock.Component, b *Builder) { b.Assets = tinyAssets(tiny + "// Changed.\n") },
+		"flags":   func(c *lock.Component, _ *Builder) { c.Modules.Programs[0].Tags = []string{"changed"} },
+	} {
+		b, progress := newBuilder(t, tinyAssets(tiny))
+		c := tinyComponent()
+		_, pins, err := b.Build(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pins = pins
+		change(&c, b)
+		compiled := len(progress.started)
+		_, found, err := b.Build(t.Context(), c)
+		if err != nil || len(progress.started) != compiled+1 || len(c.Unpinned(found)) != 1 {
+			t.Errorf("another %s: %v, %v after %q", name, found, err, progress.started)
+		}
+		b.RequirePins = true
+		if _, _, err := b.Build(t.Context(), c); err == nil || !strings.Contains(err.Error(), "the lock pins no digest") {
+			t.Errorf("another %s, and pins are required: %v", name, err)
 		}
 	}
 }

@@ -117,6 +117,15 @@ func (s source) extract(dir string) error {
 // without its digest.
 func (j job) key(ctx context.Context) (string, lock.Pin, error) {
 	pin := lock.Pin{Component: j.component.Name, File: j.program.Names[0], Version: j.component.Version, Arch: j.arch}
+	from, err := json.Marshal(struct {
+		Recipe  int
+		Archive string
+		Program lock.Program
+	}{recipe, j.source.digest, j.program})
+	if err != nil {
+		return "", pin, fmt.Errorf("naming the build: %w", err)
+	}
+	pin.Source = short(from)
 	if j.program.Kind != kindPause {
 		pin.Go = j.tools.version
 	}
@@ -125,8 +134,7 @@ func (j job) key(ctx context.Context) (string, lock.Pin, error) {
 		return "", pin, err
 	}
 	if len(compilers) > 0 {
-		hash := sha256.Sum256([]byte(strings.Join(compilers, "\n")))
-		pin.C = hex.EncodeToString(hash[:6])
+		pin.C = short([]byte(strings.Join(compilers, "\n")))
 	}
 	data, err := json.Marshal(struct {
 		Recipe                 int
@@ -140,6 +148,12 @@ func (j job) key(ctx context.Context) (string, lock.Pin, error) {
 	}
 	hash := sha256.Sum256(data)
 	return "build-" + hex.EncodeToString(hash[:]), pin, nil
+}
+
+// short identifies data in a pin: the first 12 hex digits of its sha256.
+func short(data []byte) string {
+	hash := sha256.Sum256(data)
+	return hex.EncodeToString(hash[:6])
 }
 
 // Materials are what stands for every source file of a component that is compiled.

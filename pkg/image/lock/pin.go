@@ -28,6 +28,9 @@ type Pin struct {
 	Go string `yaml:"go,omitempty" json:"go,omitempty"`
 	// C identifies compiler, linker and libraries of a program with C code; else empty.
 	C string `yaml:"c,omitempty" json:"c,omitempty"`
+	// Source identifies what is compiled and how: the archive of modules, and the lock's Program. Empty for a member; a program's
+	// pin without it counts for none.
+	Source string `yaml:"source,omitempty" json:"source,omitempty"`
 	// Digest is "sha256:hex" of the file.
 	Digest string `yaml:"digest" json:"digest"`
 }
@@ -38,9 +41,15 @@ func (p Pin) key() Pin {
 	return p
 }
 
+// replaces reports whether the pin is of the same as an older one, or of the same program after its source was changed.
+func (p Pin) replaces(older Pin) bool {
+	older.Source = p.Source
+	return p.key() == older.key()
+}
+
 // String says what the pin is of.
 func (p Pin) String() string {
-	from := strings.Join(slices.DeleteFunc([]string{p.Version, p.Arch, p.Go, p.C}, func(s string) bool { return s == "" }), " ")
+	from := strings.Join(slices.DeleteFunc([]string{p.Version, p.Arch, p.Go, p.C, p.Source}, func(s string) bool { return s == "" }), " ")
 	return fmt.Sprintf("%s of %s (%s)", p.File, p.Component, cmp.Or(p.Archive, from))
 }
 
@@ -65,15 +74,15 @@ const PinsHeading = "# What members of archives and compiled programs come to. `
 // pinsStart finds the part with the pins, with its heading if that is there.
 var pinsStart = regexp.MustCompile(`(?m)^(?:` + regexp.QuoteMeta(PinsHeading) + `\n)?pins:`)
 
-// WithPins returns the lock file with further pins: each replaces one of the same, and those of other versions and
-// archives than the lock's go. Everything before the pins stays as it is.
+// WithPins returns the lock file with further pins: each replaces those of the same and of what the same was compiled from
+// before, and those of other versions and archives than the lock's go. Everything before the pins stays as it is.
 func WithPins(file string, data []byte, found []Pin) ([]byte, error) {
 	l, problems := Parse(file, data)
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
 	pins := slices.DeleteFunc(slices.Clone(l.Pins), func(p Pin) bool {
-		return !l.current(p) || slices.ContainsFunc(found, func(f Pin) bool { return f.key() == p.key() })
+		return !l.current(p) || slices.ContainsFunc(found, func(f Pin) bool { return f.replaces(p) })
 	})
 	pins = append(pins, found...)
 	slices.SortFunc(pins, func(a, b Pin) int {
@@ -102,7 +111,7 @@ func (p Pin) yaml() string {
 	var b strings.Builder
 	for _, f := range []struct{ name, value string }{
 		{"component", p.Component}, {"file", p.File}, {"archive", p.Archive}, {"version", p.Version}, {"arch", p.Arch},
-		{"go", p.Go}, {"c", p.C}, {"digest", p.Digest},
+		{"go", p.Go}, {"c", p.C}, {"source", p.Source}, {"digest", p.Digest},
 	} {
 		if f.value != "" {
 			fmt.Fprintf(&b, ", %s: %q", f.name, f.value)
@@ -151,8 +160,8 @@ func (v validator) pin(field string, l *Lock, p Pin, seen map[Pin]string) {
 	if _, ok := c.File(p.File); !ok {
 		v.errorf(field+".file", "%q is not the name of a file of %s", p.File, c.Name)
 	}
-	if (p.Archive == "") == (p.Version == "" && p.Arch == "" && p.Go == "" && p.C == "") {
-		v.errorf(field, "needs either archive, or version, arch and tools")
+	if (p.Archive == "") == (p.Version == "" && p.Arch == "" && p.Go == "" && p.C == "" && p.Source == "") {
+		v.errorf(field, "needs either archive, or version, arch, tools and source")
 	}
 	if p.Archive == "" && (p.Version == "" || p.Arch == "" || p.Go == "" && p.C == "") {
 		v.errorf(field, "a compiled program's pin needs version, arch, and go or c")

@@ -25,7 +25,7 @@ func TestWithPins(t *testing.T) {
 	l, data := readGood(t)
 	kubernetes, cni := l.Components[0], l.Components[1]
 	program := Pin{Component: kubernetes.Name, File: kubernetes.Files[0].Name, Version: kubernetes.Version, Arch: "amd64", Go: "go1.26.8",
-		Digest: "sha256:" + strings.Repeat("a", 64)}
+		Source: "00c0ffee0000", Digest: "sha256:" + strings.Repeat("a", 64)}
 	inC := program
 	inC.Go, inC.C, inC.Digest = "", "0123456789ab", "sha256:"+strings.Repeat("c", 64)
 	member := Pin{Component: cni.Name, File: cni.Files[0].Name, Archive: cni.Release["amd64"][0].Digest, Digest: "sha256:" + strings.Repeat("b", 64)}
@@ -53,7 +53,7 @@ func TestWithPins(t *testing.T) {
 	}
 	for name, change := range map[string]func(*Pin){
 		"version": func(p *Pin) { p.Version = "v9.9.9" }, "architecture": func(p *Pin) { p.Arch = "arm64" },
-		"Go": func(p *Pin) { p.Go = "go1.26.9" }, "C": func(p *Pin) { p.C = "c" }, "file": func(p *Pin) { p.File = "x" },
+		"Go": func(p *Pin) { p.Go = "go1.26.9" }, "C": func(p *Pin) { p.C = "c" }, "source": func(p *Pin) { p.Source = "0" }, "file": func(p *Pin) { p.File = "x" },
 	} {
 		other := asked
 		change(&other)
@@ -70,6 +70,11 @@ func TestWithPins(t *testing.T) {
 	again, err := WithPins("good.yaml", text, []Pin{program})
 	if want := strings.Replace(string(text), strings.Repeat("a", 64), strings.Repeat("d", 64), 1); err != nil || string(again) != want {
 		t.Errorf("%v\n%s", err, cmp.Diff(want, string(again)))
+	}
+	program.Source = "000bad000000"
+	again, err = WithPins("good.yaml", text, []Pin{program})
+	if err != nil || strings.Count(string(again), program.Go) != 1 || !strings.Contains(string(again), program.Source) {
+		t.Errorf("with another source: %v\n%s", err, again)
 	}
 	raised := strings.Replace(string(text), "version: "+kubernetes.Version, "version: v1.36.99", 1)
 	if _, problems := Parse("good.yaml", []byte(raised)); problems.Err() != nil {
