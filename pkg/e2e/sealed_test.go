@@ -55,7 +55,7 @@ func TestSealed(t *testing.T) {
 	if got := first.run(ctx, t, "! mount -o remount,rw /"); !strings.Contains(got, "write-protected") && !strings.Contains(got, "read-only") {
 		t.Errorf("the root becomes writable: %s", got)
 	}
-	first.run(ctx, t, `[ "$(cat /sys/dev/block/$(findmnt -rno MAJ:MIN /)/queue/read_ahead_kb)" = 32 ]`)
+	first.run(ctx, t, `[ "$(cat /sys/dev/block/$(findmnt -rno MAJ:MIN /)/queue/read_ahead_kb)" = 4 ]`)
 	// The state partition takes what the disk has.
 	first.run(ctx, t, `[ $(( $(lsblk -bno SIZE "$(findmnt -no SOURCE /var)") * 2 )) -gt $(lsblk -bdno SIZE "/dev/$(lsblk -no PKNAME "$(findmnt -no SOURCE /var)")") ]`)
 	// What the image has in /var is there.

@@ -61,13 +61,17 @@ func TestProgramsOfSeveralNames(t *testing.T) {
 					t.Errorf("%s --help does not name it: %v\n%.400s", name, err, help)
 				}
 			}
-			refusesOtherNames(t, filepath.Join(root, c.Modules.Programs[0].Path), c)
+			for _, p := range c.Modules.Programs {
+				if len(p.Names) > 1 {
+					refusesOtherNames(t, filepath.Join(root, p.Path), p)
+				}
+			}
 		})
 	}
 }
 
 // refusesOtherNames runs the program under an unknown name.
-func refusesOtherNames(t *testing.T, program string, c lock.Component) {
+func refusesOtherNames(t *testing.T, program string, p lock.Program) {
 	t.Helper()
 	other := filepath.Join(t.TempDir(), "something-else")
 	if err := os.Symlink(program, other); err != nil {
@@ -76,11 +80,11 @@ func refusesOtherNames(t *testing.T, program string, c lock.Component) {
 	out, err := exec.CommandContext(t.Context(), other).CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 2 {
-		t.Errorf("%s under another name: %v, want exit status 2", c.Name, err)
+		t.Errorf("%s under another name: %v, want exit status 2", p.Package, err)
 	}
-	for _, name := range c.Modules.Programs[0].Names {
+	for _, name := range p.Names {
 		if !strings.Contains(string(out), name) {
-			t.Errorf("%s under another name does not say that it is also %s: %s", c.Name, name, out)
+			t.Errorf("%s under another name does not say that it is also %s: %s", p.Package, name, out)
 		}
 	}
 }

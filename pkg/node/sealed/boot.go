@@ -157,9 +157,9 @@ func openRoot(ctx context.Context, root verity.Hash) (string, error) {
 	return "/dev/" + data.disk, nil
 }
 
-// readAhead is how much the kernel reads of the root around what a program touches, in sectors of 512 bytes. The kernel's own
-// 128 KiB have nearly all of every program read (scripts/README.md, "Cold bytes").
-const readAhead = 64
+// readAhead is how much the kernel reads of the root around what a program touches, in sectors of 512 bytes: one page, with which
+// comes the whole of its cluster (pkg/disk). The kernel's own 128 KiB are of what is unpacked, and bring two or three clusters.
+const readAhead = 8
 
 // setReadAhead sets it for a block device, before a file of it is opened.
 func setReadAhead(device string) error {
