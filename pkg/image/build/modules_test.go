@@ -4,6 +4,7 @@ import (
 	"go/format"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,6 +104,44 @@ func TestModulesAreFormatted(t *testing.T) {
 		}
 		if !files["go.mod"] || !files["go.sum"] {
 			t.Errorf("%s lacks go.mod or go.sum", name)
+		}
+	}
+}
+
+// What the repository's locks compile is pinned for every architecture, as its archives are now: a change of an archive needs
+// `hardtack lock pin` for each of them.
+func TestLocksArePinned(t *testing.T) {
+	locks, err := fs.Glob(images.FS, "*.lock.yaml")
+	if err != nil || len(locks) == 0 {
+		t.Fatalf("no lock: %v", err)
+	}
+	for _, file := range locks {
+		data, err := fs.ReadFile(images.FS, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, problems := lock.Parse(file, data)
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range l.Components {
+			s, err := readSource(images.FS, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range c.Modules.Programs {
+				from, err := job{component: c, source: s, program: p}.compiled()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, arch := range lock.Architectures() {
+					if !slices.ContainsFunc(c.Pins, func(pin lock.Pin) bool {
+						return pin.File == p.Names[0] && pin.Version == c.Version && pin.Arch == arch && pin.Source == from
+					}) {
+						t.Errorf("%s pins no %s of %s for %s as it is compiled from %s (source %s)", file, p.Names[0], c.Name, arch, s.name, from)
+					}
+				}
+			}
 		}
 	}
 }

@@ -117,15 +117,10 @@ func (s source) extract(dir string) error {
 // without its digest.
 func (j job) key(ctx context.Context) (string, lock.Pin, error) {
 	pin := lock.Pin{Component: j.component.Name, File: j.program.Names[0], Version: j.component.Version, Arch: j.arch}
-	from, err := json.Marshal(struct {
-		Recipe  int
-		Archive string
-		Program lock.Program
-	}{recipe, j.source.digest, j.program})
-	if err != nil {
-		return "", pin, fmt.Errorf("naming the build: %w", err)
+	var err error
+	if pin.Source, err = j.compiled(); err != nil {
+		return "", pin, err
 	}
-	pin.Source = short(from)
 	if j.program.Kind != kindPause {
 		pin.Go = j.tools.version
 	}
@@ -148,6 +143,19 @@ func (j job) key(ctx context.Context) (string, lock.Pin, error) {
 	}
 	hash := sha256.Sum256(data)
 	return "build-" + hex.EncodeToString(hash[:]), pin, nil
+}
+
+// compiled identifies what is compiled, and how, whatever the tools: the Source of a pin.
+func (j job) compiled() (string, error) {
+	data, err := json.Marshal(struct {
+		Recipe  int
+		Archive string
+		Program lock.Program
+	}{recipe, j.source.digest, j.program})
+	if err != nil {
+		return "", fmt.Errorf("naming the build: %w", err)
+	}
+	return short(data), nil
 }
 
 // short identifies data in a pin: the first 12 hex digits of its sha256.
