@@ -324,6 +324,10 @@ func TestDiffers(t *testing.T) {
 	if got := v1.Differs(rollout.Version{Number: 9, Image: "ami-a", Config: "sha256:1", Type: "m7i.large"}); len(got) > 0 {
 		t.Errorf("another number alone: %v", got)
 	}
+	disk := rollout.Version{Number: 2, Rest: "x"}
+	if got := disk.Differs(rollout.Version{Number: 3, Rest: "x"}); len(got) > 0 {
+		t.Errorf("the same disk: %v", got)
+	}
 }
 
 func TestPrevious(t *testing.T) {
@@ -332,6 +336,9 @@ func TestPrevious(t *testing.T) {
 	v0 := rollout.Version{Number: 4, Image: "ami-z"}
 	if v, ok := rollout.Previous([]rollout.Version{v2, same, v1, v0}, same); !ok || v != v1 {
 		t.Errorf("before 3: %+v, %v", v, ok)
+	}
+	if v, ok := rollout.Previous([]rollout.Version{{Number: 2, Image: "ami-c"}, v1}, same); !ok || v.Number != 2 {
+		t.Errorf("the newest before 3: %+v, %v", v, ok)
 	}
 	if v, ok := rollout.Previous([]rollout.Version{v1, v0}, v1); ok {
 		t.Errorf("before the first: %+v", v)

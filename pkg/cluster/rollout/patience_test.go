@@ -171,11 +171,23 @@ func TestRunEnds(t *testing.T) {
 		"a machine that may not be ended": {"masters", "replace i-m1", always(three(v1)), "AWS refused", "replace i-m1"},
 		"a group that may not be pointed": {"minions", "point demo-minions 2", always(of(three(v2), "minions", func(g *rollout.Group) { g.Launches = v1 })), "AWS refused",
 			"point demo-minions 2"},
-		"a refresh that may not begin":               {"minions", "start demo-minions 1>2", always(three(v1)), "AWS refused", "start demo-minions 1>2"},
-		"a group that there is not":                  {"miners", "", always(three(v1)), `group "miners"`, ""},
-		"somebody's refresh of the control plane":    {"masters", "", always(refresh("masters")), "", ""},
-		"somebody's refresh of another group":        {"masters", "", always(refresh("minions")), "", ""},
-		"somebody's refresh":                         {"", "", always(refresh("minions")), "a refresh to version 7 is under way", ""},
+		"a refresh that may not begin":            {"minions", "start demo-minions 1>2", always(three(v1)), "AWS refused", "start demo-minions 1>2"},
+		"a group that there is not":               {"miners", "", always(three(v1)), `group "miners"`, ""},
+		"somebody's refresh of the control plane": {"masters", "", always(refresh("masters")), "", ""},
+		"somebody's refresh of another group":     {"masters", "", always(refresh("minions")), "", ""},
+		"a group that cannot be read and is not ours": {"masters", "", always(func() rollout.State {
+			s := three(v2)
+			s.Unread = []rollout.Unread{{Group: "demo-odd", Key: "odd", Why: "AWS refused"}}
+			return s
+		}()), "", ""},
+		"somebody's refresh": {"", "", always(refresh("minions")), "a refresh to version 7 is under way", ""},
+		"somebody's refresh to the group's own": {"", "", func(s *script) (rollout.State, error) {
+			return of(three(v2), "minions", func(g *rollout.Group) {
+				if g.Refresh = (&rollout.Refresh{ID: "x", Status: "InProgress"}); s.since > time.Minute {
+					g.Refresh.Status = "Successful"
+				}
+			}), nil
+		}, "", ""},
 		"API servers that are never ready":           {"masters", "", always(func() rollout.State { s := three(v1); s.API = "etcd failed"; return s }()), "waiting for the cluster: ", ""},
 		"a machine that the refresh has left as was": {"minions", "", skipped, "waiting for demo-minions", "start demo-minions 1>2"},
 	} {
@@ -248,6 +260,16 @@ func TestRunTellsWhatGoesOn(t *testing.T) {
 		}
 		return out, err
 	}
+	both := func(s *script) (rollout.State, error) {
+		out := fresh("i-a", "i-b", "i-c", "i-m2")(three(v1))
+		if len(s.calls) > 0 {
+			out = at(out, "i-m1", func(m *rollout.Machine) { m.ID, m.From = "i-m3", v2 })
+		}
+		if len(s.calls) > 1 {
+			out = of(out, "minions", func(g *rollout.Group) { g.Refresh = &rollout.Refresh{ID: "1", Status: "InProgress", To: 2} })
+		}
+		return out, nil
+	}
 	for name, tt := range map[string]struct {
 		read       func(*script) (rollout.State, error)
 		cancel     bool
@@ -260,6 +282,7 @@ func TestRunTellsWhatGoesOn(t *testing.T) {
 		"a refresh":                      {started, false, "", "goes on refreshing demo-minions", true, "start demo-minions 1>2"},
 		"a refresh that is cancelled":    {started, true, "", "demo-minions is cancelled", false, "start demo-minions 1>2|cancel demo-minions"},
 		"one that cannot be cancelled":   {started, true, "cancel demo-minions", "demo-minions could not be cancelled and may go on: AWS refused", false, "start demo-minions 1>2|cancel demo-minions"},
+		"a refresh after a master":       {both, false, "", "goes on refreshing demo-minions", true, "replace i-m1|start demo-minions 1>2"},
 		"a refresh that is over already": {ended, true, "", "nothing is under way", false, "start demo-minions 1>2"},
 	} {
 		t.Run(name, func(t *testing.T) {

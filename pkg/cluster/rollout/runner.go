@@ -183,8 +183,8 @@ func (r *Runner) decide(s State) (Step, error) {
 		return Step{}, err
 	}
 	step := Next(s, r.Options.Only, r.Options.AllowDataLoss)
-	if left := s.unread(r.Options.Only); step.Action == Finished && len(left) > 0 {
-		return r.awaitUnread(&UnreadError{Groups: left})
+	if step.Action == Finished && len(r.Options.Only) == 0 && len(s.Unread) > 0 { // one that was chosen by its name has been refused
+		return r.awaitUnread(&UnreadError{Groups: s.Unread})
 	}
 	return step, nil
 }
@@ -275,11 +275,8 @@ func (r *Runner) wait(s State, step Step, more time.Duration) error {
 	if waited-r.hold.total < cmp.Or(r.Options.Patience, DefaultPatience)+more {
 		return nil
 	}
-	stuck := &StuckError{Step: step, Waited: waited}
-	if g, ok := s.group(step.Group); ok {
-		stuck.Group = g.Key
-	}
-	return stuck
+	g, _ := s.group(step.Group)
+	return &StuckError{Step: step, Group: g.Key, Waited: waited}
 }
 
 // interrupted cancels AutoScaling's refreshes or leaves them running, and says which.

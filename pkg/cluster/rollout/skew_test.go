@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,7 @@ func TestSkewBetween(t *testing.T) {
 	assert.Equal(t, skews[0].Between(), "1.35")
 	assert.ErrorContains(t, &rollout.SkewError{Skews: skews}, skews[0].String())
 	assert.Equal(t, running("v1.35.4", "v1.34.6", "", "").OldestAPI(), "v1.34.6")
+	assert.Equal(t, running("v1.34.6", "v1.35.4", "", "").OldestAPI(), "v1.34.6")
 	assert.Equal(t, running("v1.34.6", "", "", "").OldestAPI(), "v1.34.6")
 	assert.Equal(t, at(running("v1.35.4", "v1.34.6", "", ""), "i-m2", state("Terminating:Wait")).OldestAPI(), "v1.35.4")
 	assert.Equal(t, running("", "", "v1.35.4", "").OldestAPI(), "")
@@ -118,6 +120,7 @@ func TestWay(t *testing.T) {
 		{"the next", running(v135, v135, v135, v135), "1.36", "1.36"},
 		{"over the one between", running(v134, v134, v134, v134), "1.36", "1.35 1.36"},
 		{"a master is left", running(v136, v135, v135, v135), "1.36", "1.36"},
+		{"a master is left, and minions are not known", running(v136, v135, "", ""), "1.36", "1.36"},
 		{"minions are left", running(v136, v136, v136, v135), "1.36", "1.36"},
 		{"what is left comes first", running(v135, v135, v134, v134), "1.36", "1.35 1.36"},
 		{"kubelets that are too old for it", running(v136, v135, v132, v132), "1.36", "1.36(minions)"},
@@ -127,6 +130,11 @@ func TestWay(t *testing.T) {
 		{"nor has it one on the way", at(running(v135, v135, v135, v135), "i-a", func(m *rollout.Machine) { m.Kubernetes = v132 }), "1.36", "1.36"},
 		{"as old as they may be", running(v136, v136, v133, v133), "1.36", "1.36"},
 		{"back", running(v136, v136, v136, v136), "1.35", "masters: there are API servers of v1.36.3, and the next would be of v1.35"},
+		{"back, and masters are not the first group", func() rollout.State {
+			s := running(v136, v136, v136, v136)
+			slices.Reverse(s.Groups)
+			return s
+		}(), "1.35", "masters: there are API servers of v1.36.3"},
 		{"from nowhere", running("", "", v135, v135), "1.36", "the masters' version of Kubernetes is not known"},
 		{"no version", running(v135, v135, v135, v135), "new", `"new" is not a minor version`},
 		{"another major", running(v135, v135, v135, v135), "2.0", "there is none between major versions"},

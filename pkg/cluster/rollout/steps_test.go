@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +43,15 @@ func TestSteps(t *testing.T) {
 	got := rollout.Next(handedOver(), nil, nil)
 	got.Reason = ""
 	assert.Equal(t, got, rollout.Step{Action: rollout.Replace, Group: "demo-masters", Machine: "i-m1", From: 1, To: 2})
+}
+
+// Members of etcd come first, then masters, then everything else, whatever their names are.
+func TestStepsOrder(t *testing.T) {
+	s := rollout.State{Cluster: "demo", Groups: []rollout.Group{group("alpha", minions, machine("i-w", v1)), group("beta", masters, machine("i-m", v1)), group("gamma", etcd, machine("i-e", v1))}}
+	next(t, s, "", "replace i-e, image")
+	var refusal *rollout.Refusal
+	assert.Assert(t, errors.As(rollout.Refuse(s, nil, nil), &refusal))
+	assert.DeepEqual(t, refusal.Safe, []string{"beta", "alpha"})
 }
 
 // handedOver is durable with the volume of etcd-b at a master, as whose member it runs.
@@ -93,7 +103,7 @@ func TestLacks(t *testing.T) {
 	}{
 		"one type, the version's":       {nil, rollout.Machine{From: v2, Type: "m7i.large"}, ""},
 		"one type, and another machine": {nil, rollout.Machine{From: v2, Type: "c7i.large"}, ""}, // somebody has changed it: the version is what was asked for
-		"one of several":                {[]string{"c7i.large", "m7i.large"}, rollout.Machine{From: v2, Type: "c7i.large"}, ""},
+		"one of several":                {[]string{"m7a.large", "c7i.large"}, rollout.Machine{From: v2, Type: "c7i.large"}, ""},
 		"none of several":               {[]string{"c7i.large", "m7a.large"}, rollout.Machine{From: v2, Type: "m7i.large"}, "instance type"},
 		"of several, not known":         {[]string{"c7i.large", "m7a.large"}, rollout.Machine{From: v2}, ""},
 		"of another version's type": {[]string{"c7i.large"}, rollout.Machine{From: rollout.Version{Image: "ami-b", Config: "sha256:1", Type: "m5.large"}, Type: "c7i.large"},
