@@ -39,11 +39,17 @@ func (w *world) version(template, description string, data *types.RequestLaunchT
 	assert.NilError(w.t, err)
 }
 
+// prefer makes a version of a launch template the default.
+func (w *world) prefer(template, version string) {
+	w.t.Helper()
+	_, err := w.cluster.Machines.ModifyLaunchTemplate(w.t.Context(), &ec2.ModifyLaunchTemplateInput{LaunchTemplateId: &template, DefaultVersion: &version})
+	assert.NilError(w.t, err)
+}
+
 // drop deletes a version of a launch template, after another one was made the default.
 func (w *world) drop(template, version, standard string) {
 	w.t.Helper()
-	_, err := w.cluster.Machines.ModifyLaunchTemplate(w.t.Context(), &ec2.ModifyLaunchTemplateInput{LaunchTemplateId: &template, DefaultVersion: &standard})
-	assert.NilError(w.t, err)
+	w.prefer(template, standard)
 	out, err := w.cluster.Machines.DeleteLaunchTemplateVersions(w.t.Context(), &ec2.DeleteLaunchTemplateVersionsInput{LaunchTemplateId: &template, Versions: []string{version}})
 	assert.NilError(w.t, err)
 	assert.Equal(w.t, len(out.SuccessfullyDeletedLaunchTemplateVersions), 1)
@@ -137,6 +143,9 @@ func TestNamedVersions(t *testing.T) {
 			t.Errorf("%s: launches %+v, wants %+v", text, g.Launches, g.Wanted)
 		}
 	}
+	w.prefer(template, "2")
+	w.launches("demo-minions", template, "$Default")
+	assert.Equal(t, w.read("minions").Launches.Number, 2)
 	w.launches("demo-minions", template, "3")
 	w.drop(template, "1", "3")
 	g := w.read("minions")
