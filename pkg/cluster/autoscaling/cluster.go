@@ -97,7 +97,7 @@ func (p Preferences) Check() error {
 		}
 		last = percent
 	}
-	if len(p.Checkpoints) > 0 && last != 100 {
+	if n := len(p.Checkpoints); n > 0 && p.Checkpoints[n-1] != 100 {
 		errs = append(errs, fmt.Errorf("checkpoints %v: the last is not 100, and AutoScaling would end there", p.Checkpoints))
 	}
 	if p.Delay < 0 || p.Delay > 172_800 {
@@ -112,11 +112,7 @@ var (
 )
 
 // wantedError is of a version that the caller wants and the template does not have: what is asked for is wrong, not the group.
-type wantedError struct{ err error }
-
-func (e *wantedError) Error() string { return e.err.Error() }
-
-func (e *wantedError) Unwrap() error { return e.err }
+type wantedError struct{ error }
 
 // Read reads the groups of the cluster, their machines, and the launch template versions of both. A group that cannot be read is in
 // Unread, and the others are read.
@@ -247,9 +243,8 @@ func (c *Cluster) refresh(ctx context.Context, group string, versions versions) 
 		ID: aws.ToString(r.InstanceRefreshId), Status: string(r.Status), Reason: aws.ToString(r.StatusReason), Percent: int(aws.ToInt32(r.PercentageComplete)),
 	}
 	if to := refreshedTo(r.DesiredConfiguration); to != "" {
-		if v, err := versions.find(to); err == nil {
-			refresh.To = v.Number
-		}
+		v, _ := versions.find(to) // a deleted version has its number still, and is not the group's own
+		refresh.To = v.Number
 	}
 	return refresh, nil
 }

@@ -65,7 +65,7 @@ func (c *Cluster) Empty(ctx context.Context) error {
 		return err
 	}
 	for _, g := range groups {
-		if aws.ToInt32(g.MinSize) == 0 && aws.ToInt32(g.DesiredCapacity) == 0 {
+		if aws.ToInt32(g.DesiredCapacity) == 0 { // and so is its minimum
 			continue
 		}
 		_, err := c.Groups.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{

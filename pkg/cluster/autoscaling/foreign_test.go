@@ -6,6 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"gotest.tools/v3/assert"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
@@ -56,6 +61,31 @@ func TestUnreadGroups(t *testing.T) {
 		"without a role": {func(w *world) {
 			assert.NilError(t, w.account.AutoScaling().SetTag("demo-masters", role.TagRole, nil))
 		}, "demo-masters", true, "tag Role: there is none"},
+		"that launches a deleted version": {func(w *world) {
+			w.publish(imageB)
+			w.deploy("default")
+			template := w.read("minions").Template
+			w.version(template, "sha256:3", &ec2types.RequestLaunchTemplateData{ImageId: aws.String(imageA)})
+			w.drop(template, "2", "3")
+		}, "demo-minions", false, "what it launches: version 2 of launch template"},
+		"whose template has no versions": {func(w *world) {
+			calls := 0
+			w.answers(func(out any) {
+				if out, ok := out.(*ec2.DescribeLaunchTemplateVersionsOutput); ok {
+					if calls++; calls == 2 {
+						out.LaunchTemplateVersions = nil
+					}
+				}
+			})
+		}, "demo-minions", false, "there are none"},
+		"whose policy has no template": {func(w *world) {
+			w.answers(func(out any) {
+				if out, ok := out.(*sdk.DescribeAutoScalingGroupsOutput); ok {
+					g := &out.AutoScalingGroups[slices.IndexFunc(out.AutoScalingGroups, func(g types.AutoScalingGroup) bool { return *g.AutoScalingGroupName == "demo-minions" })]
+					g.LaunchTemplate, g.MixedInstancesPolicy = nil, &types.MixedInstancesPolicy{}
+				}
+			})
+		}, "demo-minions", false, "it has no launch template"},
 		"that is gone": {func(*world) {}, "demo-old", true, "AutoScaling has no such group"},
 		"that is throttled": {func(w *world) {
 			w.faults("DescribeLaunchTemplateVersions", 1, awsfake.Fault{Refuse: awsfake.Throttled()})
@@ -80,9 +110,22 @@ func TestUnreadGroups(t *testing.T) {
 			u := s.Unread[0]
 			assert.Assert(t, !strings.Contains(u.Why, "RequestID"), "the same refusal looks like another one at each reading: %s", u.Why)
 			assert.Assert(t, u.Group == tt.group && u.Key == strings.TrimPrefix(tt.group, "demo-") && u.Control == tt.control, "%+v", u)
+			assert.Equal(t, u.Gone, name == "that is gone")
 			assert.Assert(t, strings.HasPrefix(u.Why, "group "+tt.group+": ") && strings.Contains(u.Why, tt.why), "%s", u.Why)
 		})
 	}
+}
+
+// A seat of etcd that cannot be read is known as such.
+func TestUnreadSeat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "three")
+	w.faults("DescribeLaunchTemplateVersions", 1, awsfake.Fault{Refuse: awsfake.Throttled()})
+	s, err := w.cluster.Read(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(s.Unread), 1)
+	s.Unread[0].Why = ""
+	assert.DeepEqual(t, s.Unread[0], rollout.Unread{Group: "demo-etcd-a", Key: "etcd-a", Control: true, Member: "a", Members: []string{"a", "b", "c"}})
 }
 
 // faults answers a call of an action, counted from now, with a fault.

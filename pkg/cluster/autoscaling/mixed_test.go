@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"gotest.tools/v3/assert"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 )
@@ -82,6 +83,21 @@ func TestRefreshMixed(t *testing.T) {
 	if got := strings.Join(w.kinds("demo-minions"), " "); got != "m7a.large m7i.large" {
 		t.Errorf("the types are %s", got)
 	}
+}
+
+// The version that a refresh of such a group leads to is that of its policy; a refresh that names none leads to the group's own.
+func TestMixedRefreshLeadsTo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "rich")
+	_, err := w.cluster.Start(t.Context(), rollout.Step{Group: "demo-minions", To: 1})
+	assert.NilError(t, err)
+	assert.Equal(t, w.read("minions").Refresh.To, 1)
+	w.answers(func(out any) {
+		if out, ok := out.(*sdk.DescribeInstanceRefreshesOutput); ok && len(out.InstanceRefreshes) > 0 {
+			out.InstanceRefreshes[0].DesiredConfiguration = &types.DesiredConfiguration{}
+		}
+	})
+	assert.Equal(t, w.read("minions").Refresh.To, 0)
 }
 
 // A neighbour's group with the cluster's tag is not the stack's: it is neither shown nor touched.

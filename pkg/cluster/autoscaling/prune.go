@@ -28,10 +28,7 @@ func (c *Cluster) Prune(ctx context.Context, s rollout.State) (deleted int, err 
 			return deleted, err
 		}
 		// The group has been read before its versions, and the newest of these may have come since.
-		obsolete := slices.DeleteFunc(g.Obsolete(versions.all), func(v rollout.Version) bool { return v.Number >= g.Wanted.Number })
-		if len(obsolete) == 0 {
-			continue
-		}
+		obsolete := slices.DeleteFunc(g.Obsolete(versions.all), func(v rollout.Version) bool { return v.Number > g.Wanted.Number })
 		if slices.ContainsFunc(obsolete, func(v rollout.Version) bool { return v.Number == versions.defaultNumber }) {
 			if err := c.setDefault(ctx, g.Template, versions.latest().Number); err != nil {
 				return deleted, err

@@ -3,6 +3,7 @@ package autoscaling_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func TestRefreshAhead(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.cluster.Preferences = autoscaling.DefaultPreferences()
-			least, most := 3, 3
+			least, most, began := 3, 3, w.Now()
 			w.asleep = func() {
 				serving, all := 0, 0
 				for _, i := range w.account.AutoScaling().Instances("demo-minions") {
@@ -130,6 +131,9 @@ func TestRefreshAhead(t *testing.T) {
 			}
 			if least != want.least || most != want.most {
 				t.Errorf("%d to %d minions, want %d to %d", least, most, want.least, want.most)
+			}
+			if took := w.Now().Sub(began); took < 10*time.Minute {
+				t.Errorf("it took %v, and there are two checkpoints of 5 minutes", took)
 			}
 		})
 	}
@@ -322,22 +326,40 @@ func TestDefaultCluster(t *testing.T) {
 func TestPreferences(t *testing.T) {
 	for _, tt := range []struct {
 		p    autoscaling.Preferences
-		want string
+		want string // parts of the problems, by semicolons; empty is none
 	}{
 		{autoscaling.Preferences{MinHealthy: 90, Checkpoints: []int{25, 50, 100}, Delay: 300}, ""},
 		{autoscaling.Preferences{MinHealthy: 0}, ""},
 		{autoscaling.DefaultPreferences(), ""},
 		{autoscaling.Preferences{MinHealthy: 50, MaxHealthy: 150}, ""},
+		{autoscaling.Preferences{MinHealthy: 100, MaxHealthy: 200}, ""},
+		{autoscaling.Preferences{MinHealthy: 100, MaxHealthy: 100}, ""},
 		{autoscaling.Preferences{MinHealthy: 90, MaxHealthy: 99}, "99 % is not between 100 and 200"},
 		{autoscaling.Preferences{MinHealthy: 90, MaxHealthy: 201}, "201 % is not between 100 and 200"},
 		{autoscaling.Preferences{MinHealthy: 50, MaxHealthy: 151}, "more than 100 apart"},
 		{autoscaling.Preferences{MinHealthy: 101}, "101 % is not between 0 and 100"},
+		{autoscaling.Preferences{MinHealthy: -1}, "-1 % is not between 0 and 100"},
+		{autoscaling.Preferences{Checkpoints: []int{100}}, ""},
 		{autoscaling.Preferences{Checkpoints: []int{50, 25, 100}}, "not ascending"},
+		{autoscaling.Preferences{Checkpoints: []int{50, 50, 100}}, "not ascending"},
+		{autoscaling.Preferences{Checkpoints: []int{50, 40, 30, 100}}, "not ascending"},
+		{autoscaling.Preferences{Checkpoints: []int{0, 100}}, "not ascending"},
+		{autoscaling.Preferences{Checkpoints: []int{50, 101}}, "from 1 to 100;the last is not 100"},
 		{autoscaling.Preferences{Checkpoints: []int{50}}, "the last is not 100"},
+		{autoscaling.Preferences{Delay: 172_800}, ""},
 		{autoscaling.Preferences{Delay: -1}, "two days"},
+		{autoscaling.Preferences{Delay: 172_801}, "two days"},
+		{autoscaling.Preferences{MinHealthy: 101, MaxHealthy: 1, Delay: -1}, "minimum;maximum;delay"},
 	} {
-		if err := tt.p.Check(); (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: %v, want %q", tt.p, err, tt.want)
+		var problems, want []string
+		if err := tt.p.Check(); err != nil {
+			problems = strings.Split(err.Error(), "\n")
+		}
+		if tt.want != "" {
+			want = strings.Split(tt.want, ";")
+		}
+		if !slices.EqualFunc(problems, want, strings.Contains) {
+			t.Errorf("%+v: %q, want %q", tt.p, problems, want)
 		}
 	}
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 )
 
-// versions are all versions of parsed launch template, in ascending order.
+// versions are all versions of a launch template, in ascending order.
 type versions struct {
 	template      string
 	all           []rollout.Version
 	defaultNumber int // the number of the default version
 }
 
-// versions reads all versions of a template: CloudFormation adds parsed with each change, and EC2 keeps them.
+// versions reads all versions of a template: CloudFormation adds one with each change, and EC2 keeps them.
 func (c *Cluster) versions(ctx context.Context, template string) (versions, error) {
 	out := versions{template: template}
 	pages := ec2.NewDescribeLaunchTemplateVersionsPaginator(c.Machines, &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &template, MaxResults: aws.Int32(200)})
@@ -35,10 +35,7 @@ func (c *Cluster) versions(ctx context.Context, template string) (versions, erro
 			return out, fmt.Errorf("reading the versions of launch template %s: %w", template, awserr.Explain(err, "ec2:DescribeLaunchTemplateVersions"))
 		}
 		for _, v := range page.LaunchTemplateVersions {
-			parsed, err := version(v)
-			if err != nil {
-				return out, fmt.Errorf("reading version %d of launch template %s: %w", parsed.Number, template, err)
-			}
+			parsed := version(v)
 			out.all = append(out.all, parsed)
 			if aws.ToBool(v.DefaultVersion) {
 				out.defaultNumber = parsed.Number
@@ -66,31 +63,27 @@ func (v versions) latest() rollout.Version { return v.all[len(v.all)-1] }
 
 // find returns the version that text names: a number, $Latest or $Default.
 func (v versions) find(text string) (rollout.Version, error) {
-	number := v.defaultNumber
 	switch text {
 	case "$Latest":
 		return v.latest(), nil
 	case "$Default", "":
-	default:
-		var err error
-		if number, err = strconv.Atoi(text); err != nil {
-			return rollout.Version{}, fmt.Errorf("version %q of launch template %s: not a number", text, v.template)
-		}
+		text = strconv.Itoa(v.defaultNumber)
 	}
 	for _, candidate := range v.all {
-		if candidate.Number == number {
+		if strconv.Itoa(candidate.Number) == text {
 			return candidate, nil
 		}
 	}
-	return rollout.Version{Number: number}, fmt.Errorf("version %d of launch template %s is gone", number, v.template)
+	number, _ := strconv.Atoi(text)
+	return rollout.Version{Number: number}, fmt.Errorf("version %s of launch template %s is gone", text, v.template)
 }
 
 // version converts a version. The stack writes the hash of the configuration into the version's description. In other
 // templates a digest of the user data takes its place.
-func version(v types.LaunchTemplateVersion) (rollout.Version, error) {
+func version(v types.LaunchTemplateVersion) rollout.Version {
 	out := rollout.Version{Number: int(aws.ToInt64(v.VersionNumber)), Config: aws.ToString(v.VersionDescription)}
 	if v.LaunchTemplateData == nil {
-		return out, nil
+		return out
 	}
 	data := *v.LaunchTemplateData
 	out.Image, out.Type = aws.ToString(data.ImageId), string(data.InstanceType)
@@ -98,10 +91,10 @@ func version(v types.LaunchTemplateVersion) (rollout.Version, error) {
 		out.Config = "user data " + digest([]byte(aws.ToString(data.UserData)))
 	}
 	data.ImageId, data.InstanceType, data.UserData = nil, "", nil
-	data.TagSpecifications = nil // the tags of a machine can be changed while it runs
-	rest, err := json.Marshal(data)
+	data.TagSpecifications = nil  // the tags of a machine can be changed while it runs
+	rest, _ := json.Marshal(data) // texts and numbers, which always encode
 	out.Rest = digest(rest)
-	return out, err
+	return out
 }
 
 func digest(data []byte) string {

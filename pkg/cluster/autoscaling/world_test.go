@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/smithy-go/middleware"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
@@ -42,13 +43,14 @@ const (
 // their launch hook as hardtack-ready does, and the function's reconcile runs at every sleep.
 type world struct {
 	*awsfake.VirtualClock
-	t       *testing.T
-	account *awsfake.Account
-	scaling *autoscaling.Client
-	stacks  *formation.Stacks
-	cluster *scaling.Cluster
-	syncer  *reconcile.Syncer
-	names   []string // of the groups
+	t        *testing.T
+	account  *awsfake.Account
+	scaling  *autoscaling.Client
+	machines *ec2.Client
+	stacks   *formation.Stacks
+	cluster  *scaling.Cluster
+	syncer   *reconcile.Syncer
+	names    []string // of the groups
 	// broken images have machines that never come up; boot is how long other machines take.
 	broken string
 	boot   time.Duration
@@ -86,7 +88,7 @@ func newWorld(t *testing.T, document string) *world {
 		w.account.AddManagedPolicy("arn:aws:iam::aws:policy/"+name, awsfake.Policy{})
 	}
 	w.publish(imageA)
-	w.scaling = autoscaling.NewFromConfig(conf)
+	w.scaling, w.machines = autoscaling.NewFromConfig(conf), ec2.NewFromConfig(conf)
 	w.stacks = &formation.Stacks{API: cloudformation.NewFromConfig(conf), Clock: w, Log: slog.New(slog.DiscardHandler)}
 	made := w.deploy(document)
 	zoneID := made.Outputs["ZoneId"]
@@ -97,7 +99,7 @@ func newWorld(t *testing.T, document string) *world {
 		t.Fatal(err)
 	}
 	w.cluster = &scaling.Cluster{
-		Name: "demo", Groups: w.scaling, Machines: ec2.NewFromConfig(conf), Records: records, Policy: policy, Log: slog.New(slog.DiscardHandler),
+		Name: "demo", Groups: w.scaling, Machines: w.machines, Records: records, Policy: policy, Log: slog.New(slog.DiscardHandler),
 		Preferences: scaling.Preferences{MinHealthy: 50, Checkpoints: []int{50, 100}, Delay: 60},
 	}
 	w.syncer, err = reconcile.New(reconcile.Config{Zone: records, Clock: w.VirtualClock, Policy: policy, Pace: -1,
@@ -117,6 +119,22 @@ func (w *world) refuse(action, _ string) error {
 		return errors.New("InsufficientInstanceCapacity: there are no such machines now")
 	}
 	return nil
+}
+
+// answers lets a test see what AutoScaling and EC2 answer the cluster from now on, and change it to what awsfake never answers. It takes
+// the place of the one before.
+func (w *world) answers(change func(out any)) {
+	see := []func(*middleware.Stack) error{func(s *middleware.Stack) error {
+		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("answers", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+			out, metadata, err := next.HandleInitialize(ctx, in)
+			if err == nil {
+				change(out.Result)
+			}
+			return out, metadata, err
+		}), middleware.Before)
+	}}
+	w.cluster.Groups = autoscaling.New(w.scaling.Options(), func(o *autoscaling.Options) { o.APIOptions = append(see, o.APIOptions...) })
+	w.cluster.Machines = ec2.New(w.machines.Options(), func(o *ec2.Options) { o.APIOptions = append(see, o.APIOptions...) })
 }
 
 // publish points the channel at an image.

@@ -43,7 +43,7 @@ type Volume struct {
 // report returns what the group's member reports; false if it never has.
 func (s State) report(g Group) (etcd.Status, bool) {
 	r, ok := s.Etcd.Members[g.Member]
-	return r, ok && g.Member != ""
+	return r, ok
 }
 
 // doubt says why the data of the group's member may end with its machine; empty if they do not. Only the member itself can
@@ -63,7 +63,7 @@ func (s State) doubt(g Group) string {
 		return fmt.Sprintf("its member reports volume %s, which is not there", r.Volume)
 	case g.starting() && (g.Volume.Holder == "" || g.has(g.Volume.Holder)):
 		return "" // its machine has never been in service, and so has had no data that are not on the volume
-	case g.Volume.Holder == "" || !g.has(g.Volume.Holder):
+	case !g.has(g.Volume.Holder):
 		return fmt.Sprintf("its member reports volume %s, which none of its machines has", r.Volume)
 	case r.Instance != g.Volume.Holder:
 		return fmt.Sprintf("machine %s has volume %s, and has not reported yet that its member runs on it", g.Volume.Holder, r.Volume)
@@ -87,7 +87,7 @@ func (s State) Stays(g Group) string {
 // and the group's own machine waits for them. false if there is no such machine, or it leaves already.
 func (s State) handover(chosen []Group) (Step, bool) {
 	for _, seat := range s.ordered() {
-		if seat.Member == "" || seat.Volume == nil || seat.Volume.Holder == "" || seat.has(seat.Volume.Holder) {
+		if seat.Volume == nil {
 			continue
 		}
 		for _, g := range s.Groups {

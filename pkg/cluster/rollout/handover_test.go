@@ -38,6 +38,9 @@ func TestHandover(t *testing.T) {
 		want       string
 	}{
 		{"the holder goes first", "", grown(), "replace i-old, has member a, which is etcd-a's now"},
+		{"also after another one", "", of(grown(), "masters", func(g *rollout.Group) { g.Machines = append([]rollout.Machine{machine("i-new", v1)}, g.Machines...) }),
+			"replace i-old, has member a, which is etcd-a's now"},
+		{"also where the one that waits is in service", "", at(grown(), "i-a", state("InService")), "replace i-old, has member a, which is etcd-a's now"},
 		{"also by itself", "masters", grown(), "replace i-old, has member a, which is etcd-a's now"},
 		{"not by others", "etcd-a", grown(), "wait demo-etcd-a, which i-old of masters has"},
 		{"not while it is silent", "", of1(func(r *member.Status) { r.At = noon.Add(-time.Hour) }), "wait demo-masters, has not reported for 60 minutes"},
@@ -46,6 +49,7 @@ func TestHandover(t *testing.T) {
 		{"not data on its own disk", "", of1(func(r *member.Status) { r.Volume = "vol-x" }), "wait demo-masters, reports volume vol-x"},
 		{"once only", "", at(grown(), "i-old", state("Terminating:Wait")), "wait demo-etcd-a, Pending:Wait"},
 		{"nor where it has the volume", "", of(grown(), "etcd-a", func(g *rollout.Group) { g.Volume.Holder = "i-a" }), "wait demo-etcd-a, Pending:Wait"},
+		{"not beside a member that has failed", "", at(grown(), "i-b", state("InService")), "wait demo-masters, does not run (row J1)"},
 		// Another voter's new machine has not come back: with both away there would be no quorum.
 		{"not beside another seat", "", func() rollout.State {
 			s := grown()

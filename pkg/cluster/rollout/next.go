@@ -83,18 +83,12 @@ func (g Group) in(names []string) bool {
 
 // nextControl returns the next step for groups of the control plane; false if nothing is left to do for them.
 func nextControl(s State, chosen []Group, lose []string) (Step, bool) {
-	stale := false
-	for _, g := range chosen {
-		stale = stale || len(g.Stale()) > 0
-	}
+	first := slices.IndexFunc(chosen, func(g Group) bool { return len(g.Stale()) > 0 })
 	short := shortfalls(s)
-	switch {
-	case !stale && len(short) == 0:
-		return Step{}, false
-	case !stale && !slices.ContainsFunc(short, func(f shortfall) bool { return f.group.chosenFrom(chosen) }):
-		return Step{}, false // not ours to wait for; nextPool decides
+	if first < 0 && !slices.ContainsFunc(short, func(f shortfall) bool { return f.group.chosenFrom(chosen) }) {
+		return Step{}, false // nothing to do, or not ours to wait for: nextPool decides
 	}
-	if len(short) == 1 && short[0].missing == 1 && short[0].group.chosenFrom(chosen) {
+	if len(short) == 1 && short[0].one && short[0].group.chosenFrom(chosen) {
 		// Begin with the machine that does not serve: replacing it costs no redundancy.
 		if m, ok := short[0].group.replaceable(); ok {
 			return s.replace(short[0].group, m, "is "+m.condition()+" and not as wanted: ", lose), true
@@ -106,12 +100,7 @@ func nextControl(s State, chosen []Group, lose []string) (Step, bool) {
 	if s.API != "" {
 		return Step{Action: Wait, Reason: "the API servers are not ready: " + s.API}, true
 	}
-	for _, g := range chosen {
-		if m := g.Stale(); len(m) > 0 {
-			return s.replace(g, m[0], "differs: ", lose), true
-		}
-	}
-	return Step{}, false
+	return s.replace(chosen[first], chosen[first].Stale()[0], "differs: ", lose), true
 }
 
 func (g Group) chosenFrom(groups []Group) bool {
@@ -131,9 +120,10 @@ func (s State) replace(g Group, m Machine, why string, lose []string) Step {
 
 // shortfall is a group of the control plane with fewer serving machines than desired.
 type shortfall struct {
-	group   Group
-	missing int
-	text    string
+	group Group
+	// one is whether it lacks one, in whose place it has a machine that does not serve.
+	one  bool
+	text string
 }
 
 // shortfalls checks the machines of the whole control plane, also groups that were not chosen: a quorum counts all members.
@@ -144,18 +134,14 @@ func shortfalls(s State) []shortfall {
 			continue
 		}
 		missing := g.Desired - g.serving()
-		for _, m := range g.Machines {
-			if !m.serves() {
-				out = append(out, shortfall{g, max(missing, 1), fmt.Sprintf("%s of %s is %s", m.ID, g.Name, m.condition())})
-				break
-			}
-		}
+		i := slices.IndexFunc(g.Machines, func(m Machine) bool { return !m.serves() })
 		switch {
-		case len(out) > 0 && out[len(out)-1].group.Name == g.Name:
+		case i >= 0:
+			out = append(out, shortfall{g, missing <= 1, fmt.Sprintf("%s of %s is %s", g.Machines[i].ID, g.Name, g.Machines[i].condition())})
 		case missing > 0:
-			out = append(out, shortfall{g, missing, fmt.Sprintf("%s has %d of %d machines", g.Name, len(g.Machines), g.Desired)})
+			out = append(out, shortfall{group: g, text: fmt.Sprintf("%s has %d of %d machines", g.Name, len(g.Machines), g.Desired)})
 		case g.Roles.Has(role.Etcd) && g.Member == "" && g.Desired > 1:
-			out = append(out, shortfall{g, 1, g.Name + " has several machines of etcd without a member's name"})
+			out = append(out, shortfall{group: g, text: g.Name + " has several machines of etcd without a member's name"})
 		}
 	}
 	return out
@@ -184,10 +170,8 @@ func (m Machine) condition() string {
 		return "not running"
 	case !m.Healthy:
 		return "unhealthy"
-	case !m.Published:
-		return "not in DNS"
 	}
-	return "in service"
+	return "not in DNS"
 }
 
 // nextPool returns the next step for a group that AutoScaling refreshes; false if nothing is left to do for it.
@@ -229,7 +213,7 @@ func (g Group) waiting() string {
 // still run. False if none is left.
 func (g Group) gone() (Step, bool) {
 	for _, m := range g.Machines {
-		if m.leaves() && len(g.Lacks(m)) > 0 {
+		if len(g.Lacks(m)) > 0 {
 			return Step{Action: Wait, Group: g.Name, Reason: fmt.Sprintf("%s is %s%s", m.ID, m.State, g.waiting())}, true
 		}
 	}

@@ -108,9 +108,19 @@ func TestNext(t *testing.T) {
 		{"but not beside another empty seat", at(at(old(), "i-c", state("Pending:Wait")), "i-m1", state("Pending")), "", "wait demo-etcd-c, i-c"},
 		{"nor where it is not chosen", at(old(), "i-c", state("Pending:Wait")), "masters", "wait demo-etcd-c, i-c"},
 		{"a standby is for its operator", at(old(), "i-m1", state("Standby")), "", "wait demo-masters, Standby"},
+		{"also one that is stopped", at(old(), "i-c", func(m *rollout.Machine) { m.Running = false }), "", "replace i-c, is not running and not as wanted"},
+		{"also one of several", at(etcdDone(old()), "i-m2", state("Pending:Wait")), "", "replace i-m2, is Pending:Wait and not as wanted"},
+		{"but not where more are missing", of(at(etcdDone(old()), "i-m2", state("Pending:Wait")), "masters", func(g *rollout.Group) { g.Desired = 3 }), "", "wait demo-masters, i-m2"},
+		{"nor beside one that leaves", of(at(etcdDone(old()), "i-m2", state("Pending:Wait")), "masters", func(g *rollout.Group) {
+			g.Machines = append(g.Machines, rollout.Machine{ID: "i-m3", From: v1, State: "Terminating:Wait"})
+		}), "", "wait demo-masters, i-m2"},
+		{"what is not ours lacks one", at(etcdDone(old()), "i-m1", state("Pending:Wait")), "etcd-a", "finished , every machine"},
+		{"what is ours lacks one, and all are as wanted", at(three(v2), "i-m1", state("Pending:Wait")), "", "wait demo-masters, i-m1"},
+		{"minions are no redundancy", at(old(), "i-w1", state("Pending:Wait")), "", "replace i-a, image"},
 		{"masters one by one", etcdDone(old()), "", "replace i-m1, image"},
 		{"the second when the first is back", fresh("i-m1")(etcdDone(old())), "", "replace i-m2, image"},
 		{"not while the API is not ready", func() rollout.State { s := old(); s.API = "etcd"; return s }(), "", "wait , the API servers are not ready: etcd"},
+		{"which nobody needs who is as wanted", func() rollout.State { s := three(v2); s.API = "etcd"; return s }(), "", "finished , every machine"},
 		{"the launch template first", of(old(), "etcd-c", func(g *rollout.Group) { g.Launches = v1 }), "", "point demo-etcd-c, version 1"},
 		{"minions at the end", controlDone(old()), "", "start demo-minions, image"},
 		{"minions alone", old(), "demo-minions", "start demo-minions, image"},
@@ -127,6 +137,8 @@ func TestNext(t *testing.T) {
 		{"machines as wanted in a group that is not", of(three(v2), "minions", func(g *rollout.Group) { g.Launches = v1 }), "", "point demo-minions, already"},
 		{"two members in a group without names", rollout.State{Cluster: "demo", Groups: []rollout.Group{group("masters", both, machine("i-1", v1), machine("i-2", v1))}}, "",
 			"wait demo-masters, several machines of etcd"},
+		{"one member in a group without a name", rollout.State{Cluster: "demo", Groups: []rollout.Group{group("masters", both, machine("i-1", v1))}}, "", "replace i-1, image"},
+		{"two machines of a member with a name", of(old(), "etcd-a", func(g *rollout.Group) { g.Desired, g.Machines = 2, append(g.Machines, machine("i-a2", v1)) }), "", "replace i-a, image"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			next(t, tt.state, tt.only, tt.want)
@@ -195,6 +207,15 @@ func TestNextAsksTheMembers(t *testing.T) {
 		{"one reported earlier", reports("b", index(60_000, time.Minute)), "", "", "replace i-a, image"},
 		{"one lags behind an earlier report", both(reports("b", index(80_000, 0)), reports("a", index(90_000, time.Minute)), reports("c", index(90_000, time.Minute))), "", "",
 			"wait demo-etcd-b, 10000 entries behind"},
+		{"a backup of this quarter", both(reports("a", backup(time.Hour)), reports("c", backup(15*time.Minute))), "", "", "replace i-a, image"},
+		{"a member of an earlier epoch that was ahead", func(s rollout.State) rollout.State {
+			s.Etcd.Members["z"] = member.Status{At: noon, Store: member.Content{RaftIndex: 900_000}}
+			return s
+		}, "", "", "replace i-a, image"},
+		{"a group without the role", func(s rollout.State) rollout.State {
+			s.Etcd.Members["m"] = member.Status{At: noon, Learner: true}
+			return of(s, "masters", func(g *rollout.Group) { g.Member = "m" })
+		}, "", "", "replace i-a, image"},
 		{"a backup", both(reports("a", backup(time.Hour)), reports("c", backup(14*time.Minute))), "", "", "replace i-a, image"},
 		{"an old backup", both(reports("a", backup(time.Hour)), reports("c", backup(16*time.Minute))), "", "", "wait demo-etcd-a, the newest backup is 16 minutes old"},
 		{"an empty seat's own member is down", func(s rollout.State) rollout.State {
@@ -207,10 +228,12 @@ func TestNextAsksTheMembers(t *testing.T) {
 		{"masters do not ask", both(reports("b", func(r *member.Status) { r.Learner = true }), fresh("i-a", "i-b", "i-c")), "masters", "", "replace i-m1, image"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			step := rollout.Next(tt.change(durable()), strings.Fields(tt.only), strings.Fields(tt.lose))
-			about, reason, _ := strings.Cut(tt.want, ", ")
-			if got := string(step.Action) + " " + stdcmp.Or(step.Machine, step.Group); got != about || !strings.Contains(step.Reason, reason) {
-				t.Errorf("%s, %s\nwant %s", got, step.Reason, tt.want)
+			for range 20 { // whatever the order in which the reports are looked at
+				step := rollout.Next(tt.change(durable()), strings.Fields(tt.only), strings.Fields(tt.lose))
+				about, reason, _ := strings.Cut(tt.want, ", ")
+				if got := string(step.Action) + " " + stdcmp.Or(step.Machine, step.Group); got != about || !strings.Contains(step.Reason, reason) {
+					t.Fatalf("%s, %s\nwant %s", got, step.Reason, tt.want)
+				}
 			}
 		})
 	}
@@ -244,6 +267,8 @@ func TestRefuseDoubts(t *testing.T) {
 		{"an earlier epoch", a(func(r *member.Status) { r.Epoch = 0 }), "of epoch 0, and etcd is at epoch 1"},
 		{"the report is old", a(func(r *member.Status) { r.At = noon.Add(-3*time.Minute - time.Second) }), "has not reported for 3 minutes"},
 		{"the report is nearly old", a(func(r *member.Status) { r.At = noon.Add(-3 * time.Minute) }), ""},
+		{"the report is nearly of the future", a(func(r *member.Status) { r.At = noon.Add(3 * time.Minute) }), ""},
+		{"the report is of the future", a(func(r *member.Status) { r.At = noon.Add(3*time.Minute + time.Second) }), "compare the clocks"},
 		{"it does not run", a(func(r *member.Status) { r.Row = member.F5Foreign }), "row F5"},
 		{"a volume that there is not", func(s rollout.State) rollout.State {
 			return of(s, "etcd-a", func(g *rollout.Group) { g.Volume = nil })
@@ -255,6 +280,12 @@ func TestRefuseDoubts(t *testing.T) {
 		// A new image that does not come up must be replaceable: its machine never had data of its own.
 		{"a machine that never came up, old report", func(s rollout.State) rollout.State {
 			return a(func(r *member.Status) { r.At, r.Instance = noon.Add(-time.Hour), "i-before" })(starts(s))
+		}, ""},
+		{"a machine that never came up beside one that leaves, old report", func(s rollout.State) rollout.State {
+			s = a(func(r *member.Status) { r.At, r.Instance = noon.Add(-time.Hour), "i-before" })(starts(s))
+			return of(s, "etcd-a", func(g *rollout.Group) {
+				g.Machines = append(g.Machines, rollout.Machine{ID: "i-before", From: v1, State: "Terminating:Wait"})
+			})
 		}, ""},
 		{"a machine that never came up, free volume", func(s rollout.State) rollout.State { return holder("")(starts(s)) }, ""},
 		{"a machine that never came up, no report", func(s rollout.State) rollout.State {
@@ -293,6 +324,10 @@ func TestDiffers(t *testing.T) {
 	if got := v1.Differs(rollout.Version{Number: 9, Image: "ami-a", Config: "sha256:1", Type: "m7i.large"}); len(got) > 0 {
 		t.Errorf("another number alone: %v", got)
 	}
+	disk := rollout.Version{Number: 2, Rest: "x"}
+	if got := disk.Differs(rollout.Version{Number: 3, Rest: "x"}); len(got) > 0 {
+		t.Errorf("the same disk: %v", got)
+	}
 }
 
 func TestPrevious(t *testing.T) {
@@ -302,6 +337,9 @@ func TestPrevious(t *testing.T) {
 	if v, ok := rollout.Previous([]rollout.Version{v2, same, v1, v0}, same); !ok || v != v1 {
 		t.Errorf("before 3: %+v, %v", v, ok)
 	}
+	if v, ok := rollout.Previous([]rollout.Version{{Number: 2, Image: "ami-c"}, v1}, same); !ok || v.Number != 2 {
+		t.Errorf("the newest before 3: %+v, %v", v, ok)
+	}
 	if v, ok := rollout.Previous([]rollout.Version{v1, v0}, v1); ok {
 		t.Errorf("before the first: %+v", v)
 	}
@@ -309,6 +347,10 @@ func TestPrevious(t *testing.T) {
 
 func TestRefuse(t *testing.T) {
 	lone := rollout.State{Cluster: "demo", Groups: []rollout.Group{group("masters", both, machine("i-m", v1)), group("minions", minions, machine("i-w", v1))}}
+	one := rollout.State{Cluster: "demo", Groups: []rollout.Group{group("masters", both, machine("i-m", v1))}}
+	launches := func(s rollout.State, key string) rollout.State {
+		return of(s, key, func(g *rollout.Group) { g.Launches = v1 })
+	}
 	two := three(v1)
 	two.Groups = two.Groups[:4]
 	for i := range two.Groups {
@@ -321,10 +363,14 @@ func TestRefuse(t *testing.T) {
 		want       []string // parts of the error; none: allowed
 	}{
 		{"the one member", lone, "", "", []string{"masters: it is all of etcd", "safe: minions"}},
+		{"the one member, with a name", of(one, "masters", func(g *rollout.Group) { g.Member, g.Members = "a", []string{"a"} }), "", "", []string{"masters: it is all of etcd"}},
 		{"the one member, with leave", lone, "", "masters", nil},
 		{"the one member by AutoScaling's name", lone, "", "demo-masters", nil},
 		{"what is safe", lone, "minions", "", nil},
 		{"three members", three(v1), "", "", []string{"etcd-a: etcd goes on with 2 of 3", "etcd-c:", "takes the member's place by itself", "safe: masters minions"}},
+		{"three members, and minions that are as wanted", fresh("i-w1", "i-w2")(three(v1)), "", "", []string{"safe: masters."}},
+		{"three members, and minions that are, but for the next one", launches(fresh("i-w1", "i-w2")(three(v1)), "minions"), "", "", []string{"safe: masters minions"}},
+		{"no machine of etcd, but the next one", launches(three(v2), "etcd-a"), "", "", nil},
 		{"three members, leave for one", three(v1), "", "etcd-a", []string{"etcd-b: ", "etcd-c: "}},
 		{"one of three, with leave", three(v1), "etcd-a", "etcd-a", nil},
 		{"two members", two, "etcd-a", "", []string{"of two members each is needed", "nothing else is to be replaced"}},
@@ -340,7 +386,10 @@ func TestRefuse(t *testing.T) {
 			}
 			text := fmt.Sprint(err)
 			if refusal := (*rollout.Refusal)(nil); errors.As(err, &refusal) {
-				text += "\nsafe: " + strings.Join(refusal.Safe, " ")
+				if !strings.HasPrefix(text, "replacing machines of etcd") || strings.Contains(text, "nothing else") != (len(refusal.Safe) == 0) {
+					t.Errorf("%s\nwhile %v is safe", text, refusal.Safe)
+				}
+				text += "\nsafe: " + strings.Join(refusal.Safe, " ") + "."
 			}
 			for _, part := range tt.want {
 				if !strings.Contains(text, part) {

@@ -21,9 +21,8 @@ func (g Group) Obsolete(all []Version) []Version {
 		needed = append(needed, m.From.Number)
 	}
 	for _, from := range []Version{all[len(all)-1], g.Wanted} {
-		if before, ok := Previous(all, from); ok {
-			needed = append(needed, before.Number)
-		}
+		before, _ := Previous(all, from)
+		needed = append(needed, before.Number)
 	}
 	return slices.DeleteFunc(slices.Clone(all[:len(all)-KeptVersions]), func(v Version) bool { return slices.Contains(needed, v.Number) })
 }

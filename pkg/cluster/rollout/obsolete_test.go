@@ -36,6 +36,7 @@ func TestObsolete(t *testing.T) {
 		"a refresh is under way":         {group(func(g *rollout.Group) { g.Refresh = &rollout.Refresh{Status: "InProgress", To: 12} }), all, nil},
 		"many of the same":               {group(func(g *rollout.Group) { g.Launches, g.Wanted = same[11], same[11] }), same, []int{1, 2, 4, 5, 6, 7}},
 		"few":                            {group(func(g *rollout.Group) { g.Launches, g.Wanted, g.Machines = all[4], all[4], nil }), all[:5], nil},
+		"fewer":                          {group(func(g *rollout.Group) { g.Launches, g.Wanted, g.Machines = all[2], all[2], nil }), all[:3], nil},
 		"a version that is gone already": {group(func(g *rollout.Group) { g.Machines[0].From = version(99, "") }), all, []int{1, 2, 3, 4, 5, 6, 7}},
 	} {
 		t.Run(name, func(t *testing.T) {

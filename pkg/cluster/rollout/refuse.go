@@ -20,7 +20,7 @@ func Refuse(s State, only, lose []string) error {
 	var r Refusal
 	for _, g := range s.ordered() {
 		switch {
-		case !g.Chosen(only) || len(g.Stale()) == 0 && len(g.Launches.Differs(g.Wanted)) == 0:
+		case !g.Chosen(only) || !g.Behind():
 		case !g.Roles.Has(role.Etcd) || len(g.Stale()) == 0 || g.in(lose) || s.doubt(g) == "":
 			r.Safe = append(r.Safe, g.Key)
 		default:

@@ -109,7 +109,7 @@ func (h *hold) look(g Group, now time.Time) {
 func (r *Runner) Run(ctx context.Context) (Done, error) {
 	began := r.Clock.Now()
 	r.done, r.last, r.changed = Done{Replaced: []string{}, Refreshed: []string{}}, Step{}, began
-	r.ended, r.watched, r.seen, r.hold = map[string]bool{}, map[string]string{}, map[string]bool{}, hold{since: map[string]time.Time{}, until: began}
+	r.ended, r.watched, r.seen, r.hold = map[string]bool{}, map[string]string{}, map[string]bool{}, hold{since: map[string]time.Time{}}
 	err := r.run(ctx)
 	r.done.Seconds = int64(r.Clock.Now().Sub(began) / time.Second)
 	return r.done, err
@@ -153,7 +153,7 @@ func (r *Runner) step(ctx context.Context, s State) error {
 	r.hold.look(g, now)
 	if step != r.last {
 		// A group whose launches fail one after another makes no progress, though the reason changes.
-		if step.Action != r.last.Action || step.Group != r.last.Group || step.Machine != r.last.Machine || step.Percent != r.last.Percent {
+		if step.Action != r.last.Action || step.Group != r.last.Group || step.Percent != r.last.Percent {
 			r.changed, r.hold.total = now, 0
 		}
 		r.last = step
@@ -183,8 +183,8 @@ func (r *Runner) decide(s State) (Step, error) {
 		return Step{}, err
 	}
 	step := Next(s, r.Options.Only, r.Options.AllowDataLoss)
-	if left := s.unread(r.Options.Only); step.Action == Finished && len(left) > 0 {
-		return r.awaitUnread(&UnreadError{Groups: left})
+	if step.Action == Finished && len(r.Options.Only) == 0 && len(s.Unread) > 0 { // one that was chosen by its name has been refused
+		return r.awaitUnread(&UnreadError{Groups: s.Unread})
 	}
 	return step, nil
 }
@@ -219,17 +219,19 @@ func (r *Runner) refreshes(s State) error {
 		}
 		id, ours := r.watched[g.Name]
 		switch {
-		case slices.Contains([]string{"RollbackInProgress", "Cancelling"}, g.Refresh.Status) && !ours:
-			// Another client rolls this refresh back: wait for its end, and then look at the machines again.
+		case slices.Contains([]string{"RollbackInProgress", "Cancelling"}, g.Refresh.Status):
+			// Somebody takes this refresh back: wait for its end, and then look at the machines again.
 		case g.Refresh.Active() && !ours:
 			if g.Refresh.To != 0 && g.Refresh.To != g.Wanted.Number {
 				return fmt.Errorf("refreshing %s: a refresh to version %d is under way, and version %d is wanted: wait for its end, or cancel it",
 					g.Name, g.Refresh.To, g.Wanted.Number)
 			}
 			r.watched[g.Name] = g.Refresh.ID // started by an earlier run
-		case ours && id == g.Refresh.ID && !g.Refresh.Active() && g.Refresh.Status != "Successful":
+		case id != g.Refresh.ID || g.Refresh.Active():
+			// The one before, or ours, which goes on.
+		case g.Refresh.Status != "Successful":
 			return &RefreshError{Group: g}
-		case ours && id == g.Refresh.ID && g.Refresh.Status == "Successful":
+		default:
 			delete(r.watched, g.Name)
 			r.done.Refreshed = append(r.done.Refreshed, g.Name)
 		}
@@ -273,11 +275,8 @@ func (r *Runner) wait(s State, step Step, more time.Duration) error {
 	if waited-r.hold.total < cmp.Or(r.Options.Patience, DefaultPatience)+more {
 		return nil
 	}
-	stuck := &StuckError{Step: step, Waited: waited}
-	if g, ok := s.group(step.Group); ok {
-		stuck.Group = g.Key
-	}
-	return stuck
+	g, _ := s.group(step.Group)
+	return &StuckError{Step: step, Group: g.Key, Waited: waited}
 }
 
 // interrupted cancels AutoScaling's refreshes or leaves them running, and says which.

@@ -55,10 +55,10 @@ func (s Skew) String() string {
 
 // Between is the minor version to which a control plane goes first that would skip one, such as 1.35; empty if none was skipped.
 func (s Skew) Between() string {
-	major, minor, ok := minorOf(s.API)
-	if !ok || s.Rule != SkipsMinor || apart(s.API, s.Next) < 2 {
+	if apart(s.API, s.Next) < 2 {
 		return ""
 	}
+	major, minor, _ := minorOf(s.API)
 	return fmt.Sprintf("%d.%d", major, minor+1)
 }
 
@@ -110,8 +110,8 @@ func (s State) Skews(to map[string]string) []Skew {
 		}
 	}
 	for _, g := range s.ordered() {
-		if target := to[g.Name]; g.Roles.Has(role.Masters) && target != "" {
-			s.controlSkews(g, target, add)
+		if g.Roles.Has(role.Masters) {
+			s.controlSkews(g, to[g.Name], add)
 		}
 	}
 	for _, g := range s.ordered() {
@@ -167,14 +167,14 @@ func (s State) kubeletSkews(g Group, to map[string]string, add func(Skew)) {
 	}
 }
 
-// versions are the versions of Kubernetes of the group's machines that stay, each once; where all are to have another, it alone.
+// versions are the versions of Kubernetes of the group's machines that stay; where all are to have another, it alone.
 func (g Group) versions(to string) []string {
 	if to != "" {
 		return []string{to}
 	}
 	var out []string
 	for _, m := range g.Machines {
-		if !m.leaves() && m.Kubernetes != "" && !slices.Contains(out, m.Kubernetes) {
+		if !m.leaves() && m.Kubernetes != "" {
 			out = append(out, m.Kubernetes)
 		}
 	}

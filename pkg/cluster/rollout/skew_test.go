@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ func running(m1, m2, w1, w2 string) rollout.State {
 // Kubernetes' rules of which versions may meet, by the examples of its own page and their neighbours.
 func TestSkews(t *testing.T) {
 	const (
+		v132                         = "v1.32.9"
 		v133, v134, v135, v136, v137 = "v1.33.9", "v1.34.6", "v1.35.4", "v1.36.3", "v1.37.0"
 		m, w                         = "demo-masters", "demo-minions"
 	)
@@ -40,9 +42,12 @@ func TestSkews(t *testing.T) {
 		{"by one of two", running(v136, v134, v134, v134), map[string]string{m: v136}, "skips no minor"},
 		{"a major", running(v136, v136, v136, v136), map[string]string{m: "v2.0.0"}, "skips no minor;minions: there would be kubelets of v1.36.3 and API servers of v2.0.0"},
 		{"masters go back", running(v136, v136, v135, v135), map[string]string{m: v135}, "masters: there are API servers of v1.36.3, and the next would be of v1.35.4: an API server does not go back"},
+		{"masters go back by two", running(v136, v136, v134, v134), map[string]string{m: v134}, "does not go back"},
 		{"all go back", running(v136, v136, v136, v136), map[string]string{m: v135, w: v135}, "does not go back"},
 		{"a master that never came up is taken back", at(running(v136, v135, v135, v135), "i-m1", state("Pending:Wait")), map[string]string{m: v135}, ""},
 		{"one that leaves does not count", at(running(v134, v135, v135, v135), "i-m1", state("Terminating:Wait")), map[string]string{m: v136}, ""},
+		{"nor does a minion that leaves", at(running(v136, v136, v132, v136), "i-w1", state("Terminating:Wait")), map[string]string{m: v136, w: v136}, ""},
+		{"etcd has no kubelet", at(running(v136, v136, v136, v136), "i-a", func(m *rollout.Machine) { m.Kubernetes = v132 }), map[string]string{m: v136, w: v136}, ""},
 		{"minions before masters", running(v135, v135, v135, v135), map[string]string{w: v136}, "minions: there would be kubelets of v1.36.3 and API servers of v1.35.4: a kubelet is never newer"},
 		{"minions before the last master", running(v136, v135, v135, v135), map[string]string{w: v136}, "kubelets of v1.36.3 and API servers of v1.35.4"},
 		{"minions after masters", running(v136, v136, v135, v134), map[string]string{w: v136}, ""},
@@ -86,8 +91,20 @@ func TestSkewOfGroups(t *testing.T) {
 func TestSkewBetween(t *testing.T) {
 	skews := running("v1.34.6", "v1.34.6", "v1.34.6", "v1.34.6").Skews(map[string]string{"demo-masters": "v1.37.0"})
 	assert.Equal(t, skews[0].Between(), "1.35")
+	skews = running("v1.34.6", "v1.34.6", "v1.34.6", "v1.34.6").Skews(map[string]string{"demo-masters": "v1.36.3"})
+	assert.Equal(t, skews[0].Between(), "1.35")
+	assert.ErrorContains(t, &rollout.SkewError{Skews: skews}, skews[0].String())
 	assert.Equal(t, running("v1.35.4", "v1.34.6", "", "").OldestAPI(), "v1.34.6")
+	assert.Equal(t, running("v1.34.6", "v1.35.4", "", "").OldestAPI(), "v1.34.6")
+	assert.Equal(t, running("v1.34.6", "", "", "").OldestAPI(), "v1.34.6")
+	assert.Equal(t, at(running("v1.35.4", "v1.34.6", "", ""), "i-m2", state("Terminating:Wait")).OldestAPI(), "v1.35.4")
 	assert.Equal(t, running("", "", "v1.35.4", "").OldestAPI(), "")
+}
+
+func TestKnown(t *testing.T) {
+	for text, want := range map[string]bool{"v1.36.3": true, "1.36.3": false, "": false, "new": false} {
+		assert.Equal(t, rollout.Known(text), want, text)
+	}
 }
 
 // The way to another version goes over every minor between, after what is left of the one before.
@@ -103,11 +120,21 @@ func TestWay(t *testing.T) {
 		{"the next", running(v135, v135, v135, v135), "1.36", "1.36"},
 		{"over the one between", running(v134, v134, v134, v134), "1.36", "1.35 1.36"},
 		{"a master is left", running(v136, v135, v135, v135), "1.36", "1.36"},
+		{"a master is left, and minions are not known", running(v136, v135, "", ""), "1.36", "1.36"},
 		{"minions are left", running(v136, v136, v136, v135), "1.36", "1.36"},
 		{"what is left comes first", running(v135, v135, v134, v134), "1.36", "1.35 1.36"},
 		{"kubelets that are too old for it", running(v136, v135, v132, v132), "1.36", "1.36(minions)"},
+		{"kubelets that the hop before brings along", running(v135, v135, v132, v132), "1.36", "1.35 1.36"},
+		{"minions ahead of masters", running(v134, v134, v135, v135), "1.34", ""},
+		{"etcd has no kubelet", at(running(v136, v136, v136, v136), "i-a", func(m *rollout.Machine) { m.Kubernetes = v132 }), "1.36", ""},
+		{"nor has it one on the way", at(running(v135, v135, v135, v135), "i-a", func(m *rollout.Machine) { m.Kubernetes = v132 }), "1.36", "1.36"},
 		{"as old as they may be", running(v136, v136, v133, v133), "1.36", "1.36"},
 		{"back", running(v136, v136, v136, v136), "1.35", "masters: there are API servers of v1.36.3, and the next would be of v1.35"},
+		{"back, and masters are not the first group", func() rollout.State {
+			s := running(v136, v136, v136, v136)
+			slices.Reverse(s.Groups)
+			return s
+		}(), "1.35", "masters: there are API servers of v1.36.3"},
 		{"from nowhere", running("", "", v135, v135), "1.36", "the masters' version of Kubernetes is not known"},
 		{"no version", running(v135, v135, v135, v135), "new", `"new" is not a minor version`},
 		{"another major", running(v135, v135, v135, v135), "2.0", "there is none between major versions"},

@@ -209,18 +209,10 @@ type Unread struct {
 	Why string `json:"why"`
 }
 
-// unread are the groups that could not be read among those in only; empty is all.
-func (s State) unread(only []string) []Unread {
-	return slices.DeleteFunc(slices.Clone(s.Unread), func(u Unread) bool { return !u.chosen(only) })
-}
-
 // HasUnread reports whether a group, by either of its names, could not be read.
 func (s State) HasUnread(name string) bool {
 	return slices.ContainsFunc(s.Unread, func(u Unread) bool { return u.named([]string{name}) })
 }
-
-// chosen reports whether only has either name of the group, or is empty.
-func (u Unread) chosen(only []string) bool { return len(only) == 0 || u.named(only) }
 
 func (u Unread) named(names []string) bool {
 	return slices.Contains(names, u.Group) || slices.Contains(names, u.Key)

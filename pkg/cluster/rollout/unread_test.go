@@ -47,6 +47,9 @@ func TestRefuseUnread(t *testing.T) {
 					if !strings.Contains(err.Error(), "group demo-"+tt.hidden+": AWS refused") {
 						t.Errorf("the reason is not said: %v", err)
 					}
+					if !strings.HasPrefix(err.Error(), "replacing machines") || strings.Contains(err.Error(), "machines of "+strings.Join(e.Blocked, ", ")+":") != (len(e.Blocked) > 0) {
+						t.Errorf("%v\nblocks %v", err, e.Blocked)
+					}
 				}
 				if got != tt.want || err != nil && e == nil {
 					t.Errorf("%q, want %q (%v)", got, tt.want, err)
@@ -59,6 +62,11 @@ func TestRefuseUnread(t *testing.T) {
 	}
 	if err := rollout.RefuseUnread(rollout.State{Unread: []rollout.Unread{{Group: "demo-minions", Key: "minions"}}}, nil); err == nil {
 		t.Error("none can be read, and nothing is refused")
+	}
+	for name, want := range map[string]bool{"minions": true, "demo-minions": true, "masters": false, "": false} {
+		if got := hide(three(v1), "minions").HasUnread(name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
 	}
 	if err := rollout.Refuse(hide(three(v1), "minions"), []string{"miners"}, nil); err == nil || !strings.Contains(err.Error(), "the groups are etcd-a, etcd-b, etcd-c, masters, minions") {
 		t.Errorf("%v", err)
@@ -100,7 +108,7 @@ func TestRunBesideUnread(t *testing.T) {
 			switch {
 			case back && (err != nil || len(done.Refreshed) != 1):
 				t.Errorf("%+v, %v", done, err)
-			case !back && (!errors.As(err, &stuck) || !strings.Contains(err.Error(), "AWS refused")):
+			case !back && (!errors.As(err, &stuck) || stuck.Step.Group != "demo-minions" || !strings.Contains(err.Error(), "AWS refused")):
 				t.Errorf("%v", err)
 			}
 		})

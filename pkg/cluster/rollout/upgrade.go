@@ -65,13 +65,9 @@ func (s State) apis() (oldest, newest string) {
 	return oldest, newest
 }
 
-// mastersGroup is the name in the document of the first group of masters.
+// mastersGroup is the name in the document of the first group of masters, of which there must be one.
 func (s State) mastersGroup() string {
-	i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.Roles.Has(role.Masters) })
-	if i < 0 {
-		return ""
-	}
-	return s.Groups[i].Key
+	return s.Groups[slices.IndexFunc(s.Groups, func(g Group) bool { return g.Roles.Has(role.Masters) })].Key
 }
 
 // lags reports whether a kubelet is of an earlier minor version.
