@@ -151,6 +151,7 @@ func TestRFC2136Verdicts(t *testing.T) {
 		key    bool
 		want   error    // nil: neither of the two
 		says   []string // of an error that is neither
+		not    string   // what it does not say
 		ok     bool
 	}{
 		"done":                               {answer: code(dns.RcodeSuccess), ok: true},
@@ -168,7 +169,7 @@ func TestRFC2136Verdicts(t *testing.T) {
 		"an unsigned refusal":                {answer: func(q *dns.Msg) *dns.Msg { return unsigned(reply(q, dns.RcodeRefused)) }, key: true, says: []string{"REFUSED", "update-policy", `"hardtack."`}},
 		"a name outside":                     {answer: code(dns.RcodeNotZone), says: []string{"NOTZONE", "k8s."}},
 		"no updates":                         {answer: code(dns.RcodeNotImplemented), says: []string{"NOTIMP", "BIND"}},
-		"a form it does not take":            {answer: code(dns.RcodeFormatError), says: []string{"FORMERR"}},
+		"a form it does not take":            {answer: code(dns.RcodeFormatError), says: []string{"FORMERR"}, not: "BIND"},
 		"no authority":                       {answer: code(dns.RcodeNotAuth), says: []string{"NOTAUTH", "k8s."}},
 		"another clock":                      {answer: func(q *dns.Msg) *dns.Msg { return failed(reply(q, dns.RcodeNotAuth), dns.RcodeBadTime) }, key: true, says: []string{"BADTIME", "clocks"}},
 		"no such key":                        {answer: func(q *dns.Msg) *dns.Msg { return failed(reply(q, dns.RcodeNotAuth), dns.RcodeBadKey) }, key: true, says: []string{"BADKEY", "hardtack."}},
@@ -195,6 +196,9 @@ func TestRFC2136Verdicts(t *testing.T) {
 			default:
 				hasForm(t, err)
 				says(t, err, tc.says)
+				if tc.not != "" && strings.Contains(err.Error(), tc.not) {
+					t.Errorf("%v", err)
+				}
 			}
 		})
 	}
@@ -246,6 +250,47 @@ func TestRFC2136TransferRefusals(t *testing.T) {
 			hasForm(t, err)
 			if sets != nil || tc.not != "" && strings.Contains(err.Error(), tc.not) {
 				t.Errorf("%v, %v", sets, err)
+			}
+		})
+	}
+}
+
+// Where the server has no zone of the name, the reading says which one has the name in it; where it does not take the
+// signature, that comes first.
+func TestRFC2136AsksWhatZone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		key, signed bool
+		code        uint16 // in the signature
+		says, not   string
+	}{
+		"without a key":    {says: "--suffix k8s.", not: "BADTIME"},
+		"with a key":       {key: true, signed: true, says: "--suffix k8s.", not: "BADTIME"},
+		"nobody signed it": {key: true, says: "--suffix k8s.", not: "BADTIME"},
+		"another clock":    {key: true, signed: true, code: dns.RcodeBadTime, says: "BADTIME", not: "--suffix"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPeer(t, func(q *dns.Msg) []*dns.Msg {
+				if q.Question[0].Qtype == dns.TypeSOA {
+					m := reply(q, dns.RcodeNameError)
+					m.Ns = rrs(t, soaLine)
+					return []*dns.Msg{m}
+				}
+				m := failed(reply(q, dns.RcodeNotAuth), tc.code)
+				if !tc.signed {
+					m = unsigned(m)
+				}
+				return []*dns.Msg{m}
+			})
+			z := at(t, p.addr, "", func(c *zone.RFC2136Config) {
+				c.Policy.Suffix = "inner.k8s."
+				if tc.key {
+					withKey(c)
+				}
+			})
+			_, err := z.Read(t.Context(), zonetest.Cluster)
+			says(t, err, []string{tc.says})
+			if strings.Contains(err.Error(), tc.not) {
+				t.Errorf("%v", err)
 			}
 		})
 	}

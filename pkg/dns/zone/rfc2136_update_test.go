@@ -231,7 +231,7 @@ func TestRFC2136Serial(t *testing.T) {
 		"another clock":           {answer: func(q *dns.Msg) *dns.Msg { return failed(reply(q, dns.RcodeNotAuth), dns.RcodeBadTime) }, key: true, says: []string{"BADTIME"}},
 		"a key that is not known": {answer: func(q *dns.Msg) *dns.Msg { return failed(reply(q, dns.RcodeNotAuth), dns.RcodeBadKey) }, key: true, says: []string{"BADKEY", "hardtack."}},
 		"a refusal without a key": {answer: func(q *dns.Msg) *dns.Msg { return reply(q, dns.RcodeNotAuth) }, says: []string{"no authority over zone k8s."}},
-		"a refusal nobody signed": {answer: func(q *dns.Msg) *dns.Msg { return unsigned(reply(q, dns.RcodeRefused)) }, key: true, says: []string{"k8s."}},
+		"a refusal nobody signed": {answer: func(q *dns.Msg) *dns.Msg { return unsigned(reply(q, dns.RcodeRefused)) }, key: true, says: []string{"no authority over zone k8s."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPeer(t, func(q *dns.Msg) []*dns.Msg { return []*dns.Msg{tc.answer(q)} })

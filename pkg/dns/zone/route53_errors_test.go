@@ -71,6 +71,9 @@ func TestRoute53Outcomes(t *testing.T) {
 				t.Errorf("%d changes were sent", len(s.sent))
 			}
 			hasForm(t, err)
+			if strings.Contains(err.Error(), "aws sso login") {
+				t.Errorf("there are credentials: %v", err)
+			}
 			if tc.want == nil {
 				says(t, err, append(tc.says, "demo"))
 				return
