@@ -141,7 +141,7 @@ func TestSyncTells(t *testing.T) {
 	var log bytes.Buffer
 	b.configure = func(c *reconcile.Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) }
 	at := func(ago time.Duration) reconcile.Event { return reconcile.Event{At: epoch.Add(-ago)} }
-	r, err := b.sync(t.Context(), t, reconcile.Event{}, at(10*time.Second), reconcile.Event{}, at(30*time.Second), at(20*time.Second))
+	r, err := b.sync(t.Context(), t, reconcile.Event{}, at(20*time.Second), at(30*time.Second), reconcile.Event{}, at(10*time.Second))
 	if err != nil || b.failure != nil || b.report.Cluster != cluster || r.Cluster != cluster || b.report.Calls != r.Calls || !b.report.Changed {
 		t.Errorf("%+v and %+v, %v", r, b.report, err)
 	}

@@ -114,10 +114,10 @@ func (g generation) pace(first time.Duration) time.Duration {
 }
 
 // burstAt is the burst that a write at now belongs to that changes so many addresses. A few do not
-// make a storm: they are worth a write of their own.
+// make a storm: they are worth a write of their own. The first write of all follows on none.
 func (g generation) burstAt(now time.Time, first time.Duration, addresses int) int {
 	switch {
-	case g.committed.IsZero(), now.Sub(g.committed) > 2*g.pace(first)+first:
+	case now.Sub(g.committed) > 2*g.pace(first)+first:
 		return 0
 	case addresses < stormAddresses:
 		return g.burst

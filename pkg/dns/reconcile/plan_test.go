@@ -32,7 +32,7 @@ func TestPlan(t *testing.T) {
 	if err := b.zone.swap(p.Change.Remove, p.Change.Create); err != nil {
 		t.Fatalf("the plan fits no zone: %v", err)
 	}
-	if !record.Diff(b.zone.list(), p.Want, "").Empty() || len(b.masters()) != 2 {
+	if !record.Diff(b.zone.list(), p.Want, "").Empty() || len(b.zone.list()) != len(p.Want) || len(b.masters()) != 2 {
 		t.Errorf("after the change the zone has %v, wanted %v", b.zone.list(), p.Want)
 	}
 	if p, err = b.syncer(t).Plan(t.Context(), cluster); err != nil || !p.Change.Empty() {

@@ -71,8 +71,11 @@ func (b *bench) Observe(_ context.Context, r reconcile.Report, err error) {
 
 type benchZone struct{ *bench }
 
-func (b benchZone) Read(context.Context, string) ([]record.Set, error) {
+func (b benchZone) Read(_ context.Context, name string) ([]record.Set, error) {
 	b.reads++
+	if name != cluster {
+		return nil, fmt.Errorf("the zone has no cluster %q", name)
+	}
 	if b.readErr != nil {
 		return nil, b.readErr
 	}
