@@ -39,11 +39,8 @@ type view struct {
 	have  []record.Set
 	fleet record.Fleet
 	want  []record.Set
-	// at is the generation that was read. known is false when there is a record that cannot be read:
-	// then nothing can be said about when an address left.
-	at    generation
-	known bool
-	burst int // of a write that follows on this reading
+	at    generation // that was read; the zero one if there is none that can be read
+	burst int        // of a write that follows on this reading
 	// looked is when the reading of the fleet ended.
 	looked time.Time
 }
@@ -61,8 +58,6 @@ func (r *call) reconcile(ctx context.Context) (view, error) {
 		}
 		v, err = r.write(ctx, v)
 		switch {
-		case err == nil:
-			return v, nil
 		case errors.Is(err, ErrConflict):
 			r.report.Conflicts++
 			if r.report.Conflicts > MaxConflicts {
@@ -71,7 +66,7 @@ func (r *call) reconcile(ctx context.Context) (view, error) {
 		case errors.Is(err, ErrUnknownOutcome):
 			r.report.Unknown++
 			r.uncertain = v.at.String()
-		default:
+		default: // the records are right, or no other try makes them so
 			return v, err
 		}
 		r.log.DebugContext(ctx, "reading again", "cause", err)
@@ -141,24 +136,23 @@ func (r *call) look(ctx context.Context, v view) (view, error) {
 
 // parse takes the generation out of the sets that were read.
 func (r *call) parse(ctx context.Context, have []record.Set) view {
-	v := view{have: have, known: true}
+	v := view{have: have}
 	if text, ok := record.Generation(v.have, r.cluster); ok {
 		var err error
-		if v.at, err = parseGeneration(text); err != nil {
-			v.at, v.known = unreadableGeneration(r.c.Clock.Now()), false
-			r.log.WarnContext(ctx, "hooks wait until the next change has replaced the generation record", "error", err)
+		if v.at, err = parseGeneration(text); err != nil { // nothing is known of any machine then
+			r.log.WarnContext(ctx, "the generation record cannot be read and is replaced when a hook waits or something changes", "error", err)
 		}
 	}
 	return v
 }
 
-// pace is how long to wait before a change is written; 0 is no wait. A call waits at most maxPaced
-// times, and never past half of the time that is left: then less long, since a storm is when waiting saves most. The spread lets one of two that wait go first, so
-// that the other sees its write.
+// pace is how long to wait before a change is written; 0 is no wait, as with a negative Pace and before the first write. A
+// call waits at most maxPaced times, and never past half of the time that is left: then less long, since a storm is when
+// waiting saves most. The spread lets one of two that wait go first, so that the other sees its write.
 func (r *call) pace(at generation) time.Duration {
 	pace := at.pace(r.c.Pace)
 	d := at.committed.Add(pace).Sub(r.c.Clock.Now())
-	if r.c.Pace < 0 || at.committed.IsZero() || at.String() == r.uncertain || d <= 0 || d > 2*pace || r.paced >= maxPaced {
+	if at.String() == r.uncertain || d <= 0 || d > 2*pace || r.paced >= maxPaced {
 		return 0
 	}
 	d += time.Duration(r.jitter() * float64(r.c.Pace) / 2)
@@ -182,34 +176,37 @@ func (r *call) change(v view) (record.Change, generation, error) {
 		next = next.next(r.c.Clock.Now(), next.nonce, fence)
 		return record.Stamp(v.have, r.cluster, next.String()), next, nil
 	}
-	part, _, err := whole.Fit(r.c.Zone.Limits())
-	if err != nil {
-		return whole, v.at, err
-	}
+	part, _, _ := whole.Fit(r.c.Zone.Limits()) // what fits no batch does not fit with departures either
 	gone := append(owners(v.fleet, removedAddresses(r.managed(v.have), r.managed(part.Apply(v.have)))), fence...)
 	next = next.next(r.c.Clock.Now(), next.nonce, gone)
-	part, _, err = record.Diff(v.have, v.want, next.String()).Fit(r.c.Zone.Limits())
+	part, _, err := record.Diff(v.have, v.want, next.String()).Fit(r.c.Zone.Limits())
 	return part, next, err
 }
 
 // unfenced returns the machines that wait to be terminated, are not published, and of which nothing says that they have
 // left: an older call may be about to publish them. A generation in which they left now makes that call's change a
-// conflict. The hook is completed the usual time after it.
+// conflict. The hook is completed the usual time after it. There are no more of them than a generation has room for beside
+// those that wait already, whose departures would be pushed out and would count from now on again.
 func (r *call) unfenced(v view) []string {
 	if r.c.Hooks == nil {
 		return nil
 	}
 	published := addresses(r.managed(v.have))
 	var out []string
+	room := maxDepartures
 	for _, g := range v.fleet.Groups {
 		for _, m := range g.Members {
 			isPublished := slices.ContainsFunc(addressesOf(m), func(ip string) bool { return published[ip] > 0 })
-			if m.Lifecycle == record.TerminatingWait && !isPublished && v.at.find(m.InstanceID) < 0 {
+			switch {
+			case m.Lifecycle != record.TerminatingWait || isPublished:
+			case v.at.find(m.InstanceID) >= 0:
+				room--
+			default:
 				out = append(out, m.InstanceID)
 			}
 		}
 	}
-	return out
+	return out[:min(len(out), max(0, room))]
 }
 
 // owners returns the machines that have one of the addresses.
@@ -229,7 +226,7 @@ func owners(f record.Fleet, of []string) []string {
 // that it returns holds the generation that was sent last, and the records as committed.
 func (r *call) write(ctx context.Context, v view) (view, error) {
 	for {
-		sent, stamped := v.at, v.known
+		sent := v.at
 		change, err := retry(ctx, r, func() (change record.Change, err error) { // at every try, for the present time
 			if r.c.Clock.Now().Sub(v.looked) > oldReading {
 				if v, err = r.look(ctx, v); err != nil {
@@ -244,10 +241,10 @@ func (r *call) write(ctx context.Context, v view) (view, error) {
 				return change, err
 			}
 			r.report.Unannounced = max(r.report.Unannounced, r.changes(v.have, v.want))
-			sent, stamped = next, true
+			sent = next
 			return change, r.c.Zone.CompareAndSwap(ctx, r.cluster, change.Remove, change.Create)
 		})
-		v.at, v.known = sent, stamped
+		v.at = sent
 		if err != nil {
 			return v, fmt.Errorf("writing the records: %w", err)
 		}

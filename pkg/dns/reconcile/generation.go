@@ -69,14 +69,14 @@ func parseGeneration(text string) (generation, error) {
 	var g generation
 	fields := strings.Split(text, ".")
 	if len(fields) != 6 || fields[0] != generationVersion || len(fields[5])%departureSize != 0 {
-		return g, fmt.Errorf("reading %q: %w", text, errGeneration)
+		return generation{}, fmt.Errorf("reading %q: %w", text, errGeneration)
 	}
 	committed, err := strconv.ParseInt(fields[1], 36, 64)
 	if err != nil {
-		return g, fmt.Errorf("reading the time in %q: %w", text, errGeneration)
+		return generation{}, fmt.Errorf("reading the time in %q: %w", text, errGeneration)
 	}
 	if g.burst, err = strconv.Atoi(fields[2]); err != nil || g.burst < 0 || g.burst > maxBurst {
-		return g, fmt.Errorf("reading the burst in %q: %w", text, errGeneration)
+		return generation{}, fmt.Errorf("reading the burst in %q: %w", text, errGeneration)
 	}
 	g.committed, g.nonce = time.Unix(committed, 0).UTC(), fields[3]
 	if g.floor, err = strconv.ParseInt(fields[4], 36, 64); err != nil {
@@ -114,10 +114,10 @@ func (g generation) pace(first time.Duration) time.Duration {
 }
 
 // burstAt is the burst that a write at now belongs to that changes so many addresses. A few do not
-// make a storm: they are worth a write of their own.
+// make a storm: they are worth a write of their own. The first write of all follows on none.
 func (g generation) burstAt(now time.Time, first time.Duration, addresses int) int {
 	switch {
-	case g.committed.IsZero(), now.Sub(g.committed) > 2*g.pace(first)+first:
+	case now.Sub(g.committed) > 2*g.pace(first)+first:
 		return 0
 	case addresses < stormAddresses:
 		return g.burst
@@ -152,10 +152,6 @@ func (g generation) next(now time.Time, nonce string, gone []string) generation 
 	}
 	return n
 }
-
-// unreadableGeneration is the generation to continue from if the published one cannot be read: anything may have
-// left just now.
-func unreadableGeneration(now time.Time) generation { return generation{floor: now.Unix()} }
 
 // leftBy is a time by which the machine had left the records, if it is not in them now. It may be
 // later than the truth, never earlier.

@@ -43,11 +43,13 @@ func (r *call) judgeHook(v view, published map[string]int, m record.Member) Hook
 	if slices.ContainsFunc(addressesOf(m), func(ip string) bool { return published[ip] > 0 }) {
 		return HookReport{InstanceID: m.InstanceID, State: HookHeld}
 	}
-	if left := v.at.leftBy(m.InstanceID); !left.IsZero() {
-		h.Due = left.Add(r.c.Policy.TTL + r.c.Propagation)
+	left := r.c.Clock.Now() // at the earliest, where a generation had no room for it
+	if v.at.find(m.InstanceID) >= 0 {
+		left = v.at.leftBy(m.InstanceID)
 	}
+	h.Due = left.Add(r.c.Policy.TTL + r.c.Propagation)
 	h.State = HookDone
-	if !v.known || h.Due.After(r.c.Clock.Now()) {
+	if h.Due.After(r.c.Clock.Now()) {
 		h.State = HookWaiting
 	}
 	return h
@@ -82,7 +84,7 @@ func (r *call) addHook(h HookReport) {
 	if h.State == HookHeld {
 		r.log.Warn("a terminating machine is the last of its record and stays published", "instance", h.InstanceID, "group", h.Group)
 	}
-	if h.State == HookWaiting && !h.Due.IsZero() && (r.report.CallAgainAt.IsZero() || h.Due.Before(r.report.CallAgainAt)) {
+	if h.State == HookWaiting && (r.report.CallAgainAt.IsZero() || h.Due.Before(r.report.CallAgainAt)) {
 		r.report.CallAgainAt = h.Due
 	}
 }

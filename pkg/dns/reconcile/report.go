@@ -60,7 +60,7 @@ type HookReport struct {
 	Group      string    `json:"group"`
 	InstanceID string    `json:"instance_id"`
 	State      HookState `json:"state"`
-	// Due is when the hook may be completed: TTL and Propagation after the address was removed.
+	// Due is when the hook may be completed at the earliest: TTL and Propagation after the address was removed.
 	Due time.Time `json:"due,omitzero"`
 }
 

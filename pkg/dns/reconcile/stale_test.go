@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -37,6 +38,37 @@ func TestSyncReadsOnceBeforeAYoungSwap(t *testing.T) {
 	r, err := b.sync(t.Context(), t, reconcile.Event{})
 	if err != nil || r.Calls.FleetReads != 1 || r.Calls.ZoneWrites != 2 {
 		t.Errorf("%+v, %v", r.Calls, err)
+	}
+}
+
+// A reading is young for a second, and what cannot be read again is not written.
+func TestSyncReadsAnOldReadingAgain(t *testing.T) {
+	for age, want := range map[time.Duration]int{time.Second: 1, time.Second + 1: 2} {
+		b := newBench(machine("i-1", 1, record.InService))
+		b.swapErrs = []error{reconcile.ErrThrottled}
+		b.asleep = func() { b.now = epoch.Add(age) }
+		if r, err := b.sync(t.Context(), t); err != nil || r.Calls.FleetReads != want || !r.Changed {
+			t.Errorf("after %s: %+v, %v", age, r, err)
+		}
+	}
+	b := newBench(machine("i-1", 1, record.InService))
+	b.swapErrs = []error{reconcile.ErrThrottled}
+	lost := errors.New("page 2 of 3 did not arrive")
+	b.asleep = func() { b.now, b.fleetErr = epoch.Add(time.Minute), lost }
+	if r, err := b.sync(t.Context(), t); !errors.Is(err, lost) || r.Changed || b.writes != 1 {
+		t.Errorf("%d writes, %+v, %v", b.writes, r, err)
+	}
+}
+
+// Of a generation that cannot be read nothing is known, also not its age; while nothing changes it stays.
+func TestSyncKnowsNothingOfAnUnreadableGeneration(t *testing.T) {
+	b := newBench(machine("i-1", 1, record.InService))
+	if _, err := b.sync(t.Context(), t); err != nil {
+		t.Fatal(err)
+	}
+	b.setGeneration("by-hand")
+	if r, err := b.sync(t.Context(), t); err != nil || r.AgeSeconds != 0 || r.Changed {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

@@ -28,34 +28,57 @@ type bench struct {
 	swapErrs  []error
 	committed bool // a write that answers an error is committed all the same
 	fleetErr  error
+	readErr   error // of the zone
 	completed []string
+	hookErrs  []error // what the completions answer, like swapErrs
 	observed  int
+	report    reconcile.Report // the last one that the metrics took, with its error
+	failure   error
 	asleep    func() // what happens while somebody sleeps
+	sleeps    []time.Duration
+	limits    record.Limits
+	configure func(c *reconcile.Config) // nil: the bench's own configuration
 }
 
 func (b *bench) Now() time.Time { return b.now }
 
 func (b *bench) Sleep(ctx context.Context, d time.Duration) error {
-	b.now, b.slept = b.now.Add(d), b.slept+d
+	b.now, b.slept, b.sleeps = b.now.Add(d), b.slept+d, append(b.sleeps, d)
 	if b.asleep != nil {
 		b.asleep()
 	}
 	return ctx.Err()
 }
 
-func (b *bench) Limits() record.Limits { return route53Limits }
+func (b *bench) Limits() record.Limits { return b.limits }
 
 func (b *bench) Complete(_ context.Context, _, id string) error {
+	if len(b.hookErrs) > 0 {
+		err := b.hookErrs[0]
+		b.hookErrs = b.hookErrs[1:]
+		if err != nil {
+			return err
+		}
+	}
 	b.completed = append(b.completed, id)
 	return nil
 }
 
-func (b *bench) Observe(context.Context, reconcile.Report, error) { b.observed++ }
+func (b *bench) Observe(_ context.Context, r reconcile.Report, err error) {
+	b.observed++
+	b.report, b.failure = r, err
+}
 
 type benchZone struct{ *bench }
 
-func (b benchZone) Read(context.Context, string) ([]record.Set, error) {
+func (b benchZone) Read(_ context.Context, name string) ([]record.Set, error) {
 	b.reads++
+	if name != cluster {
+		return nil, fmt.Errorf("the zone has no cluster %q", name)
+	}
+	if b.readErr != nil {
+		return nil, b.readErr
+	}
 	return b.zone.list(), nil
 }
 
@@ -83,19 +106,28 @@ func machine(id string, n byte, state record.Lifecycle) record.Member {
 }
 
 func newBench(members ...record.Member) *bench {
-	return &bench{zone: newZone(), now: epoch, fleet: record.Fleet{Cluster: cluster, Groups: []record.Group{
+	return &bench{zone: newZone(), now: epoch, limits: route53Limits, fleet: record.Fleet{Cluster: cluster, Groups: []record.Group{
 		{Name: "demo-masters", Cluster: cluster, Role: role.Masters, Desired: len(members), Members: members}}}}
 }
 
 func (b *bench) sync(ctx context.Context, t *testing.T, events ...reconcile.Event) (reconcile.Report, error) {
 	t.Helper()
+	return b.syncer(t).Sync(ctx, cluster, events...)
+}
+
+func (b *bench) syncer(t *testing.T) *reconcile.Syncer {
+	t.Helper()
 	n := uint64(0)
-	s, err := reconcile.New(reconcile.Config{Zone: benchZone{b}, Fleet: benchFleet{b}, Hooks: b, Clock: b, Metrics: b, Propagation: testSettle,
-		Random: func() uint64 { n += 1 << 60; return n + uint64(b.writes) }})
+	c := reconcile.Config{Zone: benchZone{b}, Fleet: benchFleet{b}, Hooks: b, Clock: b, Metrics: b, Propagation: testSettle,
+		Random: func() uint64 { n += 1 << 60; return n + uint64(b.writes) }}
+	if b.configure != nil {
+		b.configure(&c)
+	}
+	s, err := reconcile.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Sync(ctx, cluster, events...)
+	return s
 }
 
 func (b *bench) masters() []string { return b.zone.sets[setKey{"masters.demo.k8s.", "A"}].Values }
@@ -152,6 +184,23 @@ func TestSyncChangesNothingWithoutTheWholeFleet(t *testing.T) {
 	}
 	if b.writes != 0 {
 		t.Errorf("%d writes", b.writes)
+	}
+}
+
+// What cannot be read is not written, also where the service has asked to slow down or the budget is used up.
+func TestSyncChangesNothingWithoutTheRecords(t *testing.T) {
+	for _, failure := range []error{errors.New("AccessDenied"), reconcile.ErrThrottled} {
+		b := newBench(machine("i-1", 1, record.InService))
+		b.readErr = failure
+		if r, err := b.sync(t.Context(), t); err == nil || b.writes > 0 || r.Calls.FleetReads > 0 || r.Changed || errors.Is(failure, reconcile.ErrThrottled) != (b.reads > 1) {
+			t.Errorf("%d reads, %+v, %v", b.reads, r, err)
+		}
+	}
+	b := newBench(machine("i-1", 1, record.InService))
+	b.swapErrs = []error{reconcile.ErrConflict}
+	b.configure = func(c *reconcile.Config) { c.Budget = 2 }
+	if r, err := b.sync(t.Context(), t); err == nil || b.reads != 1 || b.writes != 1 || r.Calls.FleetReads != 1 {
+		t.Errorf("%d reads, %d writes, %+v, %v", b.reads, b.writes, r, err)
 	}
 }
 

@@ -120,7 +120,6 @@ func (z *RFC2136) current(ctx context.Context) ([]dns.RR, error) {
 			return z.last.rrs, nil
 		} // else the transfer says what is wrong
 	}
-	z.last.rrs = nil
 	rrs, err := z.transfer(ctx)
 	if err != nil {
 		return nil, err
@@ -153,17 +152,13 @@ func (z *RFC2136) sets(rrs []dns.RR, cluster string) ([]record.Set, error) {
 			return nil, fmt.Errorf("reading zone %s: %w", z.zone, foreignError(name, "a CNAME"))
 		}
 		s := record.Set{Name: name, Type: dns.TypeToString[h.Rrtype], TTL: time.Duration(h.Ttl) * time.Second}
-		value, ok := valueOf(rr)
-		if !ok {
-			continue
-		}
 		key := [2]string{s.Name, s.Type}
 		i, seen := index[key]
 		if !seen {
 			i = len(out)
 			index[key], out = i, append(out, s)
 		}
-		out[i].Values = append(out[i].Values, value)
+		out[i].Values = append(out[i].Values, valueOf(rr))
 	}
 	out = slices.DeleteFunc(out, func(s record.Set) bool { return !record.Relevant(s, cluster, z.policy) })
 	for _, s := range out {

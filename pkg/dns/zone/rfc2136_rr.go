@@ -14,10 +14,10 @@ import (
 
 // emptySet is a record that stands for a whole set in an update (RFC 2136, 2.4.1).
 func emptySet(name string, kind uint16) dns.RR {
-	return &dns.ANY{Hdr: dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET}}
+	return &dns.ANY{Hdr: dns.RR_Header{Name: name, Rrtype: kind}}
 }
 
-// newRRs are the records of a set.
+// newRRs are the records of a set. The update gives them their class.
 func newRRs(s record.Set) ([]dns.RR, error) {
 	if len(s.Values) == 0 {
 		return nil, fmt.Errorf("%s has no values", setTitle(s))
@@ -27,7 +27,7 @@ func newRRs(s record.Set) ([]dns.RR, error) {
 	}
 	out := make([]dns.RR, 0, len(s.Values))
 	for _, v := range s.Values {
-		h := dns.RR_Header{Name: s.Name, Rrtype: dns.StringToType[s.Type], Class: dns.ClassINET, Ttl: uint32(s.TTL / time.Second)}
+		h := dns.RR_Header{Name: s.Name, Rrtype: dns.StringToType[s.Type], Ttl: uint32(s.TTL / time.Second)}
 		rr, err := newRR(h, v)
 		if err != nil {
 			return nil, fmt.Errorf("%s %q: %w", setTitle(s), v, err)
@@ -79,20 +79,20 @@ func parseSRV(h dns.RR_Header, value string) (dns.RR, error) {
 	return &dns.SRV{Hdr: h, Priority: n[0], Weight: n[1], Port: n[2], Target: dns.CanonicalName(fields[3])}, nil
 }
 
-// valueOf is the presentation of a record's data; false for types that are not kept.
-func valueOf(rr dns.RR) (string, bool) {
+// valueOf is the presentation of a record's data; empty for types that no relevant set has.
+func valueOf(rr dns.RR) string {
 	switch rr := rr.(type) {
 	case *dns.A:
-		return rr.A.String(), true
+		return rr.A.String()
 	case *dns.AAAA:
-		addr, ok := netip.AddrFromSlice(rr.AAAA)
-		return addr.String(), ok
+		addr, _ := netip.AddrFromSlice(rr.AAAA)
+		return addr.String()
 	case *dns.TXT:
-		return unescape(strings.Join(rr.Txt, "")), true
+		return unescape(strings.Join(rr.Txt, ""))
 	case *dns.SRV:
-		return fmt.Sprintf("%d %d %d %s", rr.Priority, rr.Weight, rr.Port, dns.CanonicalName(rr.Target)), true
+		return fmt.Sprintf("%d %d %d %s", rr.Priority, rr.Weight, rr.Port, dns.CanonicalName(rr.Target))
 	}
-	return "", false
+	return ""
 }
 
 // unescape undoes the backslashes of a presentation format: \" \\ and \123.

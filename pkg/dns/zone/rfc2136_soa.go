@@ -101,7 +101,8 @@ func (z *RFC2136) AcceptsUnsigned(ctx context.Context) (bool, error) {
 	return false, fmt.Errorf("sending %s an update without a signature: it answers %s", z.server, dns.RcodeToString[reply.Rcode])
 }
 
-// ask exchanges one message with the server. A refusal is a reply, too, but for one of the key.
+// ask exchanges one message with the server. A refusal is a reply, too, but for one of the key; only a refusal may come
+// without a signature where a key is used.
 func (z *RFC2136) ask(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 	conn, end, err := z.dial(ctx)
 	if err != nil {
@@ -118,6 +119,8 @@ func (z *RFC2136) ask(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 		return nil, errors.Join(ctx.Err(), err, errors.New("there is no reply"))
 	case err != nil && reply.Rcode == dns.RcodeSuccess:
 		return nil, fmt.Errorf("verifying the reply: %w", err)
+	case z.key.Name != "" && reply.IsTsig() == nil && reply.Rcode == dns.RcodeSuccess:
+		return nil, fmt.Errorf("verifying the reply: %w", errUnsigned)
 	case reply.Rcode == dns.RcodeNotAuth && z.key.Name != "":
 		return nil, z.refusal(reply)
 	}

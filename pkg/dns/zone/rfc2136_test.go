@@ -169,12 +169,20 @@ func TestRFC2136ChecksWhatItSends(t *testing.T) {
 		{Name: "masters.demo.k8s.", Type: record.A, TTL: 5 * time.Second, Values: []string{"10.0.0"}},
 		{Name: "masters.demo.k8s.", Type: record.A, TTL: 5 * time.Second},
 		{Name: "masters.demo.k8s.", Type: record.A, TTL: 1500 * time.Millisecond, Values: []string{"10.0.0.1"}},
+		{Name: "masters.demo.k8s.", Type: record.A, TTL: -time.Second, Values: []string{"10.0.0.1"}},
+		{Name: "masters.demo.k8s.", Type: record.AAAA, TTL: 5 * time.Second, Values: []string{"2001:db8"}},
 		{Name: "masters.demo.k8s.", Type: "MX", TTL: 5 * time.Second, Values: []string{"10 mail."}},
 		{Name: "x.demo.k8s.", Type: record.SRV, TTL: 5 * time.Second, Values: []string{"0 0 66000 a."}},
+		{Name: "x.demo.k8s.", Type: record.SRV, TTL: 5 * time.Second, Values: []string{"0 0 2380"}},
 		{Name: "x.demo.k8s.", Type: record.TXT, TTL: 5 * time.Second, Values: []string{strings.Repeat("x", 256)}},
 	} {
-		err := z.CompareAndSwap(t.Context(), zonetest.Cluster, nil, []record.Set{s})
-		says(t, err, []string{s.Name + " " + s.Type})
+		for _, sets := range [][2][]record.Set{{nil, {s}}, {{s}, nil}} {
+			err := z.CompareAndSwap(t.Context(), zonetest.Cluster, sets[0], sets[1])
+			says(t, err, []string{s.Name + " " + s.Type})
+		}
+	}
+	if err := z.CompareAndSwap(t.Context(), zonetest.Cluster, nil, nil); err != nil {
+		t.Errorf("nothing to change needs no server: %v", err)
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/record"
 )
 
+// errUnsigned: a server signs what it answers to a signed message, unless it refuses.
+var errUnsigned = errors.New("it is not signed")
+
 // tsigFudge is how many seconds the two clocks may differ (RFC 8945 recommends 300).
 const tsigFudge = 300
 
@@ -46,7 +49,7 @@ func (z *RFC2136) sign(m *dns.Msg) {
 	}
 }
 
-// transfer returns every record of the zone, or an error: never a part.
+// transfer returns every record of the zone, its SOA first, or an error: never a part.
 func (z *RFC2136) transfer(ctx context.Context) ([]dns.RR, error) {
 	conn, end, err := z.dial(ctx)
 	if err != nil {
@@ -56,7 +59,7 @@ func (z *RFC2136) transfer(ctx context.Context) ([]dns.RR, error) {
 	q := new(dns.Msg)
 	q.SetAxfr(z.zone)
 	z.sign(q)
-	t := &dns.Transfer{Conn: conn, TsigSecret: z.secrets(), ReadTimeout: z.timeout, WriteTimeout: z.timeout}
+	t := &dns.Transfer{Conn: conn, TsigSecret: z.secrets(), ReadTimeout: z.timeout}
 	envelopes, err := t.In(q, z.server)
 	if err != nil {
 		return nil, err
@@ -70,9 +73,6 @@ func (z *RFC2136) transfer(ctx context.Context) ([]dns.RR, error) {
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
-	}
-	if err == nil && len(rrs) == 0 {
-		err = errors.New("the transfer is empty")
 	}
 	if err != nil {
 		return nil, z.transferError(ctx, err)
@@ -152,7 +152,7 @@ func (z *RFC2136) verdict(ctx context.Context, reply *dns.Msg, verify error, cre
 	signature := reply.IsTsig()
 	if reply.Rcode == dns.RcodeSuccess && z.key.Name != "" && (signature == nil || verify != nil) {
 		if verify == nil {
-			verify = errors.New("it is not signed")
+			verify = errUnsigned
 		}
 		return z.unknown(ctx, "verifying the reply", verify)
 	}

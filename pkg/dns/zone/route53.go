@@ -191,39 +191,51 @@ func quote(v string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`
 }
 
-// unquote joins the strings of a TXT value: "a" "b".
+// unquote joins the strings of a TXT value, "a" "b", and undoes what is escaped in them: \" and \\ and \052.
 func unquote(v string) string {
-	if len(v) < 2 || v[0] != '"' {
+	if !strings.HasPrefix(v, `"`) {
 		return v
 	}
 	var b strings.Builder
 	inside := false
 	for i := 0; i < len(v); i++ {
+		c, escaped := octal(v[i:])
 		switch {
+		case escaped:
+			b.WriteByte(c)
+			i += 3
 		case v[i] == '\\' && i+1 < len(v):
-			b.WriteString(v[i : i+2])
 			i++
+			b.WriteByte(v[i])
 		case v[i] == '"':
 			inside = !inside
 		case inside:
 			b.WriteByte(v[i])
 		}
 	}
-	return unescapeOctal(strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(b.String()))
+	return b.String()
 }
 
 // unescapeOctal undoes \052, as Route 53 writes what is no letter, digit, hyphen or underscore.
 func unescapeOctal(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
+		c, escaped := octal(s[i:])
+		if escaped {
+			i += 3
+		} else {
+			c = s[i]
 		}
-		b.WriteByte(s[i])
+		b.WriteByte(c)
 	}
 	return b.String()
+}
+
+// octal is the byte that \052 at the head of s stands for; false if s does not begin so.
+func octal(s string) (byte, bool) {
+	if len(s) < 4 || s[0] != '\\' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s[1:4], 8, 8)
+	return byte(n), err == nil
 }

@@ -25,7 +25,7 @@ func (z *Route53) explain(err error) error {
 		return fmt.Errorf("there is no hosted zone %s in this account: name another, or leave it out to find the zone by its name: %w", z.id, err)
 	case awserr.KindOf(err) == awserr.Throttled:
 		return fmt.Errorf("%w: %w", err, reconcile.ErrThrottled)
-	case err != nil && !errors.As(err, &api) && !errors.As(err, &send) && strings.Contains(err.Error(), "get identity: get credentials"):
+	case !errors.As(err, &api) && !errors.As(err, &send) && strings.Contains(err.Error(), "get identity: get credentials"):
 		return fmt.Errorf("%w (sign in with aws configure or aws sso login, or run where an instance or function has a role)", err)
 	}
 	return awserr.Explain(err, "route53's action for this role in IAM, for this zone and these names")

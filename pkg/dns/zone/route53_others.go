@@ -33,8 +33,8 @@ func ForeignNames(ctx context.Context, api RecordsAPI, id, cluster string, p rec
 				continue
 			}
 			// What stands in the place of a record of the cluster is not the cluster's either.
-			set, ours, err := z.set(name, s, cluster)
-			if err == nil && ours {
+			set, ours, _ := z.set(name, s, cluster)
+			if ours {
 				sets = append(sets, set)
 			} else {
 				out = append(out, name)

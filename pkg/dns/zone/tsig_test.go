@@ -2,6 +2,8 @@ package zone_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,7 +47,7 @@ func TestReadKey(t *testing.T) {
 			}
 		})
 	}
-	if _, err := zone.ReadKey(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a file that is not there was read")
+	if _, err := zone.ReadKey(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
 	}
 }
