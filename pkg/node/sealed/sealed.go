@@ -92,7 +92,7 @@ func arguments(commandLine string) (found []string) {
 type partition struct{ name, disk, id string }
 
 // partitions reads the tables of all disks. sys is where sysfs is, and dev where the devices are. A disk without a table that
-// can be read has none: it is another's.
+// can be read has none: it is another's. A partition that cannot be opened yet is left out.
 func partitions(sys, dev string) ([]partition, error) {
 	// What is a directory there and has a number is a partition of the device above it.
 	names, err := filepath.Glob(path.Join(sys, "block/*/*/partition"))
@@ -111,11 +111,21 @@ func partitions(sys, dev string) ([]partition, error) {
 		if err != nil {
 			continue // it has just gone
 		}
-		if p.id = tables[p.disk][strings.TrimSpace(number)]; p.id != "" {
+		if p.id = tables[p.disk][strings.TrimSpace(number)]; p.id != "" && opens(path.Join(dev, p.name)) {
 			found = append(found, p)
 		}
 	}
 	return found, nil
+}
+
+// opens reports whether a device can be opened. The kernel shows a partition in sysfs before it makes the device, and makes the
+// device before it can be opened (add_partition in block/partitions/core.c).
+func opens(device string) bool {
+	f, err := os.Open(device)
+	if err != nil {
+		return false
+	}
+	return f.Close() == nil
 }
 
 // table is the identifiers of a disk's partitions by their numbers.

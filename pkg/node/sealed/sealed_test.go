@@ -48,7 +48,8 @@ func disks(t *testing.T, tables map[string]string) (sys, dev string) {
 				continue
 			}
 			dir := filepath.Join(sys, "block", disk, disk+"p"+string(rune('1'+n)))
-			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "partition"), []byte{byte('1' + n), '\n'}, 0o600)); err != nil {
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "partition"), []byte{byte('1' + n), '\n'}, 0o600),
+				os.WriteFile(filepath.Join(dev, filepath.Base(dir)), nil, 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -92,6 +93,33 @@ func TestPair(t *testing.T) {
 				t.Errorf("found %+v and %+v, %v, of %v", d, tr, ok, all)
 			}
 		})
+	}
+}
+
+// The kernel names a partition in /sys a moment before its device can be opened: until then it is not there.
+func TestPartitionWithoutDevice(t *testing.T) {
+	hash, err := verity.ParseHash(hashText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys, dev := disks(t, map[string]string{"nvme0n1": "size=1MiB, uuid=" + hash.Data().String() + "\nsize=1MiB, uuid=" + hash.Tree().String() + "\n"})
+	late := filepath.Join(dev, "nvme0n1p2")
+	if err := os.Remove(late); err != nil {
+		t.Fatal(err)
+	}
+	for _, there := range []bool{false, true} {
+		if there {
+			if err := os.WriteFile(late, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := partitions(sys, dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, ok := pair(all, hash); ok != there {
+			t.Errorf("with its device %v, the root is found: %v", there, ok)
+		}
 	}
 }
 
