@@ -228,6 +228,37 @@ func TestCharacters(t *testing.T) {
 	}
 }
 
+// TestReplaceable: whatever the size of a role, Route 53 takes the change of all its machines to others, whether they have
+// addresses of one family or of both, and however many of them its name lists.
+func TestReplaceable(t *testing.T) {
+	for _, n := range []int{200, 225, 226, 260, 400, 401, 600} {
+		for _, subset := range []int{DefaultSubset, 1000} {
+			for _, families := range []int{1, 2} {
+				p := DefaultPolicy()
+				p.Subset = subset
+				old, renewed := many(n), many(2*n)
+				renewed.Groups[0].Members = renewed.Groups[0].Members[n:]
+				for _, f := range []Fleet{old, renewed} {
+					for i := range f.Groups[0].Members {
+						if families == 1 {
+							f.Groups[0].Members[i].Private6 = netip.Addr{}
+						}
+					}
+				}
+				desired, _ := Desired(old, p, route53)
+				have := Diff(nil, desired, "g").Create
+				if got := len(found(have)); got != n {
+					t.Errorf("%d machines with %d addresses each, a subset of %d: %d are found", n, families, subset, got)
+				}
+				want, _ := Desired(renewed, p, route53)
+				if _, _, err := Diff(have, want, "h").Fit(route53); err != nil {
+					t.Errorf("%d machines with %d addresses each, a subset of %d: %v", n, families, subset, err)
+				}
+			}
+		}
+	}
+}
+
 func TestFitRefuses(t *testing.T) {
 	desired, _ := Desired(many(50), DefaultPolicy(), Limits{})
 	_, _, err := Diff(nil, desired, "g").Fit(Limits{BatchValues: 20})
