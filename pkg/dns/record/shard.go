@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,7 +29,7 @@ func (b *builder) addAddresses(label string, members []Member, pick addressPicke
 	}
 	if label == string(role.Etcd) {
 		b.found.Add(problem.Problem{Rule: "too-many-values", Field: "role " + label,
-			Text: fmt.Sprintf("%d members are more than the %d values that the DNS service takes in a set", len(members), b.maxValues(A)),
+			Text: fmt.Sprintf("%d members have more addresses than the DNS service takes in a set or a batch", len(members)),
 			Hint: "an etcd cluster has at most 7 members: correct the Role tag of the groups that are not etcd's"})
 		return
 	}
@@ -37,7 +38,7 @@ func (b *builder) addAddresses(label string, members []Member, pick addressPicke
 		shards := b.split(members, fits)
 		if shards == nil {
 			b.found.Add(problem.Problem{Rule: "too-many-values", Field: "role " + label,
-				Text: fmt.Sprintf("%d members fit no %d shards of %d values", len(members), maxShards, b.maxValues(A)),
+				Text: fmt.Sprintf("%d members fit no %d shards of what the DNS service takes in a set and a batch", len(members), maxShards),
 				Hint: "raise the DNS service's limit of values in a set (BIND: max-records-per-type)"})
 			return
 		}
@@ -72,27 +73,6 @@ func (b *builder) fits(a, aaaa int) bool {
 // replaceable is how much of what a batch takes may be replaced in it (all removed, all created), beside the control record.
 func replaceable(batch int) int { return batch * 9 / 20 }
 
-// maxValues is how many values a set of the type may have, so that replacing a full one still fits one batch; 0 is no limit.
-func (b *builder) maxValues(kind string) int {
-	limit := b.limits.SetValues
-	lower := func(n int) {
-		if limit == 0 || n < limit {
-			limit = max(1, n)
-		}
-	}
-	if b.limits.BatchValues > 0 {
-		lower(replaceable(b.limits.BatchValues))
-	}
-	longest := longestA
-	if kind == AAAA {
-		longest = longestAAAA
-	}
-	if b.limits.BatchCharacters > 0 {
-		lower(replaceable(b.limits.BatchCharacters) / longest)
-	}
-	return limit
-}
-
 func withAddress(members []Member, pick addressPicker) []Member {
 	var out []Member
 	for _, m := range members {
@@ -124,7 +104,10 @@ func countTypes(members []Member, pick addressPicker) (a, aaaa int) {
 // of members only (and, for limits near the mean, on the hashes), so it rarely changes; while it stays the same, a
 // machine that comes or goes changes one value of one shard. When it grows, values only move to the new shards.
 func (b *builder) split(members []Member, fits func([]Member) bool) [][]Member {
-	mean := min(shardMean, max(1, b.maxValues(A)/2), max(1, b.maxValues(AAAA)/2))
+	mean := shardMean
+	for mean > 1 && !b.fits(2*mean, 2*mean) {
+		mean--
+	}
 	n := 1
 	for n*mean < len(members) {
 		n *= 2
@@ -157,14 +140,7 @@ func shardOf(id string, n int) int {
 func topScored(members []Member, n int) []Member {
 	sorted := slices.Clone(members)
 	slices.SortStableFunc(sorted, func(a, b Member) int {
-		x, y := mix(hash(a.InstanceID)), mix(hash(b.InstanceID))
-		switch {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
+		return cmp.Compare(mix(hash(b.InstanceID)), mix(hash(a.InstanceID)))
 	})
 	return sorted[:min(n, len(sorted))]
 }
