@@ -80,14 +80,10 @@ func (c Change) withPart(p part) Change {
 	return Change{Remove: slices.Concat(c.Remove, p.Remove), Create: slices.Concat(c.Create, p.Create)}
 }
 
-// parts splits a change: the control record, which keeps its groups until the last part is committed, and the other
-// parts in a valid order of commits.
+// parts splits a change, which creates a control record as every one of Diff does: that record, which keeps its groups until the
+// last part is committed, and the other parts in a valid order of commits.
 func (c Change) parts() (stamp Change, parts []part) {
-	i := slices.IndexFunc(c.Create, isControl)
-	if i < 0 {
-		return Change{}, nil
-	}
-	after := c.Create[i]
+	after := c.Create[slices.IndexFunc(c.Create, isControl)]
 	domain := strings.TrimPrefix(after.Name, controlLabel+".")
 	generation, _ := after.generation()
 	owner := slices.DeleteFunc(after.withoutGeneration(), func(v string) bool { return !strings.HasPrefix(v, ownerPrefix) })
@@ -142,16 +138,16 @@ func inOrder(byLabel map[string]*part, domain string) []part {
 	for _, p := range byLabel {
 		k, r := p.identify(domain)
 		switch {
-		case k == kindShard && len(p.Remove) == 0:
-			p.rank = 0
-		case k == kindShard && len(p.Create) == 0:
-			p.rank = 4
-		case k == kindShard && !fewer[r]:
-			p.rank = 3
-		case k == kindShard:
-			p.rank = 1
-		default:
+		case k != kindShard:
 			p.rank = 2
+		case len(p.Remove) == 0:
+			p.rank = 0
+		case len(p.Create) == 0:
+			p.rank = 4
+		case !fewer[r]:
+			p.rank = 3
+		default:
+			p.rank = 1
 		}
 		parts = append(parts, *p)
 	}

@@ -41,7 +41,7 @@ const MaxGeneration = 8 * generationPart
 // Generation returns the generation of a cluster's published records, if they have one.
 func Generation(have []Set, cluster string) (string, bool) {
 	for _, s := range have {
-		if s.Type == TXT && strings.HasPrefix(s.Name, controlLabel+"."+cluster+".") {
+		if isControlOf(s, cluster) {
 			return s.generation()
 		}
 	}
@@ -144,7 +144,7 @@ func (s Set) vanished() map[string]time.Time {
 func LetGoAt(sets []Set, cluster string) time.Time {
 	var first time.Time
 	for _, s := range sets {
-		if !isControl(s) || !strings.HasPrefix(s.Name, controlLabel+"."+cluster+".") {
+		if !isControlOf(s, cluster) {
 			continue
 		}
 		for _, since := range s.vanished() {

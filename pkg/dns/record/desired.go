@@ -3,6 +3,7 @@ package record
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -178,12 +179,9 @@ func (b *builder) addEtcd(f Fleet, in []Member) {
 	}
 	names := declared
 	if len(declared) == 0 {
-		for name := range holders {
-			names = append(names, name)
-		}
-		slices.Sort(names)
+		names = slices.Collect(maps.Keys(holders))
 	}
-	complete := len(declared) > 0
+	complete := true
 	for _, name := range names {
 		b.addAddressSets(memberPrefix+name, b.pickClaim(name, holders[name]), oneAddr)
 		complete = complete && len(holders[name]) > 0
@@ -208,7 +206,6 @@ func (b *builder) pickClaim(name string, claims []Member) []Member {
 	if len(claims) < 2 {
 		return claims
 	}
-	claims = slices.Clone(claims)
 	slices.SortStableFunc(claims, func(x, y Member) int {
 		return cmp.Compare(boolInt(y.Lifecycle == InService), boolInt(x.Lifecycle == InService))
 	})

@@ -57,7 +57,7 @@ func Diff(have, want []Set, generation string) Change {
 // Stamp returns the change that gives the published records another generation and changes nothing else: every change that
 // was computed from them before is refused then. It is empty if there is no control record.
 func Stamp(have []Set, cluster, generation string) Change {
-	i := slices.IndexFunc(have, func(s Set) bool { return isControl(s) && strings.HasPrefix(s.Name, controlLabel+"."+cluster+".") })
+	i := slices.IndexFunc(have, func(s Set) bool { return isControlOf(s, cluster) })
 	if i < 0 {
 		return Change{}
 	}
@@ -73,7 +73,7 @@ func LosesControlPlane(have, want []Set, cluster string, p Policy) bool {
 	of := func(sets []Set) map[string]bool {
 		in := map[string]bool{}
 		for _, s := range sets {
-			if k, r := identify(s, domain); k != kindForeign && (r == role.Masters || r == role.Etcd) && (s.Type == A || s.Type == AAAA) {
+			if _, r := identify(s, domain); (r == role.Masters || r == role.Etcd) && (s.Type == A || s.Type == AAAA) {
 				for _, v := range s.Values {
 					in[string(r)+" "+v] = true
 				}
@@ -90,7 +90,13 @@ func LosesControlPlane(have, want []Set, cluster string, p Policy) bool {
 	return false
 }
 
-func isControl(s Set) bool { return s.Type == TXT && strings.HasPrefix(s.Name, controlLabel+".") }
+// isControl reports whether a managed set is the control record.
+func isControl(s Set) bool { return strings.HasPrefix(s.Name, controlLabel+".") }
+
+// isControlOf reports whether a set is the control record of the cluster in any zone.
+func isControlOf(s Set, cluster string) bool {
+	return s.Type == TXT && strings.HasPrefix(s.Name, controlLabel+"."+cluster+".")
+}
 
 // changes compares everything but the control record.
 func changes(old map[[2]string]Set, want []Set) Change {
@@ -103,7 +109,7 @@ func changes(old map[[2]string]Set, want []Set) Change {
 		key := [2]string{s.Name, s.Type}
 		keep[key] = true
 		before, ok := old[key]
-		if ok && before.Equal(s) {
+		if before.Equal(s) {
 			continue
 		}
 		if ok {

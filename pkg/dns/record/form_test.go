@@ -17,5 +17,8 @@ func TestLengths(t *testing.T) {
 		if got := DefaultPolicy().groupKey("masters", name); (got == "masters/"+name) != plain {
 			t.Errorf("a group's name of %d: %s", n, got)
 		}
+		if got := ownerText(name, DefaultPolicy()); (got == "owner=hardtack/"+name) != plain {
+			t.Errorf("an owner of %d: %s", n, got)
+		}
 	}
 }

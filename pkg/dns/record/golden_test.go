@@ -135,6 +135,25 @@ var goldens = []struct {
 		{what: "a person takes the records over: the minions stay for a minute", fleet: demo(group(role.Masters, 0)), takeOver: true},
 		{what: "a minute later", fleet: demo(group(role.Masters, 0))},
 	}},
+	{name: "control-record-never", have: []Set{
+		{Name: "etcd.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.0.2.1"}},
+		{Name: "masters.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.0.0.1"}},
+		{Name: "minions.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.0.1.1"}},
+	}, steps: []step{
+		{what: "three records are named", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+	}},
+	{name: "control-record-never-of-many", have: []Set{
+		{Name: "etcd.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.0.2.1"}},
+		{Name: "masters.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.0.0.1"}},
+		{Name: "masters.demo.k8s.", Type: AAAA, TTL: DefaultTTL, Values: []string{"fd00::1"}},
+		{Name: "minions.demo.k8s.", Type: A, TTL: DefaultTTL, Values: []string{"10.0.1.1"}},
+		{Name: "minions.demo.k8s.", Type: AAAA, TTL: DefaultTTL, Values: []string{"fd00::2"}},
+	}, steps: []step{
+		{what: "some of five", fleet: demo(group(role.Masters, 1, in("i-1", "10.0.0.1")))},
+	}},
+	{name: "untagged", steps: []step{
+		{what: "one of two lacks the tag", fleet: demo(group(role.Minions, 2, in("i-1", "10.0.1.1"), untagged(in("i-2", "10.0.1.2"))))},
+	}},
 	{name: "owners", steps: []step{
 		{what: "the first fleet", fleet: owned("aws:1:eu", group(role.Masters, 1, in("i-1", "10.0.0.1")))},
 		{what: "another fleet: nothing is changed", fleet: owned("rack/machines.yaml", group(role.Masters, 1, in("m-1", "10.9.0.1")))},
@@ -224,6 +243,7 @@ func lost(members ...Member) Fleet {
 }
 
 func unhealthy(m Member) Member { m.Healthy = false; return m }
+func untagged(m Member) Member  { m.Untagged = true; return m }
 func stopped(m Member) Member   { m.Running = false; return m }
 
 // TestGolden sweeps through each case's readings, with a strict store between them, and compares what
@@ -244,7 +264,7 @@ func TestGolden(t *testing.T) {
 				desired, problems := Desired(s.fleet, p, tt.limits)
 				want, more := Guard(desired, have, s.fleet, p)
 				for _, x := range append(problems, more...) {
-					fmt.Fprintf(&b, "! %s\n", x)
+					fmt.Fprintf(&b, "! %s: %s\n", x.Rule, x)
 				}
 				if problems.Err() != nil && !Diff(have, want, "bad").Empty() {
 					t.Errorf("step %q has errors and would change %+v", s.what, Diff(have, want, "bad"))
@@ -320,17 +340,22 @@ func TestKeeps(t *testing.T) {
 		keeps             bool
 	}{
 		{"masters.demo.k8s.", A, "10.0.0.1", true},
+		{"masters", A, "10.0.0.1", false},
 		{"minions.demo.k8s.", AAAA, "fd00::1", true},
 		{"minions.demo.k8s.", TXT, "count=812", true},
 		{"minions.demo.k8s.", TXT, "a note", false},
 		{"minions.demo.k8s.", "CNAME", "x.", false},
+		{"minions.demo.k8s.", "SPF", "count=812", false},
 		{"minions-0.demo.k8s.", A, "10.0.0.1", true},
+		{"minions-0.demo.k8s.", TXT, "count=812", false},
 		{"minions-01.demo.k8s.", A, "10.0.0.1", false},
 		{"minions--1.demo.k8s.", A, "10.0.0.1", false},
 		{"minions-x.demo.k8s.", A, "10.0.0.1", false},
 		{"etcd-0.demo.k8s.", A, "10.0.0.1", true},
+		{"etcd-0.demo.k8s.", TXT, "a note", false},
 		{"etcd-a.x.demo.k8s.", A, "10.0.0.1", false},
 		{"_etcd-server-ssl._tcp.demo.k8s.", SRV, "0 0 2380 etcd-a.demo.k8s.", true},
+		{"_etcd-server-ssl._tcp.demo.k8s.", "CNAME", "x.", false},
 		{"_etcd-server._tcp.demo.k8s.", SRV, "0 0 2380 etcd-a.demo.k8s.", false},
 		{"api.demo.k8s.", A, "10.0.0.1", true},
 		{"api.internal.demo.k8s.", A, "10.0.0.1", true},
@@ -431,7 +456,7 @@ func TestEtcdIsNotSharded(t *testing.T) {
 		members = append(members, in(fmt.Sprint("i-", i), fmt.Sprint("10.0.2.", i+1)))
 	}
 	sets, problems := Desired(demo(etcdGroup(5, members...)), DefaultPolicy(), Limits{BatchValues: 9})
-	if sets != nil || problems.Err() == nil || problems[0].Rule != "too-many-values" || problems[0].Severity != problem.Error {
+	if sets != nil || problems.Err() == nil || problems[0].Rule != "too-many-values" || problems[0].Field == "" || problems[0].Severity != problem.Error {
 		t.Errorf("Desired = %v, %v, want an error and no sets", sets, problems)
 	}
 }

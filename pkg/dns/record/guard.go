@@ -161,9 +161,7 @@ func (g *guard) findVanished(without []Group) {
 		at = time.Unix(0, 0).UTC()
 	}
 	for _, key := range groups {
-		if _, known := before[key]; !known {
-			before[key] = at
-		}
+		before[key] = at
 	}
 	// A role with addresses but without any known group: the control record was removed by hand.
 	for _, r := range role.All() {
@@ -237,7 +235,7 @@ func (g *guard) addControl() {
 	if len(g.missing) > maxVanished { // their roles, and the last of their times, are enough to remember that they are missing
 		roles := map[string]time.Time{}
 		for key, since := range g.missing {
-			if of := string(keyRole(key)) + "/"; since.After(roles[of]) || roles[of].IsZero() {
+			if of := string(keyRole(key)) + "/"; since.After(roles[of]) {
 				roles[of] = since
 			}
 		}

@@ -173,10 +173,9 @@ func (g *guard) keepPublished(label string, last []Set) []Set {
 			continue
 		}
 		for _, v := range s.Values {
-			switch {
-			case g.mayKeep(label, v):
+			if g.mayKeep(label, v) {
 				byName[name][s.Type] = append(byName[name][s.Type], v)
-			case v != g.policy.Placeholder.String():
+			} else {
 				g.noteLeaving(v, gone)
 			}
 		}
@@ -213,9 +212,6 @@ func (g *guard) noteLeaving(address string, gone map[string]bool) {
 
 // mayKeep reports whether an address may stay published for the label.
 func (g *guard) mayKeep(label, address string) bool {
-	if address == g.policy.Placeholder.String() {
-		return false
-	}
 	if isMember(label) && g.otherMember(label, address) {
 		return false
 	}
@@ -238,9 +234,8 @@ func recount(values []string, gone int) []string {
 	out := slices.Clone(values)
 	for i, v := range out {
 		if text, ok := strings.CutPrefix(v, countPrefix); ok {
-			if n, err := strconv.Atoi(text); err == nil {
-				out[i] = countPrefix + strconv.Itoa(max(0, n-gone))
-			}
+			n, _ := strconv.Atoi(text)
+			out[i] = countPrefix + strconv.Itoa(max(0, n-gone))
 		}
 	}
 	return out

@@ -82,7 +82,7 @@ func identifyLabel(rel string) (nameKind, role.Role) {
 	}
 	at := max(0, strings.LastIndex(rel, "-"))
 	base, number := rel[:at], strings.TrimPrefix(rel[at:], "-")
-	if n, err := strconv.Atoi(number); err == nil && n >= 0 && number == strconv.Itoa(n) {
+	if n, _ := strconv.Atoi(number); number == strconv.Itoa(n) {
 		if r, err := role.Parse(base); err == nil {
 			return kindShard, r
 		}
@@ -97,8 +97,8 @@ func Managed(s Set, cluster string, p Policy) bool {
 	return k != kindForeign && (r == "" || r.Known())
 }
 
-// claims returns the roles of an operator's own whose names are the cluster's: those that the control record among the sets
-// remembers. Any label may be such a role, and a record of somebody else's.
+// claims returns the roles whose names are the cluster's even if they are an operator's own: those that the control record among
+// the sets remembers. Any label may be such a role, and a record of somebody else's.
 func claims(sets []Set, domain string) map[role.Role]bool {
 	claimed := map[role.Role]bool{}
 	for _, s := range sets {
@@ -110,9 +110,7 @@ func claims(sets []Set, domain string) map[role.Role]bool {
 			keys = append(keys, key)
 		}
 		for _, key := range keys {
-			if r := keyRole(key); r != "" && !r.Known() {
-				claimed[r] = true
-			}
+			claimed[keyRole(key)] = true
 		}
 	}
 	return claimed

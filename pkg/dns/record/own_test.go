@@ -13,7 +13,6 @@ import (
 // TestOwnRole publishes a role that is an operator's, as long as it has a group, and leaves alone what others have at names
 // that could be such a role's.
 func TestOwnRole(t *testing.T) {
-	const ingress role.Role = "ingress"
 	policy := DefaultPolicy()
 	foreign := Set{Name: "grafana.demo.k8s.", Type: A, TTL: time.Minute, Values: []string{"10.9.9.9"}}
 	group := func(name string, r role.Role, address string) Group {

@@ -51,16 +51,14 @@ func Relevant(s Set, cluster string, p Policy) bool {
 }
 
 // markedNames returns the names that may be ours and that a set marks as another's: its own, and the one that it has a record's
-// type before, for "a-masters" may be a role as well.
+// type before, for "a-masters" may be a role as well. A name may be there more than once.
 func markedNames(s Set, domain string) (marked []string) {
 	if s.Type != TXT || len(s.valuesWith(heritage)) == 0 {
 		return nil
 	}
 	names := []string{s.Name}
 	for _, kind := range []string{A, AAAA, SRV, TXT, "CNAME"} {
-		if rest, ok := strings.CutPrefix(s.Name, strings.ToLower(kind)+"-"); ok {
-			names = append(names, rest)
-		}
+		names = append(names, strings.TrimPrefix(s.Name, strings.ToLower(kind)+"-"))
 	}
 	for _, name := range names {
 		if rel, ok := strings.CutSuffix(name, "."+domain); ok {

@@ -284,7 +284,9 @@ func parseable(t *testing.T, s Set) {
 }
 
 func FuzzHistory(f *testing.F) {
-	f.Add(uint64(1), 3)
+	for seed := range uint64(30) {
+		f.Add(seed, 20)
+	}
 	f.Fuzz(func(t *testing.T, seed uint64, turns int) { history(t, seed, max(0, turns%40)) })
 }
 

@@ -22,6 +22,11 @@ func next(t *testing.T, have []Set, f Fleet, p Policy, generation string) []Set 
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}
+	for _, s := range want {
+		if !slices.IsSorted(s.Values) {
+			t.Errorf("%s %s has values in no order: %v", s.Name, s.Type, s.Values)
+		}
+	}
 	return commit(t, have, Diff(have, want, generation))
 }
 
@@ -199,6 +204,7 @@ func TestRelevant(t *testing.T) {
 		{"masters.other.k8s.", A, []string{"10.0.0.1"}, false, false},
 		{"masters.demo.k8s.", "CNAME", mark, false, false},
 		{"a.b.demo.k8s.", TXT, mark, false, false},
+		{"masters", TXT, mark, false, false},
 	} {
 		s := Set{Name: tt.name, Type: tt.kind, TTL: DefaultTTL, Values: tt.values}
 		if got, marks := Relevant(s, "demo", DefaultPolicy()), Marks(s, "demo", DefaultPolicy()); got != tt.relevant || marks != tt.marks {
@@ -283,6 +289,11 @@ func TestPolicyBounds(t *testing.T) {
 		rules := map[string]bool{}
 		for _, f := range found {
 			rules[f.Rule] = true
+		}
+		for _, f := range found {
+			if f.Field == "" {
+				t.Errorf("%s: where is that? %v", name, f)
+			}
 		}
 		if len(rules) > 1 || tt.rule != "" && !rules[tt.rule] || tt.rule == "" && len(rules) > 0 {
 			t.Errorf("%s: %v", name, found)

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,11 +21,7 @@ const (
 // addAddresses adds the record of a name: one set if it fits the limit, else shards, a subset that fits one UDP answer,
 // and a TXT with the total count. The etcd record and the API's names are never sharded.
 func (b *builder) addAddresses(label string, members []Member, pick addressPicker) {
-	limit := b.maxValues(A)
-	fits := func(ms []Member) bool {
-		a, aaaa := countTypes(ms, pick)
-		return limit == 0 || a <= limit && aaaa <= b.maxValues(AAAA)
-	}
+	fits := func(ms []Member) bool { return b.fits(countTypes(ms, pick)) }
 	members = withAddress(members, pick)
 	if fits(members) {
 		b.addAddressSets(label, members, pick)
@@ -32,7 +29,7 @@ func (b *builder) addAddresses(label string, members []Member, pick addressPicke
 	}
 	if label == string(role.Etcd) {
 		b.found.Add(problem.Problem{Rule: "too-many-values", Field: "role " + label,
-			Text: fmt.Sprintf("%d members are more than the %d values that the DNS service takes in a set", len(members), limit),
+			Text: fmt.Sprintf("%d members have more addresses than the DNS service takes in a set or a batch", len(members)),
 			Hint: "an etcd cluster has at most 7 members: correct the Role tag of the groups that are not etcd's"})
 		return
 	}
@@ -41,7 +38,7 @@ func (b *builder) addAddresses(label string, members []Member, pick addressPicke
 		shards := b.split(members, fits)
 		if shards == nil {
 			b.found.Add(problem.Problem{Rule: "too-many-values", Field: "role " + label,
-				Text: fmt.Sprintf("%d members fit no %d shards of %d values", len(members), maxShards, limit),
+				Text: fmt.Sprintf("%d members fit no %d shards of what the DNS service takes in a set and a batch", len(members), maxShards),
 				Hint: "raise the DNS service's limit of values in a set (BIND: max-records-per-type)"})
 			return
 		}
@@ -50,35 +47,31 @@ func (b *builder) addAddresses(label string, members []Member, pick addressPicke
 		}
 		values = append(values, shardsPrefix+strconv.Itoa(len(shards)))
 	}
-	subset := b.policy.Subset
-	if limit > 0 {
-		subset = min(subset, limit, max(1, b.maxValues(AAAA)))
+	subset := topScored(members, b.policy.Subset)
+	for !fits(subset) {
+		subset = subset[:len(subset)-1]
 	}
-	b.addAddressSets(label, topScored(members, subset), pick)
+	b.addAddressSets(label, subset, pick)
 	b.add(label, TXT, values)
 }
 
-// maxValues is how many values a set of the type may have, so that replacing a full one (all values removed, all
-// created) still fits one batch together with the control record; 0 is no limit.
-func (b *builder) maxValues(kind string) int {
-	limit := b.limits.SetValues
-	lower := func(n int) {
-		if limit == 0 || n < limit {
-			limit = max(1, n)
-		}
-	}
-	if b.limits.BatchValues > 0 {
-		lower(b.limits.BatchValues * 9 / 20)
-	}
-	longest := len("255.255.255.255")
-	if kind == AAAA {
-		longest = len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")
-	}
-	if b.limits.BatchCharacters > 0 {
-		lower(b.limits.BatchCharacters * 9 / 20 / longest)
-	}
-	return limit
+// The longest addresses of the two families.
+const (
+	longestA    = len("255.255.255.255")
+	longestAAAA = len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")
+)
+
+// fits reports whether a name may have so many addresses of the two families. All sets of a name change together, so that one
+// batch has to replace both; a single machine always fits.
+func (b *builder) fits(a, aaaa int) bool {
+	l := b.limits
+	return (l.SetValues == 0 || max(a, aaaa) <= l.SetValues) &&
+		(l.BatchValues == 0 || a+aaaa <= max(2, replaceable(l.BatchValues))) &&
+		(l.BatchCharacters == 0 || a*longestA+aaaa*longestAAAA <= max(longestA+longestAAAA, replaceable(l.BatchCharacters)))
 }
+
+// replaceable is how much of what a batch takes may be replaced in it (all removed, all created), beside the control record.
+func replaceable(batch int) int { return batch * 9 / 20 }
 
 func withAddress(members []Member, pick addressPicker) []Member {
 	var out []Member
@@ -111,7 +104,10 @@ func countTypes(members []Member, pick addressPicker) (a, aaaa int) {
 // of members only (and, for limits near the mean, on the hashes), so it rarely changes; while it stays the same, a
 // machine that comes or goes changes one value of one shard. When it grows, values only move to the new shards.
 func (b *builder) split(members []Member, fits func([]Member) bool) [][]Member {
-	mean := min(shardMean, max(1, b.maxValues(A)/2), max(1, b.maxValues(AAAA)/2))
+	mean := shardMean
+	for mean > 1 && !b.fits(2*mean, 2*mean) {
+		mean--
+	}
 	n := 1
 	for n*mean < len(members) {
 		n *= 2
@@ -142,21 +138,11 @@ func shardOf(id string, n int) int {
 
 // topScored returns the n members of highest score: a machine that comes or goes changes at most one.
 func topScored(members []Member, n int) []Member {
-	if len(members) <= n {
-		return members
-	}
 	sorted := slices.Clone(members)
 	slices.SortStableFunc(sorted, func(a, b Member) int {
-		x, y := mix(hash(a.InstanceID)), mix(hash(b.InstanceID))
-		switch {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
+		return cmp.Compare(mix(hash(b.InstanceID)), mix(hash(a.InstanceID)))
 	})
-	return sorted[:n]
+	return sorted[:min(n, len(sorted))]
 }
 
 // hash is FNV-1a. Published records depend on it: another function would move every value.

@@ -5,11 +5,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-
-	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -99,140 +96,108 @@ func TestShards(t *testing.T) {
 func TestLargeChange(t *testing.T) {
 	var have []Set
 	for _, n := range []int{300, 10000, 700, 3000, 10} {
-		desired, _ := Desired(many(n), DefaultPolicy(), route53)
-		want, _ := Guard(desired, have, many(n), DefaultPolicy())
-		batches, before := 0, have
-		for more := true; more; batches++ {
-			var part Change
-			var err error
-			if part, more, err = Diff(have, want, fmt.Sprint(n, "-", batches)).Fit(route53); err != nil {
-				t.Fatal(err)
+		have = publish(t, have, many(n), DefaultPolicy(), route53)
+	}
+}
+
+// TestShardNumber: published names depend on it, so that it is the number of machines that decides, and not their families.
+func TestShardNumber(t *testing.T) {
+	for _, tt := range []struct {
+		limits           Limits
+		machines, shards int
+	}{{bind, 100, 0}, {bind, 101, 4}, {bind, 200, 4}, {bind, 201, 8}, {bind, 400, 8}, {bind, 401, 16}, {route53, 401, 16}, {route53, 800, 16}, {route53, 801, 32},
+		{small, 46, 8}, {small, 88, 8}, {small, 89, 16}, {Limits{BatchCharacters: 4800}, 160, 8}, {Limits{BatchCharacters: 4800}, 161, 16}} {
+		for _, families := range []string{"both", "IPv4", "IPv6"} {
+			f := many(tt.machines)
+			for i := range f.Groups[0].Members {
+				switch m := &f.Groups[0].Members[i]; families {
+				case "IPv4":
+					m.Private6 = netip.Addr{}
+				case "IPv6":
+					m.Private = netip.Addr{}
+				}
 			}
-			if values, characters := part.size(); values > 1000 || characters > 32000 {
-				t.Errorf("a batch of %d values and %d characters", values, characters)
+			sets, found := Desired(f, DefaultPolicy(), tt.limits)
+			if got := shardsOf(sets, role.Minions); got != tt.shards || len(found) > 0 {
+				t.Errorf("%d machines of %s have %d shards within %+v, not %d, with %v", tt.machines, families, got, tt.limits, tt.shards, found)
 			}
-			have = commit(t, have, part)
-			announced(t, have)
-			findable(t, before, want, have)
-		}
-		t.Logf("to %d machines: %d batches", n, batches)
-		if diff := gocmp.Diff(withoutGenerations(want), withoutGenerations(have)); diff != "" {
-			t.Errorf("%d machines are not published:\n%.2000s", n, diff)
 		}
 	}
 }
 
-func announced(t *testing.T, have []Set) {
-	t.Helper()
-	names := map[string]bool{}
-	shards := 0
-	for _, s := range have {
-		names[s.Name] = true
-		if n := s.valuesWith(shardsPrefix); len(n) > 0 {
-			var err error
-			if shards, err = strconv.Atoi(n[0]); err != nil {
-				t.Error(err)
+// TestTinyShards: where a limit is so small that the spread of the hashes exceeds it, there are more shards until all fit.
+func TestTinyShards(t *testing.T) {
+	for n := 5; n < 60; n += 5 {
+		for _, l := range []Limits{{BatchValues: 9}, {BatchCharacters: 300}} {
+			sets, found := Desired(many(n), DefaultPolicy(), l)
+			if len(found) > 0 || shardsOf(sets, role.Minions) == 0 {
+				t.Fatalf("%d machines: %d shards, %v", n, shardsOf(sets, role.Minions), found)
+			}
+			values, characters := map[string]int{}, map[string]int{}
+			for _, s := range sets {
+				if s.Type == A || s.Type == AAAA {
+					values[s.Name] += len(s.Values)
+					characters[s.Name] += len(strings.Join(s.Values, ""))
+				}
+			}
+			for name := range values {
+				if l.BatchValues > 0 && 2*values[name] > l.BatchValues || l.BatchCharacters > 0 && 2*characters[name] > l.BatchCharacters {
+					t.Errorf("%d machines: %s has %d values and %d characters, and no batch could replace them", n, name, values[name], characters[name])
+				}
 			}
 		}
 	}
-	for i := range shards {
-		if !names[fmt.Sprintf("minions-%d.demo.k8s.", i)] {
-			t.Errorf("%d shards are announced and number %d is not there", shards, i)
-		}
-	}
 }
 
-// found is every address that a reader finds who follows what is announced.
-func found(have []Set) map[string]bool {
-	all := map[string]bool{}
-	shards := 0
-	for _, s := range have {
-		if n := s.valuesWith(shardsPrefix); len(n) > 0 {
-			shards, _ = strconv.Atoi(n[0])
+// TestCharacterBounds: half of a batch, less a tenth for the control record, holds a name's addresses at their longest.
+func TestCharacterBounds(t *testing.T) {
+	for _, tt := range []struct {
+		private, private6 bool
+		machines, most    int // the most characters of a batch in which they are too many
+	}{{true, false, 4, 133}, {false, true, 2, 173}, {true, true, 2, 239}} {
+		f := many(tt.machines)
+		for i := range f.Groups[0].Members {
+			m := &f.Groups[0].Members[i]
+			if !tt.private {
+				m.Private = netip.Addr{}
+			}
+			if !tt.private6 {
+				m.Private6 = netip.Addr{}
+			}
 		}
-	}
-	names := map[string]bool{"minions.demo.k8s.": true}
-	for i := range shards {
-		names[fmt.Sprintf("minions-%d.demo.k8s.", i)] = true
-	}
-	for _, s := range have {
-		if s.Type == A && names[s.Name] {
-			for _, v := range s.Values {
-				all[v] = true
+		for limit, whole := range map[int]bool{tt.most: false, tt.most + 1: true} {
+			sets, found := Desired(f, DefaultPolicy(), Limits{BatchCharacters: limit})
+			if got := shardsOf(sets, role.Minions) == 0; got != whole || len(found) > 0 {
+				t.Errorf("%d machines, with IPv4 %v and IPv6 %v, in a batch of %d characters are one record: %v, %v", tt.machines, tt.private, tt.private6, limit, got, found)
 			}
 		}
 	}
-	return all
 }
 
-// findable: a machine that is published before and after a change is in every state between.
-func findable(t *testing.T, before, after, now []Set) {
-	t.Helper()
-	a, b, n := found(before), found(after), found(now)
-	lost := 0
-	for v := range a {
-		if b[v] && !n[v] {
-			lost++
-		}
-	}
-	if lost > 0 {
-		t.Errorf("%d addresses that stay are not to be found in between", lost)
-	}
-}
-
-// TestParts has etcd's names and services in one part at any limit, and the groups only told of in the last.
-func TestParts(t *testing.T) {
+// TestCount is of the machines that have an address, beside a name that lists some of them; the API's names have no shards.
+func TestCount(t *testing.T) {
 	p := DefaultPolicy()
-	have := commit(t, nil, Diff(nil, Placeholders("demo", p), "one"))
-	f := many(3)
-	f.Groups = append(f.Groups, etcdGroup(3, in("i-1", "10.9.2.1").holding("a"), in("i-2", "10.9.2.2").holding("b"), in("i-3", "10.9.2.3").holding("c")))
-	want, _ := Desired(f, p, Limits{})
-	whole := Diff(have, want, "two")
-	values, _ := whole.size()
-	cut := 0
-	for limit := 1; limit <= values; limit++ {
-		part, more, err := whole.Fit(Limits{BatchValues: limit})
-		if err != nil {
-			continue
-		}
-		etcd := 0
-		for _, s := range part.Create {
-			if _, r := identify(s, "demo.k8s."); r == role.Etcd {
-				etcd++
-			}
-			if isControl(s) && (len(s.valuesWith(groupPrefix)) > 0) == more {
-				t.Errorf("limit %d, more to come: %v, control record %q", limit, more, s.Values)
-			}
-		}
-		if etcd != 0 && etcd != 6 {
-			t.Errorf("limit %d: a part has %d of etcd's 6 sets", limit, etcd)
-		}
-		if more {
-			cut++
+	p.Outputs.APIInternal, p.Outputs.APIPublic = true, true
+	f := many(200)
+	f.Groups[0].Role = role.Masters
+	for i := range f.Groups[0].Members {
+		m := &f.Groups[0].Members[i]
+		switch {
+		case i < 10:
+			m.Private, m.Private6 = netip.Addr{}, netip.Addr{}
+		case i < 130:
+			m.Public = netip.AddrFrom4([4]byte{198, 51, 100, byte(i)})
 		}
 	}
-	if cut == 0 {
-		t.Error("no limit cut the change")
-	}
-}
-
-// TestCharacters: a limit of characters alone makes shards too.
-func TestCharacters(t *testing.T) {
-	l := Limits{BatchCharacters: 32000}
-	desired, _ := Desired(many(1500), DefaultPolicy(), l)
-	if _, _, err := Diff(Diff(nil, desired, "one").Create, Placeholders("demo", DefaultPolicy()), "two").Fit(l); err != nil {
-		t.Error(err)
-	}
-	if !slices.ContainsFunc(desired, func(s Set) bool { return len(s.valuesWith(shardsPrefix)) > 0 }) {
-		t.Error("1500 addresses of either family are one set each, which no batch could replace")
-	}
-}
-
-func TestFitRefuses(t *testing.T) {
-	desired, _ := Desired(many(50), DefaultPolicy(), Limits{})
-	_, _, err := Diff(nil, desired, "g").Fit(Limits{BatchValues: 20})
-	if err == nil || !strings.Contains(err.Error(), "minions.demo.k8s.") {
-		t.Errorf("50 values in a batch of 20: %v, want an error that names the record", err)
+	sets, _ := Desired(f, p, bind)
+	for label, want := range map[string][]string{"masters": {"count=190", "shards=4"}, "api.internal": {"count=190"}, "api": {"count=120"}} {
+		expect(t, "200 masters", sets, label, TXT, want...)
+		if got := at(sets, label+".demo.k8s.", A); len(got) != DefaultSubset {
+			t.Errorf("%s lists %d addresses", label, len(got))
+		}
+		if label != "masters" && slices.ContainsFunc(sets, func(s Set) bool { return strings.HasPrefix(s.Name, label+"-") }) {
+			t.Errorf("%s has shards", label)
+		}
 	}
 }
 
