@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,6 +83,9 @@ func TestScan(t *testing.T) {
 			m, err := Scan(t.Context(), d, 1, p)
 			if err != nil || m.Size != d.Size() || blocksOf(m) != c.disk {
 				t.Errorf("it is %q of %d bytes, %v", blocksOf(m), m.Size, err)
+			}
+			if want := int64(len(c.disk)-strings.Count(c.disk, ".")) * BlockSize; m.Bytes() != want {
+				t.Errorf("it has %d bytes of data, want %d", m.Bytes(), want)
 			}
 			if read != c.read || p.began != 1 || p.total != c.read*BlockSize || p.done != p.total {
 				t.Errorf("%d blocks were read, and %d of %d bytes reported, %d times begun", read, p.done, p.total, p.began)

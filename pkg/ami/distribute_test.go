@@ -169,20 +169,24 @@ func TestCopyCannotBeDiscarded(t *testing.T) {
 	}
 }
 
-// Interrupted while a copy is asked for, whose answer is lost: it is asked for again, by the same token, and taken away. What AWS
-// refuses is not asked for twice.
+// Interrupted while a copy is asked for, whose answer is lost: it is asked for again, by the same token, and taken away. What is
+// known is not asked for twice.
 func TestCopyInterrupted(t *testing.T) {
 	for _, c := range []struct {
 		name                string
+		call                string
 		interrupted, broken bool
 		copies              int
-	}{{"interrupted", true, false, 2}, {"interrupted, and not to be found out", true, true, 2}, {"refused", false, false, 1}} {
+	}{
+		{"interrupted", "Copy", true, false, 2}, {"interrupted, and not to be found out", "Copy", true, true, 2}, {"refused", "Copy", false, false, 1},
+		{"interrupted while it is waited for", "WaitImage", true, false, 1},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSpread(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			a, asked := s.regions[away], errors.New("not to be found out")
-			lost := once("Copy", func() error {
+			lost := once(c.call, func() error {
 				if c.interrupted {
 					cancel()
 				}

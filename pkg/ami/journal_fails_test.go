@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"syscall"
 	"testing"
 )
 
@@ -36,6 +38,48 @@ func TestJournalCannotBeKept(t *testing.T) {
 		if r, err := s.publish(t, d); err == nil || slices.Contains(s.calls, "Start") || len(s.snapshots) > 0 {
 			t.Errorf("%s: %+v, %v", what, r, err)
 		}
+	}
+}
+
+// fill leaves no room on the disk for what is written to an open file.
+func fill(t *testing.T, pattern string) {
+	t.Helper()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		to, _ := os.Readlink("/proc/self/fd/" + f.Name())
+		if match, _ := filepath.Match(pattern, to); !match {
+			continue
+		}
+		fd, err := strconv.Atoi(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Dup3(int(full.Fd()), fd, syscall.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What cannot be written down any more ends the publication, and nothing is left of it.
+func TestJournalHasNoRoom(t *testing.T) {
+	for _, call := range []string{"Start", "Put 1", "Complete"} {
+		s := situation{account: newAccount(), state: t.TempDir()}
+		s.before = once(call, func() error {
+			fill(t, filepath.Join(s.state, "*.journal*"))
+			return nil
+		})
+		if r, err := s.publish(t, disk("abc.")); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("at %s: %+v, %v", call, r, err)
+		}
+		s.clean(t, call, false)
 	}
 }
 

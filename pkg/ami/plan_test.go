@@ -62,7 +62,34 @@ func TestPlan(t *testing.T) {
 			if got := shape(p); got != c.want || p.Kept != c.kept || (p.Parent == "") != c.withoutParent {
 				t.Errorf("got %q on %q with %d kept, want %q with %d", got, p.Parent, p.Kept, c.want, c.kept)
 			}
+			if want := int64(len(strings.Fields(c.want))) * BlockSize; p.Bytes() != want {
+				t.Errorf("%d bytes are to be sent, want %d", p.Bytes(), want)
+			}
 		})
+	}
+}
+
+// A manifest may take several blocks. What of a parent's is not overwritten goes.
+func TestPlanOfLongManifests(t *testing.T) {
+	long, behind := filled(fit+1), int32(fit+1)
+	changed := Manifest{long.Size, slices.Clone(long.Blocks)}
+	changed.Blocks[3].Digest = digestOf("b")
+	short := Manifest{long.Size, long.Blocks[1:]}
+	for name, c := range map[string]struct {
+		disk, parent Manifest
+		want         map[int32]Kind
+	}{
+		"both":         {changed, long, map[int32]Kind{3: FromDisk, behind: FromManifest, behind + 1: FromManifest}},
+		"the parent's": {short, long, map[int32]Kind{0: Zeros, behind: FromManifest, behind + 1: Zeros}},
+		"the disk's":   {long, short, map[int32]Kind{0: FromDisk, behind: FromManifest, behind + 1: FromManifest}},
+	} {
+		got := map[int32]Kind{}
+		for _, w := range NewPlan(c.disk, 8, &Parent{"snap-1", c.parent}).Writes {
+			got[w.Block] = w.Kind
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package ami
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"os"
 	"path/filepath"
@@ -80,6 +81,18 @@ func TestPublishAsAsked(t *testing.T) {
 	}
 }
 
+// Of what is asked for wrongly, or cannot be read, nothing is published.
+func TestPublishNothing(t *testing.T) {
+	unreadable := disk("abc.")
+	unreadable.read = func(int64) error { return errBroken }
+	for name, r := range map[string]Request{"no name": {Disk: disk("abc."), Architecture: "amd64"}, "an unreadable disk": requestOf(unreadable)} {
+		a := newAccount()
+		if got, err := a.publisher(t, t.TempDir()).Publish(t.Context(), r); err == nil || len(a.calls) > 0 || got.Name != "" {
+			t.Errorf("%s: %+v, %v, by %q", name, got, err, a.calls)
+		}
+	}
+}
+
 func TestNewPublisher(t *testing.T) {
 	a := newAccount()
 	whole := Config{Blocks: a, Snapshots: a, Images: a, State: "x"}
@@ -138,7 +151,7 @@ func TestWhatIsOurs(t *testing.T) {
 		s.kept(t, d, c.call)
 		s.calls = nil
 		r, err := s.publish(t, d)
-		if err != nil || r.Found != c.found || r.Resumed != c.resumed || slices.Contains(s.calls, "List") {
+		if err != nil || r.Found != c.found || r.Resumed != c.resumed || slices.Contains(s.calls, "List") || slices.Contains(s.calls, "Start") != (c.call == "Start") {
 			t.Errorf("after %s failed: %+v, %v, by %q", c.call, r, err, s.calls)
 		}
 	}
@@ -237,6 +250,14 @@ func TestSnapshotIsGone(t *testing.T) {
 		}
 		s.clean(t, "begun anew", false)
 	}
+	// What there was of it must go before.
+	s = situation{account: newAccount(), state: t.TempDir()}
+	s.kept(t, d, "Put 1")
+	gone, broken := once("Put 1", func() error { return ErrGone }), breaks("DeleteSnapshot", 1)
+	s.before = func(call string) error { return errors.Join(gone(call), broken(call)) }
+	if r, err := s.publish(t, d); !errors.Is(err, errBroken) {
+		t.Errorf("it cannot be deleted: %+v, %v", r, err)
+	}
 }
 
 // A snapshot may be complete without our hearing of it; whether it is must be known.
@@ -264,8 +285,13 @@ func TestAnswerToCompleteIsLost(t *testing.T) {
 				return nil
 			})
 		}
-		if c.asked != nil {
-			s.before = breaks("SnapshotState", 1)
+		if complete := s.after; c.asked != nil {
+			s.after = func(call string) error {
+				if call == "SnapshotState" {
+					return c.asked
+				}
+				return complete(call)
+			}
 		}
 		if r, err := s.publish(t, d); (err == nil) != c.good || !c.good && !errors.Is(err, ErrGone) {
 			t.Errorf("%s: %+v, %v", name, r, err)
@@ -331,10 +357,22 @@ func TestOtherContentThanPlanned(t *testing.T) {
 	if err := os.WriteFile(found[0], bytes.ReplaceAll(text, []byte(`"kind":"disk"`), []byte(`"kind":"rope"`)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.publish(t, d); err == nil {
-		t.Error("blocks of no known kind are published")
+	if _, err := s.publish(t, d); err == nil || errors.Is(err, ErrDamaged) {
+		t.Errorf("blocks of no known kind are published: %v", err)
 	}
 	s.clean(t, "of no known kind", false)
+}
+
+// A manifest that takes several blocks is sent block by block.
+func TestLongManifestIsSent(t *testing.T) {
+	m := filled(fit + 1)
+	w, encoded, buffer := &publication{manifest: m}, m.Encode(), make([]byte, BlockSize)
+	for i, content := range slices.Collect(slices.Chunk(encoded, BlockSize)) {
+		write := Write{int32(fit+1) + int32(i), FromManifest, sha256.Sum256(content)}
+		if err := w.readPlanned(write, encoded, buffer); err != nil || !bytes.Equal(buffer, content) {
+			t.Errorf("block %d: %v", i, err)
+		}
+	}
 }
 
 // A parent that AWS does not take is done without; one that was named is not.
