@@ -21,6 +21,12 @@ func TestJournalCannotBeKept(t *testing.T) {
 	directory := func(at string) func(string) error {
 		return func(state string) error { return os.MkdirAll(filepath.Join(state, name+at, "x"), 0o700) }
 	}
+	var other *lock // held until the end: one that nobody has any more is closed with the rest
+	defer func() {
+		if err := other.release(); err != nil {
+			t.Error(err)
+		}
+	}()
 	for what, prepare := range map[string]func(state string) error{
 		"its directory is a file":  func(state string) error { return os.WriteFile(state, nil, 0o600) },
 		"its lock is a directory":  directory(".lock"),
@@ -29,7 +35,7 @@ func TestJournalCannotBeKept(t *testing.T) {
 		"there is no room for it": func(state string) error {
 			return errors.Join(os.Mkdir(state, 0o700), os.Symlink("/dev/full", filepath.Join(state, name+".journal.part")))
 		},
-		"another process is at work": func(state string) error { _, _, err := openJournal(state, name); return err },
+		"another process is at work": func(state string) (err error) { other, _, err = openJournal(state, name); return err },
 	} {
 		s := situation{account: newAccount(), state: filepath.Join(t.TempDir(), "state")}
 		if err := prepare(s.state); err != nil {
