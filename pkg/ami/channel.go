@@ -2,7 +2,6 @@ package ami
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -141,7 +140,7 @@ func setChannel(ctx context.Context, c Channels, channel, image string, history 
 		return p, err
 	}
 	if i.State != Available {
-		return p, errors.Join(fmt.Errorf("channel %s: image %s cannot be launched: it is %s", channel, image, i.State))
+		return p, fmt.Errorf("channel %s: image %s cannot be launched: it is %s", channel, image, i.State)
 	}
 	if p.Before == image {
 		return p, nil

@@ -95,11 +95,11 @@ func readBlock(d Disk, block int32, buffer []byte) error {
 	n := int(min(BlockSize, d.Size()-offset))
 	clear(buffer[n:])
 	got, err := d.ReadAt(buffer[:n], offset)
-	if got < n && (err == nil || errors.Is(err, io.EOF)) {
-		err = io.ErrUnexpectedEOF
-	}
 	if got == n {
 		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
 	}
 	return fmt.Errorf("reading block %d of the disk: %w", block, err)
 }

@@ -66,11 +66,12 @@ func TestJournalAfterACrash(t *testing.T) {
 			if got.done.Complete {
 				facts++
 			}
+			known := got.done
 			// What is written behind the cut is read again.
 			if err := errors.Join(got.append(journalEntry{Block: new(int32(5))}), got.close()); err != nil {
 				t.Fatal(err)
 			}
-			if after := reopened(t, dir); !after.sent[5] || len(after.sent) != len(got.sent) {
+			if after := reopened(t, dir); !after.sent[5] || len(after.sent) != len(got.sent) || after.done != known {
 				t.Fatalf("cut at %d: what was added is not there", n)
 			}
 		}

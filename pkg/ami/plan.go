@@ -72,7 +72,7 @@ func differing(m Manifest, parent *Parent) []Write {
 	}
 	var writes []Write
 	want := func(block int32, kind Kind, digest Digest) {
-		if old, ok := there[block]; !ok || old != digest {
+		if there[block] != digest { // what is not there is of no content either
 			writes = append(writes, Write{block, kind, digest})
 		}
 		delete(there, block)

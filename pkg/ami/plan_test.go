@@ -50,6 +50,7 @@ func TestPlan(t *testing.T) {
 		{"the disk has grown over the manifest", manifest(size+BlockSize, "0a 1b 8c"), manifest(size, "0a 1b"), "8disk 9manifest", 2, false},
 		{"the disk has grown, and has nothing there", manifest(size+BlockSize, "0a 1b 2c"), manifest(size, "0a 1b 2c"), "8zeros 9manifest", 3, false},
 		{"the disk has shrunk", manifest(size, "0a 1b 2c"), manifest(size+BlockSize, "0a 1b 2c 8d"), "8manifest 9zeros", 3, false},
+		{"as much as without it", manifest(size, "0a"), manifest(size, "0b"), "0disk 8manifest", 0, true},
 		{"nothing in common", manifest(size, "0a"), manifest(size, "1a 2b"), "0disk 8manifest", 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -61,7 +62,34 @@ func TestPlan(t *testing.T) {
 			if got := shape(p); got != c.want || p.Kept != c.kept || (p.Parent == "") != c.withoutParent {
 				t.Errorf("got %q on %q with %d kept, want %q with %d", got, p.Parent, p.Kept, c.want, c.kept)
 			}
+			if want := int64(len(strings.Fields(c.want))) * BlockSize; p.Bytes() != want {
+				t.Errorf("%d bytes are to be sent, want %d", p.Bytes(), want)
+			}
 		})
+	}
+}
+
+// A manifest may take several blocks. What of a parent's is not overwritten goes.
+func TestPlanOfLongManifests(t *testing.T) {
+	long, behind := filled(fit+1), int32(fit+1)
+	changed := Manifest{long.Size, slices.Clone(long.Blocks)}
+	changed.Blocks[3].Digest = digestOf("b")
+	short := Manifest{long.Size, long.Blocks[1:]}
+	for name, c := range map[string]struct {
+		disk, parent Manifest
+		want         map[int32]Kind
+	}{
+		"both":         {changed, long, map[int32]Kind{3: FromDisk, behind: FromManifest, behind + 1: FromManifest}},
+		"the parent's": {short, long, map[int32]Kind{0: Zeros, behind: FromManifest, behind + 1: Zeros}},
+		"the disk's":   {long, short, map[int32]Kind{0: FromDisk, behind: FromManifest, behind + 1: FromManifest}},
+	} {
+		got := map[int32]Kind{}
+		for _, w := range NewPlan(c.disk, 8, &Parent{"snap-1", c.parent}).Writes {
+			got[w.Block] = w.Kind
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
 	}
 }
 
@@ -146,11 +174,35 @@ func TestManifestRefusesWhatIsDamaged(t *testing.T) {
 		"another schema":     func(b []byte) []byte { return bytes.Replace(b, []byte(`"schema":1`), []byte(`"schema":2`), 1) },
 		"another size":       func(b []byte) []byte { return bytes.Replace(b, []byte(`"diskSize":2`), []byte(`"diskSize":3`), 1) },
 		"more than fit":      func(b []byte) []byte { return bytes.Replace(b, []byte(`"blocks":3`), []byte(`"blocks":9`), 1) },
+		"another kind":       func(b []byte) []byte { return bytes.Replace(b, []byte(`:"manifest"`), []byte(`:"manifold"`), 1) },
 		"fewer than nothing": func(b []byte) []byte { return bytes.Replace(b, []byte(`"blocks":3,`), []byte(`"blocks":-3,`), 1) },
 	} {
 		if m, err := DecodeManifest(damage(bytes.Clone(good))); err == nil {
 			t.Errorf("%s: %d blocks were read", name, len(m.Blocks))
 		}
+	}
+}
+
+// What is written as a manifest and cannot be one of a disk is refused, though its digest is right.
+func TestManifestRefusesWhatIsNoDisk(t *testing.T) {
+	empty := Manifest{Size: BlockSize}.Encode()
+	for name, b := range map[string][]byte{
+		"no bytes":           Manifest{}.Encode(),
+		"fewer bytes":        Manifest{Size: -BlockSize}.Encode(),
+		"more than fit":      Manifest{BlockSize, []Entry{{0, digestOf("a")}, {1, digestOf("b")}}}.Encode(),
+		"a block twice":      Manifest{4 * BlockSize, []Entry{{1, digestOf("a")}, {1, digestOf("a")}}}.Encode(),
+		"out of order":       Manifest{4 * BlockSize, []Entry{{2, digestOf("a")}, {1, digestOf("b")}}}.Encode(),
+		"before the disk":    Manifest{4 * BlockSize, []Entry{{-1, digestOf("a")}, {1, digestOf("b")}}}.Encode(),
+		"fewer than nothing": bytes.Replace(empty, []byte(`"blocks":0`), []byte(`"blocks":-1`), 1),
+		"no number":          bytes.Replace(empty, []byte(`"blocks":0`), []byte(`"blocks":[]`), 1),
+	} {
+		if m, err := DecodeManifest(b); err == nil {
+			t.Errorf("%s: %+v was read", name, m)
+		}
+	}
+	// Of an empty disk nothing follows the first line.
+	if m, err := DecodeManifest(empty[:headerSize]); err != nil || m.Size != BlockSize || len(m.Blocks) > 0 {
+		t.Errorf("the first line alone: %+v, %v", m, err)
 	}
 }
 

@@ -103,7 +103,13 @@ func (p *Publisher) Publish(ctx context.Context, r Request) (Result, error) {
 	if err != nil {
 		return result, err
 	}
-	defer func() { _ = lock.release() }() // the process's end would do the same
+	defer func() {
+		// The process's end would do the same.
+		_ = lock.release()
+		if j != nil {
+			_ = j.close()
+		}
+	}()
 	if done, err := p.find(ctx, &result, j); done || err != nil {
 		return result, err
 	}
@@ -147,19 +153,22 @@ func (p *Publisher) find(ctx context.Context, r *Result, j *journal) (bool, erro
 		r.Found, r.Image, r.Snapshot = true, i.ID, i.Snapshot
 		p.c.Log.Info("the image is there", "image", i.ID, "name", i.Name)
 		if j != nil {
-			return true, errors.Join(p.forget(ctx, j, i.Snapshot), j.remove())
+			return true, p.forget(ctx, j, i.Snapshot)
 		}
 		return true, nil
 	}
 	return false, nil
 }
 
-// forget removes the snapshot of an obsolete journal, unless the image uses it.
+// forget removes an obsolete journal and its snapshot, unless that is except. The journal goes last: nothing else knows of the
+// snapshot for certain.
 func (p *Publisher) forget(ctx context.Context, j *journal, except string) error {
-	if j.done.Snapshot == "" || j.done.Snapshot == except {
-		return nil
+	if s := j.done.Snapshot; s != "" && s != except {
+		if err := p.c.Snapshots.DeleteSnapshot(ctx, s); err != nil {
+			return err
+		}
 	}
-	return p.c.Snapshots.DeleteSnapshot(ctx, j.done.Snapshot)
+	return j.remove()
 }
 
 // publication is one call of Publish.
@@ -225,7 +234,7 @@ func (w *publication) begin(ctx context.Context) error {
 
 // discardJournal removes the journal and its snapshot.
 func (w *publication) discardJournal(ctx context.Context) error {
-	if err := errors.Join(w.forget(ctx, w.journal, ""), w.journal.remove()); err != nil {
+	if err := w.forget(ctx, w.journal, ""); err != nil {
 		return err
 	}
 	w.journal, w.result.Resumed, w.starting = nil, false, false
