@@ -87,8 +87,8 @@ func TestJournalHasNoRoom(t *testing.T) {
 			t.Errorf("at %s: %+v, %v", call, r, err)
 		}
 		// A snapshot that the journal does not name gets no block.
-		if call == "Start" && slices.ContainsFunc(s.account.calls, func(c string) bool { return strings.HasPrefix(c, "Put") }) {
-			t.Errorf("after %s: %q", call, s.account.calls)
+		if call == "Start" && slices.ContainsFunc(s.calls, func(c string) bool { return strings.HasPrefix(c, "Put") }) {
+			t.Errorf("after %s: %q", call, s.calls)
 		}
 		s.clean(t, call, false)
 	}
