@@ -91,9 +91,6 @@ func differing(m Manifest, parent *Parent) []Write {
 	return writes
 }
 
-// Bytes is the number of bytes to send.
-func (p Plan) Bytes() int64 { return int64(len(p.Writes)) * BlockSize }
-
 // Checksum is the LINEAR aggregate of the sent blocks: the digest of the blocks' digests, in the blocks' order (API
 // reference, CompleteSnapshot).
 func (p Plan) Checksum() Digest {

@@ -98,12 +98,7 @@ func TestHooksWaitForEveryAddress(t *testing.T) {
 
 // A machine whose address another has taken over stays published: nothing is written for it.
 func TestHooksOfATakenAddress(t *testing.T) {
-	b := newBench(machine("i-1", 1, record.InService), machine("i-2", 2, record.InService))
-	if _, err := b.sync(t.Context(), t); err != nil {
-		t.Fatal(err)
-	}
-	b.now = b.now.Add(time.Hour)
-	b.fleet.Groups[0].Members[1].Lifecycle = record.TerminatingWait
+	b := draining(t)
 	b.fleet.Groups[0].Members = append(b.fleet.Groups[0].Members, machine("i-3", 2, record.InService))
 	generation := b.generation(t)
 	r, err := b.sync(t.Context(), t, reconcile.Event{})
@@ -154,12 +149,7 @@ func TestSyncWithoutHooks(t *testing.T) {
 
 // One change says of the machines that it removes, and of those that were never published, that they have left.
 func TestSyncFencesWithAChange(t *testing.T) {
-	b := newBench(machine("i-1", 1, record.InService), machine("i-2", 2, record.InService))
-	if _, err := b.sync(t.Context(), t); err != nil {
-		t.Fatal(err)
-	}
-	b.now = b.now.Add(time.Hour)
-	b.fleet.Groups[0].Members[1].Lifecycle = record.TerminatingWait
+	b := draining(t)
 	b.fleet.Groups[0].Members = append(b.fleet.Groups[0].Members, machine("i-3", 3, record.TerminatingWait))
 	r, err := b.sync(t.Context(), t, reconcile.Event{})
 	if err != nil || r.Calls.ZoneWrites != 1 || len(r.Hooks) != 2 {

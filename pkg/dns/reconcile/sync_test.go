@@ -110,6 +110,18 @@ func newBench(members ...record.Member) *bench {
 		{Name: "demo-masters", Cluster: cluster, Role: role.Masters, Desired: len(members), Members: members}}}}
 }
 
+// draining has two published masters, of which the second waits to be terminated since a moment ago.
+func draining(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(machine("i-1", 1, record.InService), machine("i-2", 2, record.InService))
+	if _, err := b.sync(t.Context(), t); err != nil {
+		t.Fatal(err)
+	}
+	b.now = b.now.Add(time.Hour)
+	b.fleet.Groups[0].Members[1].Lifecycle = record.TerminatingWait
+	return b
+}
+
 func (b *bench) sync(ctx context.Context, t *testing.T, events ...reconcile.Event) (reconcile.Report, error) {
 	t.Helper()
 	return b.syncer(t).Sync(ctx, cluster, events...)
@@ -215,12 +227,7 @@ func TestSyncKeepsToItsBudget(t *testing.T) {
 // TestSyncDrains follows one of two masters out: removed at once, its hook completed after the TTL and
 // the settling time and not before, and the call asked for at that time.
 func TestSyncDrains(t *testing.T) {
-	b := newBench(machine("i-1", 1, record.InService), machine("i-2", 2, record.InService))
-	if _, err := b.sync(t.Context(), t); err != nil {
-		t.Fatal(err)
-	}
-	b.now = b.now.Add(time.Hour)
-	b.fleet.Groups[0].Members[1].Lifecycle = record.TerminatingWait
+	b := draining(t)
 	r, err := b.sync(t.Context(), t, reconcile.Event{})
 	if err != nil || !slices.Equal(b.masters(), []string{"10.0.0.1"}) {
 		t.Fatalf("masters are %v, error %v", b.masters(), err)

@@ -8,29 +8,40 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 )
 
-// Every lock of the repository can be built: its archives are there, at the lock's versions, with the
-// packages that it names.
-func TestLocksMatchTheirModules(t *testing.T) {
-	locks, err := fs.Glob(images.FS, "*.lock.yaml")
-	if err != nil || len(locks) == 0 {
+// everyLock reads the repository's locks, by the names of their files.
+func everyLock(t *testing.T) map[string]*lock.Lock {
+	t.Helper()
+	files, err := fs.Glob(images.FS, "*.lock.yaml")
+	if err != nil || len(files) == 0 {
 		t.Fatalf("no lock: %v", err)
 	}
-	used := map[string]bool{}
-	for _, file := range locks {
+	locks := map[string]*lock.Lock{}
+	for _, file := range files {
 		data, err := fs.ReadFile(images.FS, file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, problems := lock.Parse(file, data)
-		if err := problems.Err(); err != nil {
-			t.Fatal(err)
+		var problems problem.List
+		if locks[file], problems = lock.Parse(file, data); problems.Err() != nil {
+			t.Fatal(problems.Err())
 		}
+	}
+	return locks
+}
+
+// Every lock of the repository can be built: its archives are there, at the lock's versions, with the
+// packages that it names.
+func TestLocksMatchTheirModules(t *testing.T) {
+	used := map[string]bool{}
+	for file, l := range everyLock(t) {
 		for _, c := range l.Components {
 			if c.Modules == nil {
 				t.Errorf("%s: %s has no modules", file, c.Name)
@@ -111,19 +122,7 @@ func TestModulesAreFormatted(t *testing.T) {
 // What the repository's locks compile is pinned for every architecture, as its archives are now: a change of an archive needs
 // `hardtack lock pin` for each of them.
 func TestLocksArePinned(t *testing.T) {
-	locks, err := fs.Glob(images.FS, "*.lock.yaml")
-	if err != nil || len(locks) == 0 {
-		t.Fatalf("no lock: %v", err)
-	}
-	for _, file := range locks {
-		data, err := fs.ReadFile(images.FS, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, problems := lock.Parse(file, data)
-		if err := problems.Err(); err != nil {
-			t.Fatal(err)
-		}
+	for file, l := range everyLock(t) {
 		for _, c := range l.Components {
 			s, err := readSource(images.FS, c)
 			if err != nil {
@@ -142,6 +141,32 @@ func TestLocksArePinned(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Kubernetes' archives differ in what is required, and not in the programs of ours that link it.
+func TestKubernetesArchivesHaveTheSamePrograms(t *testing.T) {
+	programs := func(name string) map[string]string {
+		data, err := fs.ReadFile(images.FS, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := map[string]string{}
+		for _, f := range txtar.Parse(data).Files {
+			if path.Ext(f.Name) == ".go" {
+				files[f.Name] = string(f.Data)
+			}
+		}
+		return files
+	}
+	archives, err := fs.Glob(images.FS, "modules/kubernetes-*.txtar")
+	if err != nil || len(archives) < 2 {
+		t.Fatalf("%v, %v", archives, err)
+	}
+	for _, name := range archives[1:] {
+		if diff := cmp.Diff(programs(archives[0]), programs(name)); diff != "" {
+			t.Errorf("%s and %s:\n%s", archives[0], name, diff)
 		}
 	}
 }
