@@ -10,6 +10,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/build"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 )
 
 // materials says what a fetched component was made of: the files of its release that the lock has the digests of, or the
@@ -24,15 +25,28 @@ func (p Plan) materials(r fetch.Result) ([]bake.Material, error) {
 		}
 		return made, nil
 	}
-	from, err := build.MaterialsOf(p.Assets, c)
-	if err != nil {
-		return nil, fmt.Errorf("what %s was compiled from: %w", r.Component, err)
+	compiled := []lock.Component{c}
+	if len(r.Within) > 0 {
+		compiled = nil
+		for _, name := range r.Within {
+			host, _ := p.Lock.Component(name)
+			compiled = append(compiled, c.CompiledWith(host))
+		}
 	}
-	module, err := moduleMaterial(from)
-	if err != nil {
-		return nil, fmt.Errorf("what %s was compiled from: %s: %w", r.Component, from.Archive, err)
+	for _, c := range compiled {
+		from, err := build.MaterialsOf(p.Assets, c)
+		if err != nil {
+			return nil, fmt.Errorf("what %s was compiled from: %w", r.Component, err)
+		}
+		module, err := moduleMaterial(from)
+		if err != nil {
+			return nil, fmt.Errorf("what %s was compiled from: %s: %w", r.Component, from.Archives[0].Name, err)
+		}
+		for _, a := range from.Archives {
+			made = append(made, bake.Material{URI: a.Name, Digest: map[string]string{"sha256": a.Digest}})
+		}
+		made = append(made, module)
 	}
-	made = []bake.Material{{URI: from.Archive, Digest: map[string]string{"sha256": from.Digest}}, module}
 	for _, pin := range r.Pins {
 		if pin.Go == "" {
 			continue

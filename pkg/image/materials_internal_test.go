@@ -1,6 +1,7 @@
 package image
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
@@ -28,11 +29,34 @@ func TestMaterials(t *testing.T) {
 					t.Errorf("%s: %s from %s: %v", name, c.Name, source, err)
 				}
 				checkMaterials(t, name+": "+c.Name, made, lengths)
-				if last := made[len(made)-1]; source == fetch.Modules && (len(made) != 3 || last.URI != "pkg:golang/stdlib@1.26.8") {
+				if last := made[len(made)-1]; source == fetch.Modules && (len(made) != 2+len(c.Modules.Sources()) || last.URI != "pkg:golang/stdlib@1.26.8") {
 					t.Errorf("%s: %s was compiled from %v", name, c.Name, made)
 				}
 			}
 		}
+	}
+}
+
+// What is within the programs of others was compiled from their archives, each of which requires its module.
+func TestMaterialsWithin(t *testing.T) {
+	locked, err := bake.LoadLock(images.FS, bake.DefaultLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubernetes, _ := locked.Component("kubernetes")
+	konnectivity, _ := locked.Component("konnectivity")
+	made, err := Plan{Plan: bake.Plan{Assets: images.FS, Lock: locked, Architecture: "amd64"}}.materials(
+		fetch.Result{Component: "konnectivity", Source: fetch.Modules, Within: []string{"kubernetes"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range made {
+		got = append(got, m.URI)
+	}
+	want := append(kubernetes.Modules.Sources(), bake.ModuleURL(konnectivity.Modules.Module, konnectivity.Version))
+	if !slices.Equal(got, want) {
+		t.Errorf("konnectivity was compiled from %v, want %v", got, want)
 	}
 }
 

@@ -102,23 +102,40 @@ func ParseLock(assets fs.FS, file string, data []byte) (*lock.Lock, problem.List
 		if c.Modules == nil {
 			continue
 		}
-		field := yamlfile.At("components", i) + ".modules.source"
-		archive, err := os.ReadFile(filepath.Join(filepath.Dir(file), filepath.FromSlash(c.Modules.Source)))
-		switch {
-		case err == nil:
-			sum := sha256.Sum256(archive)
-			c.Modules.Archive, c.Modules.ArchiveDigest = archive, hex.EncodeToString(sum[:])
-		case !errors.Is(err, fs.ErrNotExist):
-			problems.Errorf(file, field, "reading the module archive: %v", err)
-		default:
-			if _, err := fs.Stat(assets, c.Modules.Source); err != nil {
-				problems.Add(problem.Problem{File: file, Field: field, Rule: "lock",
-					Text: fmt.Sprintf("%s is neither beside the lock nor one of Hardtack's archives", c.Modules.Source),
-					Hint: "write it there: a txtar archive of a go.mod that requires " + c.Modules.Module + " " + c.Version + ", and its go.sum"})
-			}
+		field := yamlfile.At("components", i) + ".modules"
+		problems = append(problems, readArchive(assets, file, field+".source", c, c.Modules.Source)...)
+		for j, shared := range c.Modules.Shared {
+			problems = append(problems, readArchive(assets, file, yamlfile.At(field+".shared", j), c, shared)...)
 		}
 	}
 	return l, problems
+}
+
+// readArchive reads one of the component's archives of modules if it is beside the lock file; else it is one of the assets.
+func readArchive(assets fs.FS, file, field string, c lock.Component, name string) (problems problem.List) {
+	archive, err := os.ReadFile(filepath.Join(filepath.Dir(file), filepath.FromSlash(name)))
+	if err == nil {
+		m := c.Modules
+		if m.Archives == nil {
+			m.Archives, m.ArchiveDigests = map[string][]byte{}, map[string]string{}
+		}
+		sum := sha256.Sum256(archive)
+		m.Archives[name], m.ArchiveDigests[name] = archive, hex.EncodeToString(sum[:])
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		problems.Errorf(file, field, "reading the module archive: %v", err)
+		return problems
+	}
+	if _, err := fs.Stat(assets, name); err == nil {
+		return nil
+	}
+	hint := "write it there: a txtar archive of Go packages"
+	if name == c.Modules.Source {
+		hint = "write it there: a txtar archive of a go.mod that requires " + c.Modules.Module + " " + c.Version + ", and its go.sum"
+	}
+	problems.Add(problem.Problem{File: file, Field: field, Rule: "lock", Text: fmt.Sprintf("%s is neither beside the lock nor one of Hardtack's archives", name), Hint: hint})
+	return problems
 }
 
 // LockNames lists the locks in the assets.
@@ -150,8 +167,10 @@ func LockFile(assets fs.FS, name string) (map[string][]byte, error) {
 		if c.Modules == nil {
 			continue
 		}
-		if files[c.Modules.Source], err = fs.ReadFile(assets, c.Modules.Source); err != nil {
-			return nil, fmt.Errorf("module archive of %s: %w", c.Name, err)
+		for _, archive := range c.Modules.Sources() {
+			if files[archive], err = fs.ReadFile(assets, archive); err != nil {
+				return nil, fmt.Errorf("module archive of %s: %w", c.Name, err)
+			}
 		}
 	}
 	return files, nil

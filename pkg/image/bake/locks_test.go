@@ -43,8 +43,8 @@ func TestLoadLockLayers(t *testing.T) {
 	if l.Name != "top" || len(l.Components) != len(base.Components)+1 || l.Kubernetes() != base.Kubernetes() || crictl.Version != "v10" || own.Version != "v1" {
 		t.Errorf("%s has %d components, crictl %s, own %s", l.Name, len(l.Components), crictl.Version, own.Version)
 	}
-	if string(own.Modules.Archive) != "-- go.mod --\nmodule x\n" || crictl.Modules.Archive != nil {
-		t.Errorf("the archives are %q and %q", own.Modules.Archive, crictl.Modules.Archive)
+	if string(own.Modules.Archives["modules/own.txtar"]) != "-- go.mod --\nmodule x\n" || crictl.Modules.Archives != nil {
+		t.Errorf("the archives are %q and %q", own.Modules.Archives, crictl.Modules.Archives)
 	}
 	for _, pin := range l.Pins {
 		if pin.Component == "cri-tools" {

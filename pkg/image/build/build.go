@@ -85,6 +85,26 @@ func (b *Builder) Build(ctx context.Context, c lock.Component) (entries []rootfs
 	return entries, pins, nil
 }
 
+// Link returns the paths of a component whose files are all within programs of hosts, compiled components: links to those. An
+// error says that a host has another version of it.
+func (b *Builder) Link(c lock.Component, hosts []lock.Component) ([]rootfs.Entry, error) {
+	for _, host := range hosts {
+		if _, err := readSource(b.Assets, c.CompiledWith(host)); err != nil {
+			return nil, fmt.Errorf("%s %s within the programs of %s: %w", c.Name, c.Version, host.Name, err)
+		}
+	}
+	var entries []rootfs.Entry
+	for _, f := range c.Files {
+		entries = append(entries, link(c, f, f.Within))
+	}
+	return entries, nil
+}
+
+// link returns the entry of a file that is a name of a program.
+func link(c lock.Component, f lock.File, program string) rootfs.Entry {
+	return rootfs.Entry{Path: f.Path, Mode: fs.ModeSymlink | 0o777, Link: lock.RelativeLink(f.Path, program), Component: c.Name}
+}
+
 func (b *Builder) log() *slog.Logger {
 	if b.Log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -300,9 +320,7 @@ func (b *Builder) place(c lock.Component, p lock.Program, built cache.Blob) ([]r
 			entries = append(entries, b.Cache.Entry(c.Name, file, built))
 			continue
 		}
-		entries = append(entries, rootfs.Entry{
-			Path: file.Path, Mode: fs.ModeSymlink | 0o777, Link: lock.RelativeLink(file.Path, p.Path), Component: c.Name,
-		})
+		entries = append(entries, link(c, file, p.Path))
 	}
 	return entries, nil
 }

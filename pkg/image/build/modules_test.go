@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
@@ -47,7 +46,9 @@ func TestLocksMatchTheirModules(t *testing.T) {
 				t.Errorf("%s: %s has no modules", file, c.Name)
 				continue
 			}
-			used[c.Modules.Source] = true
+			for _, name := range c.Modules.Sources() {
+				used[name] = true
+			}
 			s, err := readSource(images.FS, c)
 			if err != nil {
 				t.Errorf("%s: %s: %v", file, c.Name, err)
@@ -73,7 +74,7 @@ func TestLocksMatchTheirModules(t *testing.T) {
 
 // has reports whether the package is in the archive, or below a module that go.mod requires.
 func (s source) has(pkg string) bool {
-	for _, f := range s.archive.Files {
+	for _, f := range s.files {
 		if strings.HasPrefix(pkg, "./") && path.Dir(f.Name) == path.Clean(pkg) && strings.HasSuffix(f.Name, ".go") {
 			return true
 		}
@@ -90,6 +91,12 @@ func TestModulesAreFormatted(t *testing.T) {
 	archives, err := fs.Glob(images.FS, "modules/*.txtar")
 	if err != nil || len(archives) == 0 {
 		t.Fatalf("no archive: %v", err)
+	}
+	mains := map[string]bool{}
+	for _, l := range everyLock(t) {
+		for _, c := range l.Components {
+			mains[c.Modules.Source] = true
+		}
 	}
 	for _, name := range archives {
 		data, err := fs.ReadFile(images.FS, name)
@@ -113,7 +120,7 @@ func TestModulesAreFormatted(t *testing.T) {
 				t.Errorf("%s: %s is not as gofmt writes it", name, f.Name)
 			}
 		}
-		if !files["go.mod"] || !files["go.sum"] {
+		if main := mains[name]; files["go.mod"] != files["go.sum"] || main && !files["go.mod"] {
 			t.Errorf("%s lacks go.mod or go.sum", name)
 		}
 	}
@@ -145,28 +152,31 @@ func TestLocksArePinned(t *testing.T) {
 	}
 }
 
-// Kubernetes' archives differ in what is required, and not in the programs of ours that link it.
-func TestKubernetesArchivesHaveTheSamePrograms(t *testing.T) {
-	programs := func(name string) map[string]string {
-		data, err := fs.ReadFile(images.FS, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files := map[string]string{}
-		for _, f := range txtar.Parse(data).Files {
-			if path.Ext(f.Name) == ".go" {
-				files[f.Name] = string(f.Data)
+// What a lock says is within another component's programs is there, in its version; and such a component has programs of its
+// own that serve the same, for where the other one comes from its release.
+func TestLocksLinkWhatIsWithin(t *testing.T) {
+	for file, l := range everyLock(t) {
+		linked := 0
+		for _, c := range l.Components {
+			for _, f := range c.Files {
+				if f.Within == "" {
+					continue
+				}
+				linked++
+				i := slices.IndexFunc(l.Components, func(host lock.Component) bool {
+					return slices.ContainsFunc(host.Modules.Programs, func(p lock.Program) bool { return p.Path == f.Within })
+				})
+				if i < 0 {
+					t.Errorf("%s: %s is within %s, which is no component's program", file, f.Name, f.Within)
+					continue
+				}
+				if _, err := (&Builder{Assets: images.FS}).Link(c, l.Components[i:i+1]); err != nil {
+					t.Errorf("%s: %v", file, err)
+				}
 			}
 		}
-		return files
-	}
-	archives, err := fs.Glob(images.FS, "modules/kubernetes-*.txtar")
-	if err != nil || len(archives) < 2 {
-		t.Fatalf("%v, %v", archives, err)
-	}
-	for _, name := range archives[1:] {
-		if diff := cmp.Diff(programs(archives[0]), programs(name)); diff != "" {
-			t.Errorf("%s and %s:\n%s", archives[0], name, diff)
+		if linked != 3 {
+			t.Errorf("%s: %d files are within other programs: flanneld and both ends of the tunnel should be", file, linked)
 		}
 	}
 }

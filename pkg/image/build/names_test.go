@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,7 @@ func TestProgramsOfSeveralNames(t *testing.T) {
 			"kube-proxy": {"--version"}, "kubelet": {"--version"}, "kubectl": {"version", "--client"},
 		}},
 		{"etcd", map[string][]string{"etcd": {"--version"}, "etcdctl": {"version"}, "etcdutl": {"version"}}},
+		{"konnectivity", map[string][]string{"konnectivity-server": {"--version"}, "konnectivity-agent": {"--version"}}},
 		{"containerd", map[string][]string{"containerd": {"--version"}, "ctr": {"--version"}}},
 	}
 	for _, test := range tests {
@@ -61,12 +63,33 @@ func TestProgramsOfSeveralNames(t *testing.T) {
 					t.Errorf("%s --help does not name it: %v\n%.400s", name, err, help)
 				}
 			}
+			within(t, root, c)
 			for _, p := range c.Modules.Programs {
 				if len(p.Names) > 1 {
 					refusesOtherNames(t, filepath.Join(root, p.Path), p)
 				}
 			}
 		})
+	}
+}
+
+// within calls what the lock says is within the host's programs.
+func within(t *testing.T, root string, host lock.Component) {
+	t.Helper()
+	for _, c := range everyLock(t)["kubernetes-1.36.lock.yaml"].Components {
+		for _, f := range c.Files {
+			if !slices.ContainsFunc(host.Modules.Programs, func(p lock.Program) bool { return p.Path != "" && p.Path == f.Within }) {
+				continue
+			}
+			name := filepath.Join(t.TempDir(), f.Name)
+			if err := os.Symlink(filepath.Join(root, f.Within), name); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), name, "--version").CombinedOutput()
+			if err != nil || strings.TrimSpace(string(out)) != c.Version {
+				t.Errorf("%s within %s does not say %s: %v\n%s", f.Name, f.Within, c.Version, err, out)
+			}
+		}
 	}
 }
 

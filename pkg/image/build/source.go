@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -18,43 +19,86 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 )
 
+// The files of an archive that say which modules are compiled.
+const (
+	goMod = "go.mod"
+	goSum = "go.sum"
+)
+
 // recipe is increased whenever a change of this package gives other bytes for the same inputs.
 const recipe = 1
 
-// source is the main module of a build: the archive in the assets.
+// source is the main module of a build: the archives in the assets or beside the lock.
 type source struct {
-	name    string // path in the assets
-	digest  string // sha256 of the archive, in hex
-	archive *txtar.Archive
-	mod     *modfile.File
+	name     string    // of the archive with go.mod
+	archives []Archive // all of them, that one first
+	digest   string    // of all of them, in hex
+	files    []txtar.File
+	mod      *modfile.File
 }
 
-// readSource reads the component's archive, from the lock or the assets, and checks that it compiles the version that the lock names.
+// Archive is one archive of Go modules.
+type Archive struct {
+	// Name is its path in the assets or beside the lock, and Digest its sha256 in hex.
+	Name, Digest string
+}
+
+// readSource reads the component's archives, from the lock or the assets, and checks that they compile the version that the lock
+// names.
 func readSource(assets fs.FS, c lock.Component) (source, error) {
-	name, data := c.Modules.Source, c.Modules.Archive
-	if data == nil {
-		if assets == nil {
-			return source{}, errors.New("there are no module archives to build from (Builder.Assets)")
-		}
-		var err error
-		if data, err = fs.ReadFile(assets, name); err != nil {
-			return source{}, fmt.Errorf("module archive: %w", err)
-		}
-	}
-	hash := sha256.Sum256(data)
-	s := source{name: name, digest: hex.EncodeToString(hash[:]), archive: txtar.Parse(data)}
-	for _, f := range s.archive.Files {
-		if f.Name == "go.mod" {
+	s := source{name: c.Modules.Source}
+	for _, name := range c.Modules.Sources() {
+		data, beside := c.Modules.Archives[name]
+		if !beside {
+			if assets == nil {
+				return source{}, errors.New("there are no module archives to build from (Builder.Assets)")
+			}
 			var err error
-			if s.mod, err = modfile.Parse(name+": go.mod", f.Data, nil); err != nil {
-				return source{}, err
+			if data, err = fs.ReadFile(assets, name); err != nil {
+				return source{}, fmt.Errorf("module archive: %w", err)
 			}
 		}
+		hash := sha256.Sum256(data)
+		s.archives = append(s.archives, Archive{name, hex.EncodeToString(hash[:])})
+		if err := s.add(name, txtar.Parse(data).Files); err != nil {
+			return source{}, err
+		}
+	}
+	s.digest = s.archives[0].Digest
+	if len(s.archives) > 1 {
+		hash := sha256.New()
+		for _, a := range s.archives {
+			_, _ = fmt.Fprintln(hash, a.Digest) // a hash takes everything
+		}
+		s.digest = hex.EncodeToString(hash.Sum(nil))
 	}
 	if s.mod == nil {
-		return source{}, fmt.Errorf("module archive %s has no go.mod", name)
+		return source{}, fmt.Errorf("module archive %s has no go.mod", s.name)
 	}
 	return s, s.check(c)
+}
+
+// add adds an archive's files. Of a shared one, go.mod and go.sum are left out: they say what its packages are compiled with
+// where it is the main module.
+func (s *source) add(name string, files []txtar.File) error {
+	for _, f := range files {
+		if f.Name == goMod || f.Name == goSum {
+			if name != s.name {
+				continue
+			}
+			if f.Name == goMod {
+				var err error
+				if s.mod, err = modfile.Parse(name+": "+goMod, f.Data, nil); err != nil {
+					return err
+				}
+			}
+		}
+		if slices.ContainsFunc(s.files, func(have txtar.File) bool { return have.Name == f.Name }) {
+			return fmt.Errorf("module archive %s: another archive of the same main module (%s) has %s too", name, s.name, f.Name)
+		}
+		s.files = append(s.files, f)
+	}
+	return nil
 }
 
 // check compares the version in go.mod with the lock's. The pause image has its own version, which only the downloaded
@@ -96,9 +140,9 @@ func (s source) module(required string) (module, version string) {
 	return module, version
 }
 
-// extract writes the archive's files below dir, which it creates.
+// extract writes the archives' files below dir, which it creates.
 func (s source) extract(dir string) error {
-	for _, f := range s.archive.Files {
+	for _, f := range s.files {
 		if !filepath.IsLocal(f.Name) {
 			return fmt.Errorf("module archive %s: %q leads out of the archive", s.name, f.Name)
 		}
@@ -166,8 +210,8 @@ func short(data []byte) string {
 
 // Materials are what stands for every source file of a component that is compiled.
 type Materials struct {
-	// Archive is the name of the archive of modules, and Digest its sha256 in hex: its go.sum has the digest of every module.
-	Archive, Digest string
+	// Archives are the archives of modules: the go.sum of the first has the digest of every module.
+	Archives []Archive
 	// Module and Version are those that are compiled, after a replacement; Sum is its digest in go.sum, "h1:" and base64, or "" if
 	// go.sum has none.
 	Module, Version, Sum string
@@ -179,10 +223,10 @@ func MaterialsOf(assets fs.FS, c lock.Component) (Materials, error) {
 	if err != nil {
 		return Materials{}, err
 	}
-	m := Materials{Archive: s.name, Digest: s.digest}
+	m := Materials{Archives: s.archives}
 	m.Module, m.Version = s.module(c.Modules.Module)
-	for _, f := range s.archive.Files {
-		if f.Name != "go.sum" {
+	for _, f := range s.files {
+		if f.Name != goSum {
 			continue
 		}
 		for line := range strings.Lines(string(f.Data)) {

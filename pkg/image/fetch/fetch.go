@@ -105,6 +105,8 @@ type Result struct {
 	Fallback string `json:"fallback,omitempty"`
 	// Entries are the component's entries in the image.
 	Entries []rootfs.Entry `json:"entries"`
+	// Within are the components whose programs serve this one's files, as lock.File.Within says; none has pins of its own then.
+	Within []string `json:"within,omitempty"`
 	// Pins are what the files that were made here came to: members of archives and compiled programs.
 	Pins []lock.Pin `json:"pins,omitempty"`
 	// Unpinned are those of Pins that the lock does not have.
@@ -119,6 +121,7 @@ const parallel = 4
 type builder interface {
 	Build(ctx context.Context, c lock.Component) ([]rootfs.Entry, []lock.Pin, error)
 	Built(ctx context.Context, c lock.Component) (bool, error)
+	Link(c lock.Component, hosts []lock.Component) ([]rootfs.Entry, error)
 }
 
 // Fetcher fetches components. It is safe for concurrent use.
@@ -188,19 +191,60 @@ func New(o Options) (*Fetcher, error) {
 // the others.
 func (f *Fetcher) All(ctx context.Context, l *lock.Lock) ([]Result, error) {
 	results := make([]Result, len(l.Components))
-	group, ctx := errgroup.WithContext(ctx)
+	var within []int
+	group, going := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, c := range l.Components {
-		group.Go(func() error {
-			r, err := f.Get(ctx, c)
-			results[i] = r
+		if f.joins(c) {
+			within = append(within, i)
+			continue
+		}
+		group.Go(func() (err error) {
+			results[i], err = f.Get(going, c)
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	for _, i := range within {
+		var err error
+		if results[i], err = f.link(ctx, l, l.Components[i], results); err != nil {
+			return nil, err
+		}
+	}
 	return results, nil
+}
+
+// joins reports whether the component has no other source than modules, and may be within programs of others.
+func (f *Fetcher) joins(c lock.Component) bool {
+	return c.Modules != nil && (f.source == Modules || len(c.Release[f.arch]) == 0) && c.Within(func(string) bool { return true })
+}
+
+// link returns the component as links to the programs of others that it is within, if all of those were compiled. Else it is
+// fetched as any other.
+func (f *Fetcher) link(ctx context.Context, l *lock.Lock, c lock.Component, results []Result) (Result, error) {
+	hosts := map[string]lock.Component{}
+	for i, host := range l.Components {
+		for _, e := range results[i].Entries {
+			if results[i].Source == Modules && e.Mode.IsRegular() {
+				hosts[e.Path] = host
+			}
+		}
+	}
+	if !c.Within(func(program string) bool { _, there := hosts[program]; return there }) {
+		return f.Get(ctx, c)
+	}
+	result := Result{Component: c.Name, Version: c.Version, Source: Modules, Origin: c.Modules.Module}
+	var compiled []lock.Component
+	for _, file := range c.Files {
+		if host := hosts[file.Within]; !slices.Contains(result.Within, host.Name) {
+			result.Within, compiled = append(result.Within, host.Name), append(compiled, host)
+		}
+	}
+	var err error
+	result.Entries, err = f.builder.Link(c, compiled)
+	return result, err
 }
 
 // Get fetches one component from the fetcher's source. Its files are then in the cache, verified.

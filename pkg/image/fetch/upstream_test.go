@@ -221,6 +221,9 @@ func cut(w http.ResponseWriter, data []byte, n int) {
 type fakeMaker struct {
 	mu    sync.Mutex
 	built []string
+	// linked are the components within others, and refuses what linking fails with.
+	linked  []string
+	refuses error
 }
 
 func (m *fakeMaker) Build(_ context.Context, c lock.Component) ([]rootfs.Entry, []lock.Pin, error) {
@@ -228,6 +231,13 @@ func (m *fakeMaker) Build(_ context.Context, c lock.Component) ([]rootfs.Entry, 
 	defer m.mu.Unlock()
 	m.built = append(m.built, c.Name)
 	return []rootfs.Entry{{Path: c.Files[0].Path, Component: c.Name}}, nil, nil
+}
+
+func (m *fakeMaker) Link(c lock.Component, hosts []lock.Component) ([]rootfs.Entry, error) {
+	for _, host := range hosts {
+		m.linked = append(m.linked, c.Name+" within "+host.Name)
+	}
+	return []rootfs.Entry{{Path: c.Files[0].Path, Mode: fs.ModeSymlink, Component: c.Name}}, m.refuses
 }
 
 func (m *fakeMaker) Built(context.Context, lock.Component) (bool, error) { return true, nil }

@@ -47,6 +47,10 @@ type File struct {
 	Path string `yaml:"path" json:"path"`
 	// Mode is the permission bits, written in octal: "0755".
 	Mode Mode `yaml:"mode" json:"mode"`
+	// Within is the path of a program of another component that serves the file too, or empty. Where the programs that all
+	// files of a component name are compiled, the files are links to those, and its own programs are not made: a machine
+	// reads nearly all of a program that it starts, and two programs have much code in common.
+	Within string `yaml:"within,omitempty" json:"within,omitempty"`
 }
 
 // Download is one file that upstream publishes.
@@ -81,14 +85,19 @@ type Modules struct {
 	// Source is the txtar archive beside the lock, or in the assets (go.mod, go.sum, and main.go files of ours where
 	// needed) that is the main module of the build: "modules/kubernetes-1.36.txtar".
 	Source string `yaml:"source" json:"source"`
-	// Archive is the content of Source where that is a file beside the lock, and ArchiveDigest its sha256 in hex; both are
-	// empty if it is one of the assets. Whoever reads the lock's file sets them.
-	Archive       []byte `yaml:"-" json:"-"`
-	ArchiveDigest string `yaml:"-" json:"archive,omitempty"`
+	// Shared are further archives, whose Go packages the main module has too: all of their files but go.mod and go.sum.
+	Shared []string `yaml:"shared,omitempty" json:"shared,omitempty"`
+	// Archives is the content of those archives that are files beside the lock, by their names, and ArchiveDigests their
+	// sha256 in hex; the others are assets. Whoever reads the lock's file sets them.
+	Archives       map[string][]byte `yaml:"-" json:"-"`
+	ArchiveDigests map[string]string `yaml:"-" json:"archives,omitempty"`
 	// Module is the module path whose version in that go.mod must be the component's.
 	Module   string    `yaml:"module" json:"module"`
 	Programs []Program `yaml:"programs" json:"programs"`
 }
+
+// Sources are the names of all archives, Source first.
+func (m *Modules) Sources() []string { return append([]string{m.Source}, m.Shared...) }
 
 // Program is one `go build` (or, for Kind "pause", one C program made into an OCI archive).
 type Program struct {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,6 +127,33 @@ func TestPlacements(t *testing.T) {
 	l.Components[0].Release = nil
 	if diff := cmp.Diff(linked, l.Placements("release")); diff != "" {
 		t.Errorf("without a release (-want +got):\n%s", diff)
+	}
+}
+
+// A component within another one's program is links to it where that one is compiled, and else has its own program.
+func TestPlacementsWithin(t *testing.T) {
+	guest := Component{Name: "tunnel", Files: []File{{"agent", "/usr/bin/agent", 0o755, "/usr/lib/hardtack/bin/kubernetes"}, {"server", "/usr/bin/server", 0o755, "/usr/lib/hardtack/bin/kubernetes"}},
+		Modules: &Modules{Programs: []Program{{Names: []string{"agent", "server"}, Path: "/usr/bin/tunnel"}}}}
+	own := []Placement{{"tunnel", "/usr/bin/tunnel", 0o755, ""}, {"tunnel", "/usr/bin/agent", 0o777, "tunnel"}, {"tunnel", "/usr/bin/server", 0o777, "tunnel"}}
+	within := []Placement{{"tunnel", "/usr/bin/agent", 0o777, "../lib/hardtack/bin/kubernetes"}, {"tunnel", "/usr/bin/server", 0o777, "../lib/hardtack/bin/kubernetes"}}
+	elsewhere := guest
+	elsewhere.Files = slices.Clone(guest.Files)
+	elsewhere.Files[1].Within = "/usr/lib/hardtack/bin/other"
+	for name, test := range map[string]struct {
+		guest  Component
+		source string
+		want   []Placement
+	}{
+		"the host is compiled":     {guest, FromModules, within},
+		"the host is released":     {guest, FromRelease, own},
+		"one of two hosts is none": {elsewhere, FromModules, own},
+	} {
+		l := parseGood(t)
+		l.Components = append(l.Components, test.guest)
+		got := slices.DeleteFunc(l.Placements(test.source), func(p Placement) bool { return p.Component != "tunnel" })
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -60,20 +60,35 @@ type Placement struct {
 // Placements lists the paths that the lock gives the image when its components come from source
 // ("release", "modules", or "auto", which is release where there is one), in the order of the lock.
 func (l *Lock) Placements(source string) []Placement {
+	hosts := map[string]bool{}
+	for _, c := range l.Components {
+		if c.compiled(source) {
+			for _, p := range c.Modules.Programs {
+				hosts[p.Path] = true
+			}
+		}
+	}
 	var all []Placement
 	for _, c := range l.Components {
-		all = append(all, c.Placements(source)...)
+		all = append(all, c.placements(source, hosts)...)
 	}
 	return all
 }
 
-// Placements lists the paths that the component gives the image. A component that lacks the source is
+// compiled reports whether the component comes from modules where the source is asked for: from the other one if it lacks it.
+func (c Component) compiled(source string) bool {
+	return c.Modules != nil && (source == FromModules || len(c.Release) == 0)
+}
+
+// placements lists the paths that the component gives the image. A component that lacks the source is
 // placed as its other source places it. From modules, a program of several names is one file at its
-// own path with a relative link per name; everything else is one file per File.
-func (c Component) Placements(source string) []Placement {
-	modules := c.Modules != nil && (source == FromModules || len(c.Release) == 0)
+// own path with a relative link per name; everything else is one file per File. Of a component whose files are all within
+// hosts, the paths of compiled programs, each is a link there.
+func (c Component) placements(source string, hosts map[string]bool) []Placement {
+	compiled := c.compiled(source)
+	within := compiled && c.Within(func(program string) bool { return hosts[program] })
 	var out []Placement
-	if modules {
+	if compiled && !within {
 		for _, p := range c.Modules.Programs {
 			if p.Path != "" {
 				out = append(out, Placement{Component: c.Name, Path: p.Path, Mode: ProgramMode})
@@ -82,14 +97,33 @@ func (c Component) Placements(source string) []Placement {
 	}
 	for _, f := range c.Files {
 		place := Placement{Component: c.Name, Path: f.Path, Mode: f.Mode}
-		if modules {
-			if p, ok := c.Modules.program(f.Name); ok && p.Path != "" {
-				place.Mode, place.Link = 0o777, RelativeLink(f.Path, p.Path)
-			}
+		target := ""
+		switch {
+		case within:
+			target = f.Within
+		case compiled:
+			p, _ := c.Modules.program(f.Name)
+			target = p.Path
+		}
+		if target != "" {
+			place.Mode, place.Link = 0o777, RelativeLink(f.Path, target)
 		}
 		out = append(out, place)
 	}
 	return out
+}
+
+// Within reports whether every file of the component is within a program that is there.
+func (c Component) Within(there func(program string) bool) bool {
+	return !slices.ContainsFunc(c.Files, func(f File) bool { return f.Within == "" || !there(f.Within) })
+}
+
+// CompiledWith is the component as it is compiled where its files are within another one's programs: from that one's archives.
+func (c Component) CompiledWith(host Component) Component {
+	m := *c.Modules
+	m.Source, m.Shared, m.Archives, m.ArchiveDigests = host.Modules.Source, host.Modules.Shared, host.Modules.Archives, host.Modules.ArchiveDigests
+	c.Modules = &m
+	return c
 }
 
 // ProgramMode is the mode of a program with several names, which has no File.

@@ -136,6 +136,14 @@ func (v validator) component(field string, c Component) {
 		if f.Mode == 0 {
 			v.errorf(file+".mode", "is missing or 0")
 		}
+		switch {
+		case (f.Within == "") != (c.Files[0].Within == ""):
+			v.errorf(file+".within", "either all files of a component are within other programs, or none")
+		case f.Within != "" && c.Modules == nil:
+			v.errorf(file+".within", "only what is compiled from modules can be within another program")
+		case f.Within != "":
+			v.absolute(file+".within", f.Within)
+		}
 	}
 	if len(c.Release) == 0 && c.Modules == nil {
 		v.errorf(field, "has neither release nor modules: it can come from nowhere")
@@ -244,6 +252,14 @@ func (v validator) modules(field string, c Component) {
 	m := c.Modules
 	if v.required(field+".source", m.Source) && !sourceForm.MatchString(m.Source) {
 		v.errorf(field+".source", "%q is not of the form modules/NAME.txtar", m.Source)
+	}
+	seen := map[string]string{m.Source: field + ".source"}
+	for i, shared := range m.Shared {
+		at := yamlfile.At(field+".shared", i)
+		if !sourceForm.MatchString(shared) {
+			v.errorf(at, "%q is not of the form modules/NAME.txtar", shared)
+		}
+		v.unique(seen, at, shared)
 	}
 	v.required(field+".module", m.Module)
 	s := fileCoverage{v, c, map[string]string{}}
