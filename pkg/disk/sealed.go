@@ -26,6 +26,9 @@ import (
 type Sealed struct {
 	// Init is the program hardtack-init for the disk's architecture.
 	Init []byte
+	// Baked is the path, in the root, of a list of what was put there besides Debian, a path a line: those files come last on
+	// the disk. It may be missing, and empty is none.
+	Baked string
 	// Key and Certificate are PEM files with which the kernel image is signed for Secure Boot; empty is no signature.
 	Key, Certificate string
 }
@@ -227,13 +230,31 @@ func (c Composer) hash(ctx context.Context, r Result, s seal) (seal, error) {
 	return s, nil
 }
 
-// erofs makes the root file system with the root's own tool. All times are one: nobody changes a file later.
+// erofs makes the root file system with the root's own tools, a layer after the other. All times are one: nobody changes a file
+// later.
 func (c Composer) erofs(ctx context.Context, s seal) error {
-	return c.inside(ctx, "making the sealed root file system", "mkfs.erofs", strings.Join([]string{
-		"LC_ALL=C exec mkfs.erofs --quiet -zzstd,level=" + strconv.Itoa(rootLevel) + " -C" + strconv.Itoa(rootCluster),
-		"-T" + strconv.FormatInt(c.Epoch, 10), "-U" + s.FileSystem.String(), "-Lroot",
-		AtWork + "/" + filepath.Base(s.rootFile), AtRoot,
-	}, " "))
+	const what = "making the sealed root file system"
+	lists, err := c.writeLayers(c.Work)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	for i, list := range lists {
+		add := ""
+		if i > 0 {
+			add = " --incremental=data"
+		}
+		// mkfs.erofs takes its files in a tar's order only as a tar, and sorts a directory's.
+		err := c.inside(ctx, what, "tar and mkfs.erofs", strings.Join([]string{
+			"cd " + AtRoot + " && exec bash -o pipefail -c 'export LC_ALL=C; tar --create --null --files-from=" + AtWork + "/" + list,
+			"--no-recursion --format=pax --numeric-owner --xattrs --xattrs-include=*",
+			"| mkfs.erofs --quiet --tar=f" + add + " -zzstd,level=" + strconv.Itoa(rootLevel) + " -C" + strconv.Itoa(rootCluster),
+			"-T" + strconv.FormatInt(c.Epoch, 10), "-U" + s.FileSystem.String(), "-Lroot", AtWork + "/" + filepath.Base(s.rootFile) + "'",
+		}, " "))
+		if err := errors.Join(err, os.Remove(filepath.Join(c.Work, list))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeSealedESP makes the EFI partition with the kernel image where firmware looks for a program on a disk that it does not

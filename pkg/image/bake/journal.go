@@ -10,8 +10,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 )
 
-// journalPath is the list of what bakes have put on the target, a path a line.
-const journalPath = rootfs.Home + "/paths"
+// JournalPath is the list of what bakes have put on the target, a path a line.
+const JournalPath = rootfs.Home + "/paths"
 
 // journal is a sorted list of paths that bakes put there: files, links, and with a slash at the end
 // directories that were not there before.
@@ -60,7 +60,7 @@ func (j journal) without(tree *rootfs.Tree) journal {
 
 // readJournal returns what earlier bakes wrote; nothing where there was none.
 func (b *baker) readJournal(ctx context.Context) (journal, error) {
-	out, err := b.script(ctx, "if [ -e "+journalPath+" ]; then cat "+journalPath+"; fi", nil)
+	out, err := b.script(ctx, "if [ -e "+JournalPath+" ]; then cat "+JournalPath+"; fi", nil)
 	if err != nil {
 		return nil, fmt.Errorf("reading what earlier bakes wrote: %w", err)
 	}
@@ -68,7 +68,7 @@ func (b *baker) readJournal(ctx context.Context) (journal, error) {
 	for line := range strings.Lines(out) {
 		name := strings.TrimRight(line, "\n")
 		if clean := strings.TrimSuffix(name, "/"); !path.IsAbs(clean) || path.Clean(clean) != clean || clean == "/" {
-			return nil, fmt.Errorf("%s on the target is damaged: %q is no path (remove it, and by hand what the earlier bake wrote)", journalPath, name)
+			return nil, fmt.Errorf("%s on the target is damaged: %q is no path (remove it, and by hand what the earlier bake wrote)", JournalPath, name)
 		}
 		j = append(j, name)
 	}
@@ -83,7 +83,7 @@ func (b *baker) writeJournal(ctx context.Context, was, now journal) error {
 	}
 	text := strings.Join(now, "\n") + "\n"
 	_, err := b.script(ctx, fmt.Sprintf(`mkdir -p %s && cat >%[2]s.new && [ "$(wc -c <%[2]s.new)" -eq %[3]d ] && mv %[2]s.new %[2]s`,
-		rootfs.Home, journalPath, len(text)), strings.NewReader(text))
+		rootfs.Home, JournalPath, len(text)), strings.NewReader(text))
 	if err != nil {
 		return b.explain(ctx, fmt.Errorf("writing the journal: %w", err))
 	}
