@@ -15,9 +15,9 @@ import (
 	"syscall"
 )
 
-// firstReads are the files of Debian that a machine reads until it is ready, as patterns of path.Match, but for two: a kernel
-// module is there by its name alone, wherever it is below usr/lib/modules, and a program of Hardtack's is not there at all.
-// TestColdBytes records them: what a master and a minion of it read.
+// firstReads are the files of Debian that a master or a minion reads until it is ready, as patterns of path.Match; a kernel
+// module is there by its name alone, wherever it is below usr/lib/modules. They are of a trace of TestColdBytes. A file too
+// many or too few costs bytes, and changes no result.
 //
 //go:embed first-reads.txt
 var firstReads string

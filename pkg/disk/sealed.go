@@ -245,8 +245,8 @@ func (c Composer) erofs(ctx context.Context, s seal) error {
 		}
 		// mkfs.erofs takes its files in a tar's order only as a tar, and sorts a directory's.
 		err := c.inside(ctx, what, "tar and mkfs.erofs", strings.Join([]string{
-			"cd " + AtRoot + " && exec bash -o pipefail -c 'export LC_ALL=C; tar --create --null --files-from=" + AtWork + "/" + list,
-			"--no-recursion --format=pax --numeric-owner --xattrs --xattrs-include=*",
+			"cd " + AtRoot + " && exec bash -o pipefail -c 'export LC_ALL=C TMPDIR=" + AtWork + "; tar --create --format=pax --numeric-owner --xattrs --xattrs-include=*",
+			"--null --no-recursion --files-from=" + AtWork + "/" + list,
 			"| mkfs.erofs --quiet --tar=f" + add + " -zzstd,level=" + strconv.Itoa(rootLevel) + " -C" + strconv.Itoa(rootCluster),
 			"-T" + strconv.FormatInt(c.Epoch, 10), "-U" + s.FileSystem.String(), "-Lroot", AtWork + "/" + filepath.Base(s.rootFile) + "'",
 		}, " "))

@@ -43,6 +43,10 @@ var imagePrograms = []string{
 	"k8s.io/sample-apiserver",
 }
 
+// imageFiles are the files of Kubernetes' module that images have beside their programs, by their path below imagePackages: what
+// agnhost's TLS servers show.
+var imageFiles = []string{"agnhost/porter/localhost.crt", "agnhost/porter/localhost.key"}
+
 // Suite is what Build has built.
 type Suite struct {
 	// E2E and Critest are the paths of the two programs.
@@ -75,7 +79,7 @@ func Build(ctx context.Context, o Options) (Suite, error) {
 	}
 	s := Suite{E2E: filepath.Join(dir, "e2e.test"), Critest: filepath.Join(dir, "critest"), Images: archive(dir, "images", pictures), RuntimeImages: archive(dir, "critest-images", runtimePictures)}
 	b := builder{Options: o, dir: dir}
-	programs := filepath.Join(dir, fmt.Sprintf("programs-%.8x", sha256.Sum256(fmt.Append(nil, imagePrograms))))
+	programs := filepath.Join(dir, fmt.Sprintf("programs-%.8x", sha256.Sum256(fmt.Append(nil, imagePrograms, imageFiles))))
 	for _, step := range []struct {
 		what, to string
 		do       func(ctx context.Context, to string) error
@@ -134,9 +138,30 @@ func (b builder) module() (dir string, err error) {
 	return dir, err
 }
 
-// programs compiles the images' programs into a directory.
-func (b builder) programs(ctx context.Context, to string) error {
-	return b.compile(ctx, append([]string{"build", "-o", to + string(filepath.Separator)}, imagePrograms...))
+// programs compiles the images' programs into a directory, and copies imageFiles there.
+func (b builder) programs(ctx context.Context, to string) (err error) {
+	if err := b.compile(ctx, append([]string{"build", "-o", to + string(filepath.Separator)}, imagePrograms...)); err != nil {
+		return err
+	}
+	module, err := b.module()
+	defer func() { err = errors.Join(err, os.RemoveAll(module)) }()
+	if err != nil {
+		return fmt.Errorf("unpacking the module: %w", err)
+	}
+	source, err := output(ctx, module, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	if err != nil {
+		return err
+	}
+	for _, name := range imageFiles {
+		content, err := os.ReadFile(filepath.Join(source, "test", "images", filepath.FromSlash(name)))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, filepath.Base(name)), content, 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("a file of the images: %w", err)
+		}
+	}
+	return nil
 }
 
 // test compiles the tests of a package.

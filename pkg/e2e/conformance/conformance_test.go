@@ -28,14 +28,14 @@ func TestRead(t *testing.T) {
 	})
 }
 
-// TestPictures: every name is one that a registry takes, once, and every program is one that is compiled.
+// TestPictures: every name is one that a registry takes, once, and every program is one that is compiled, or a file of the module.
 func TestPictures(t *testing.T) {
 	var names []string
 	for _, p := range pictures {
 		names = append(names, p.names...)
 		for to, program := range p.programs {
-			known := program == "etcd" || slices.ContainsFunc(imagePrograms, func(pkg string) bool { return path.Base(pkg) == program })
-			assert.Assert(t, known, "%s of %s is not compiled", to, p.names[0])
+			known := program == "etcd" || slices.ContainsFunc(slices.Concat(imagePrograms, imageFiles), func(of string) bool { return path.Base(of) == program })
+			assert.Assert(t, known, "%s of %s is neither compiled nor copied", to, p.names[0])
 		}
 	}
 	for i, n := range names {

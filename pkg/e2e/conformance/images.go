@@ -31,7 +31,7 @@ const promoted = "registry.k8s.io/e2e-test-images/"
 type picture struct {
 	// names are the names that the tests ask for (test/utils/image/manifest.go of Version).
 	names []string
-	// programs are those of imagePrograms by their place in the image; etcd is Options.Etcd's.
+	// programs are those of imagePrograms and imageFiles by their place in the image; etcd is Options.Etcd's.
 	programs map[string]string
 	// files are other files, and links are symbolic links with their targets.
 	files, links map[string]string
@@ -44,7 +44,7 @@ type picture struct {
 var pictures = []picture{
 	{
 		names:    []string{promoted + "agnhost:2.63.0", promoted + "agnhost:2.55"},
-		programs: map[string]string{"agnhost": "agnhost"},
+		programs: map[string]string{"agnhost": "agnhost", "localhost.crt": "localhost.crt", "localhost.key": "localhost.key"},
 		links:    map[string]string{"agnhost-2": "agnhost"},
 		files: map[string]string{
 			"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nuser-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh\n",
@@ -171,10 +171,11 @@ func (b builder) images(ctx context.Context, pictures []picture, programs, to st
 // that the programs need. This variant ends before it would run customize hooks, and says nothing of them.
 var baseArguments = []string{
 	"--quiet", "--variant=extract", "--mode=root", "--format=tar", "--include=" + basePackages,
-	// Names that a package already has stay its own, but for top: without a terminal, that of procps ends at once, and critest's pods
+	// Debian's nc is an alternative, which a maintainer's script would choose; busybox's knows no -v. Names that a package already has
+	// stay its own, but for top: without a terminal, that of procps ends at once, and critest's pods
 	// wait by it. Without its list of names an image would have no shell. The names are hard links: critest masks /bin/ls, which by a
 	// symbolic link would be busybox, and the shell with it. And busybox-static's shell runs its own ls whatever is masked.
-	`--extract-hook=set -e; rm "$1/usr/bin/top"; names=$(chroot "$1" /bin/busybox --list); for n in $names; do [ -e "$1/usr/bin/$n" ] || ln "$1/usr/bin/busybox" "$1/usr/bin/$n"; done; test -e "$1/bin/sh"`,
+	`--extract-hook=set -e; rm "$1/usr/bin/top"; ln "$1/usr/bin/nc.openbsd" "$1/usr/bin/nc"; names=$(chroot "$1" /bin/busybox --list); for n in $names; do [ -e "$1/usr/bin/$n" ] || ln "$1/usr/bin/busybox" "$1/usr/bin/$n"; done; test -e "$1/bin/sh"`,
 	`--extract-hook=rm -rf "$1"/usr/share/doc "$1"/usr/share/man "$1"/usr/share/locale "$1"/var/lib/dpkg "$1"/var/lib/apt`,
 	"trixie",
 }
