@@ -25,7 +25,8 @@ const (
 	untilReady     = "ready"
 )
 
-// coldGoals are the goals, in bytes that are read until a machine is ready, and of what kubeadm's machine reads until its Node is.
+// The goals: bytes that are read until a machine is ready, and of what kubeadm's machine reads until its Node is. They are compared
+// with the cold bytes, which are what a snapshot has to deliver, and beside that with all reads.
 const (
 	coldMinion = 100e6
 	coldMaster = 90e6
@@ -110,15 +111,23 @@ func (c cold) goals(out io.Writer, disk string) {
 		}
 		fmt.Fprintf(out, "%s, %s: "+form+", goal "+form+": %s\n", disk, what, have, goal, verdict)
 	}
-	if m := c.find(disk, minionRoles, untilReady); m != nil {
-		say("minion, MB", mb(m.Bytes), mb(coldMinion), "%.1f")
-	}
-	if m := c.find(disk, masterRoles, untilReady); m != nil {
-		say("master, MB", mb(m.Bytes), mb(coldMaster), "%.1f")
-	}
-	ours, theirs := c.find(disk, minionRoles, untilNodeReady), c.find(kubeadmsDisk, minionRoles, untilNodeReady)
-	if ours != nil && theirs != nil {
-		say("minion, of kubeadm's bytes", float64(ours.Bytes)/float64(theirs.Bytes), coldShare, "%.2f")
+	for _, by := range []struct {
+		what  string
+		bytes func(*coldMachine) float64
+	}{
+		{"cold", func(m *coldMachine) float64 { return float64(m.Cold) }},
+		{"all reads", func(m *coldMachine) float64 { return float64(m.Bytes) }},
+	} {
+		if m := c.find(disk, minionRoles, untilReady); m != nil {
+			say("minion, MB, "+by.what, by.bytes(m)/1e6, coldMinion/1e6, "%.1f")
+		}
+		if m := c.find(disk, masterRoles, untilReady); m != nil {
+			say("master, MB, "+by.what, by.bytes(m)/1e6, coldMaster/1e6, "%.1f")
+		}
+		ours, theirs := c.find(disk, minionRoles, untilNodeReady), c.find(kubeadmsDisk, minionRoles, untilNodeReady)
+		if ours != nil && theirs != nil {
+			say("minion, of kubeadm's bytes, "+by.what, by.bytes(ours)/by.bytes(theirs), coldShare, "%.2f")
+		}
 	}
 }
 
