@@ -46,7 +46,8 @@ type plane struct {
 	objects  dynamic.Interface
 }
 
-func newPlane(t *testing.T) *plane {
+// newPlane starts a plane, its API server with more options than every plane's.
+func newPlane(t *testing.T, options ...string) *plane {
 	t.Helper()
 	lock := programs.DefaultLock(t)
 	programs.NeedBuilt(t, lock, "etcd", "kubernetes")
@@ -66,9 +67,9 @@ func newPlane(t *testing.T) *plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.start(t, "kube-apiserver", "--etcd-servers="+clients, "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+filepath.Join(p.dir, "serving"),
+	p.start(t, "kube-apiserver", append(options, "--etcd-servers="+clients, "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+filepath.Join(p.dir, "serving"),
 		"--token-auth-file="+filepath.Join(p.dir, "tokens"), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--service-cluster-ip-range=10.96.0.0/16",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)...)
 	p.objects, err = dynamic.NewForConfig(p.config(planeAdmin))
 	if err != nil {
 		t.Fatal(err)
