@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +21,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -75,8 +75,8 @@ func newPlane(t *testing.T, options ...string) *plane {
 		t.Fatal(err)
 	}
 	if pending := eventually(2*time.Minute, func() []string {
-		list, err := p.objects.Resource(rolesOfClusters).List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(list.Items) < 20 {
+		// kube-controller-manager ends where it is not healthy within seconds, and nobody would start it again.
+		if err := p.ready(t.Context()); err != nil {
 			return []string{fmt.Sprintf("the API server is not ready: %v", err)}
 		}
 		return nil
@@ -90,7 +90,26 @@ func newPlane(t *testing.T, options ...string) *plane {
 	return p
 }
 
-var rolesOfClusters = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+// ready asks the API server whether it has done all that it does at its start.
+func (p *plane) ready(ctx context.Context) error {
+	client, err := rest.HTTPClientFor(p.config(planeAdmin))
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	return nil
+}
 
 // rights gives the controller the rights that it has in a cluster, and no more.
 func (p *plane) rights(t *testing.T) {
