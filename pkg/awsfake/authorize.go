@@ -43,6 +43,7 @@ func (a *Account) authorize(ctx context.Context, s service, c *call) error {
 		if err := permit(c, n); err != nil {
 			return err
 		}
+		a.tally.use(who.name, n.action)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package awsfake
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -46,12 +47,19 @@ func TestScalingActivities(t *testing.T) {
 	if got := b.activities(t, "m"); len(got) != 2 || got[0] != "MidLifecycleAction Terminating EC2 instance: "+id {
 		t.Errorf("at the hook: %v", got)
 	}
+	if err := b.account.AutoScaling().SetDesired("m", 1); err != nil {
+		t.Fatal(err)
+	}
+	b.account.Tick()
+	if got := b.activities(t, "m"); len(got) != 3 || got[0] != "MidLifecycleAction Terminating EC2 instance: "+id || !strings.HasPrefix(got[1], "Successful Launching") || got[1] == got[2] {
+		t.Errorf("what waits at a hook is not before what came later and is complete: %v", got)
+	}
 	_, err := b.autoscaling.CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{AutoScalingGroupName: aws.String("m"), LifecycleHookName: aws.String("drain"), InstanceId: &id, LifecycleActionResult: aws.String(Continue)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.account.Tick()
-	if got := b.activities(t, "m"); got[0] != "Successful Terminating EC2 instance: "+id {
+	if got := b.activities(t, "m"); got[1] != "Successful Terminating EC2 instance: "+id {
 		t.Errorf("afterwards: %v", got)
 	}
 	_, err = b.autoscaling.DescribeScalingActivities(t.Context(), &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("none")})

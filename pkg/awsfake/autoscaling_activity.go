@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +76,8 @@ func (g *group) activityXML(a *activity) xmlScalingActivity {
 	return x
 }
 
-// describeActivities lists the activities of a group or of all, the newest first.
+// describeActivities lists the activities of a group or of all: those under way first, and the newest of both kinds first ("Activities are
+// sorted by start time. Activities still in progress are described first"). So one that waits at a hook is before a failure that is newer.
 func (s *AutoScaling) describeActivities(p params) (any, error) {
 	for name := range p {
 		known := []string{"ActivityIds", "AutoScalingGroupName", "IncludeDeletedGroups", "MaxRecords", "NextToken", "Action", "Version"}
@@ -107,7 +109,9 @@ func (s *AutoScaling) describeActivities(p params) (any, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b xmlScalingActivity) int { return strings.Compare(b.Started, a.Started) })
+	slices.SortStableFunc(list, func(a, b xmlScalingActivity) int {
+		return cmp.Or(cmp.Compare(a.Progress/100, b.Progress/100), strings.Compare(b.Started, a.Started))
+	})
 	list, token, err := page(list, size, p.get("NextToken"))
 	if err != nil {
 		return nil, err

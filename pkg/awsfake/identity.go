@@ -41,9 +41,10 @@ type key struct {
 
 // principal is who made a call.
 type principal struct {
-	arn, id  string
-	policies []Policy
-	context  map[string][]string
+	// name is the role's or the user's.
+	name, arn, id string
+	policies      []Policy
+	context       map[string][]string
 }
 
 // AddRole makes a role, or replaces the policies of an existing role and thereby of its credentials.
@@ -171,7 +172,7 @@ func (i *identities) secret(n int) string {
 
 // principal returns who a key belongs to, with the condition keys that come with the credentials.
 func (k key) principal() principal {
-	p := principal{policies: k.role.policies, context: map[string][]string{}}
+	p := principal{name: k.role.name, policies: k.role.policies, context: map[string][]string{}}
 	if k.role.user {
 		p.arn, p.id = "arn:aws:iam::"+owner+":user/"+k.role.name, k.role.id
 	} else {

@@ -322,6 +322,9 @@ func TestNeedsOfGroups(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a master may (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff(map[string]int{"autoscaling:CompleteLifecycleAction": 1, "sqs:SendMessage": 1, "ec2:TerminateInstances": 1}, a.Used("masters")); diff != "" {
+		t.Errorf("a master has used (-want +got):\n%s", diff)
+	}
 }
 
 // policy is a document of these statements.

@@ -63,12 +63,30 @@ type tally struct {
 	calls   map[string]int
 	refused map[string]int
 	traffic map[string]Traffic
+	// used are the permissions that roles and users have used, by their names.
+	used map[string]map[string]int
 	// serial numbers requests and zones, snapshots those that were started.
 	serial, snapshots int
 }
 
 func newTally() tally {
-	return tally{calls: map[string]int{}, refused: map[string]int{}, traffic: map[string]Traffic{}}
+	return tally{calls: map[string]int{}, refused: map[string]int{}, traffic: map[string]Traffic{}, used: map[string]map[string]int{}}
+}
+
+// use counts a permission that a caller has used.
+func (t *tally) use(name, action string) {
+	if t.used[name] == nil {
+		t.used[name] = map[string]int{}
+	}
+	t.used[name][action]++
+}
+
+// Used returns how often a role or user has used each permission ("autoscaling:SetDesiredCapacity"), for calls too that were then
+// refused for another reason. What is here is what its policies must allow, and what is not could be left out of them.
+func (a *Account) Used(name string) map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.tally.used[name])
 }
 
 // Traffic returns the traffic of each action over HTTP ("ebs:PutSnapshotBlock"), refused calls included.

@@ -1,233 +1,39 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
-	"crypto/tls"
 	"fmt"
 	"io/fs"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/addons"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
 // autoscalerVariable names the program cluster-autoscaler, as its image has it: crane export IMAGE - | tar x cluster-autoscaler.
 const autoscalerVariable = "HARDTACK_CLUSTER_AUTOSCALER"
 
-// scaledDocument is a cluster whose minions scale; the plane's API server signs its tokens.
-const scaledDocument = `apiVersion: hardtack.dev/v1
-kind: Cluster
-name: demo
-serviceAccounts: {issuer: "https://kubernetes.default.svc"}
-addons: [cluster-autoscaler]
-groups:
-- {name: masters, roles: [masters, etcd]}
-- {name: minions, roles: [minions], size: 1, aws: {max: 3}}
-- {name: fixed, roles: [minions], size: 1}
-`
+// autoscalerRole is the role that the add-on's pods take.
+var autoscalerRole = machine.PodRolePrefix("demo", "us-west-2") + machine.ClusterAutoscaler
 
-// issuerOf reads the documents of any issuer from the plane's API server, as STS reads them at their published place.
-type issuerOf struct{ *plane }
-
-func (i issuerOf) RoundTrip(r *http.Request) (*http.Response, error) {
-	at, err := url.Parse(i.url)
-	if err != nil {
-		return nil, err
-	}
-	r = r.Clone(r.Context())
-	r.URL.Host, r.Host = at.Host, at.Host
-	r.Header.Set("Authorization", "Bearer "+planeAdmin)
-	return (&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}).RoundTrip(r)
-}
-
-// scaled is a plane, and the account with the stack of scaledDocument, whose instances are its nodes.
-type scaled struct {
-	*leaving
-	// url is AWS's.
-	url string
-}
-
-func newScaled(t *testing.T) *scaled {
-	t.Helper()
-	s := &scaled{leaving: &leaving{T: t, plane: newPlane(t), machines: map[string]string{}, logs: map[string]*bytes.Buffer{}}}
-	s.account = awsfake.New(awsfake.Options{Web: &http.Client{Transport: issuerOf{s.plane}}})
-	s.account.EC2().AddSubnet(awsfake.Subnet{ID: "subnet-0000000000000000a", VPC: "vpc-00000000000000001", Zone: "us-west-2a"})
-	operator := s.account.AddUser("operator", awsfake.Administrator())
-	server := httptest.NewServer(s.account.Handler())
-	t.Cleanup(server.Close)
-	s.url = server.URL
-	conf := aws.Config{Region: "us-west-2", BaseEndpoint: &server.URL, HTTPClient: awshttp.Client(nil), Credentials: credentials.NewStaticCredentialsProvider(operator.AccessKey, operator.Secret, "")}
-	s.api = autoscaling.NewFromConfig(conf)
-	s.stack(conf)
-	s.start(t, "kube-scheduler", "--kubeconfig="+filepath.Join(s.dir, "admin.kubeconfig"), "--leader-elect=false", "--secure-port=0")
-	s.machinesRun()
-	return s
-}
-
-// stack has CloudFormation make what the document says, with machines.
-func (s *scaled) stack(conf aws.Config) {
-	s.Helper()
-	rendered, err := template.Render(completed(s.T, scaledDocument), nil)
-	if err != nil {
-		s.Fatal(err)
-	}
-	body, err := rendered.Request()
-	if err != nil {
-		s.Fatal(err)
-	}
-	api, name, parameters := cloudformation.NewFromConfig(conf), aws.String("hardtack-demo"), []types.Parameter{}
-	for key, value := range map[string]string{
-		template.ParameterVPC: "vpc-00000000000000001", template.ParameterSubnets: "subnet-0000000000000000a", template.ParameterMachines: template.MachinesYes, template.ParameterMembers: "subnet-0000000000000000a", template.ParameterZones: "us-west-2a",
-	} {
-		parameters = append(parameters, types.Parameter{ParameterKey: aws.String(key), ParameterValue: aws.String(value)})
-	}
-	if _, err := s.account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true); err != nil {
-		s.Fatal(err)
-	}
-	set := aws.String("first")
-	if _, err := api.CreateChangeSet(s.Context(), &cloudformation.CreateChangeSetInput{StackName: name, ChangeSetName: set, ChangeSetType: types.ChangeSetTypeCreate, TemplateBody: aws.String(string(body)),
-		Parameters: parameters, Capabilities: []types.Capability{types.CapabilityCapabilityNamedIam}}); err != nil {
-		s.Fatal(err)
-	}
-	s.until(time.Minute, "the stack is planned", func() bool {
-		s.account.Tick()
-		out, err := api.DescribeChangeSet(s.Context(), &cloudformation.DescribeChangeSetInput{StackName: name, ChangeSetName: set})
-		if err != nil || out.Status == types.ChangeSetStatusFailed {
-			s.Fatalf("planning the stack: %v, %s", err, aws.ToString(out.StatusReason))
-		}
-		return out.Status == types.ChangeSetStatusCreateComplete
-	})
-	if _, err := api.ExecuteChangeSet(s.Context(), &cloudformation.ExecuteChangeSetInput{StackName: name, ChangeSetName: set}); err != nil {
-		s.Fatal(err)
-	}
-	s.until(time.Minute, "the stack is made", func() bool {
-		s.account.Tick()
-		out, err := api.DescribeStacks(s.Context(), &cloudformation.DescribeStacksInput{StackName: name})
-		if err != nil {
-			s.Fatal(err)
-		}
-		if status := out.Stacks[0].StackStatus; status != types.StackStatusCreateComplete && status != types.StackStatusCreateInProgress {
-			s.Fatalf("the stack is %s: %s", status, aws.ToString(out.Stacks[0].StackStatusReason))
-		}
-		return out.Stacks[0].StackStatus == types.StackStatusCreateComplete
-	})
-}
-
-// machinesRun does what the machines of the minions' groups and their kubelets do, what the DNS function does about the end of one, and
-// what hardtack-controller does about the node of one that is gone.
-func (s *scaled) machinesRun() {
-	ctx, stop := context.WithCancel(s.Context())
-	done := make(chan struct{})
-	s.Cleanup(func() { stop(); <-done })
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			time.Sleep(100 * time.Millisecond)
-			s.account.Tick()
-			if err := s.nodesFollow(ctx); err != nil && ctx.Err() == nil {
-				s.Logf("pretending: %v", err)
-			}
-			pods, err := s.objects.Resource(podsOfCluster).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				continue
-			}
-			for _, p := range pods.Items {
-				if err := s.kubelet(ctx, p, nil); err != nil && ctx.Err() == nil {
-					s.Logf("pretending: %v", err)
-				}
-			}
-		}
-	}()
-}
-
-// nodesFollow registers each machine that has come, and forgets each that is gone.
-func (s *scaled) nodesFollow(ctx context.Context) error {
-	nodes := s.objects.Resource(nodesOfCluster)
-	have, err := nodes.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	known := map[string]bool{}
-	for _, n := range have.Items {
-		known[n.GetName()] = true
-	}
-	for _, group := range []string{evictionGroup, "demo-fixed"} {
-		for _, i := range s.account.AutoScaling().Instances(group) {
-			name := nodeOf(i.ID)
-			for hook := range i.Tokens {
-				if hook == machine.DefaultLaunchHook || hook == role.DrainHook {
-					if err := s.account.AutoScaling().Complete(group, hook, i.ID, awsfake.Continue); err != nil {
-						return err
-					}
-				}
-			}
-			if !known[name] && i.State == awsfake.StateInService {
-				if err := s.register(ctx, name, i.ID); err != nil {
-					return err
-				}
-			}
-			delete(known, name)
-		}
-	}
-	for name := range known {
-		if err := nodes.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func nodeOf(id string) string { return "node-" + id }
-
-// register makes the node of an m7i.large.
-func (s *scaled) register(ctx context.Context, name, id string) error {
-	nodes, now := s.objects.Resource(nodesOfCluster), time.Now().UTC().Format(time.RFC3339)
-	made, err := nodes.Create(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node",
-		"metadata": map[string]any{"name": name, "labels": map[string]any{"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-			"topology.kubernetes.io/zone": "us-west-2a", "topology.kubernetes.io/region": "us-west-2", "node.kubernetes.io/instance-type": "m7i.large"}},
-		"spec": map[string]any{"providerID": "aws:///us-west-2a/" + id}}}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	size := map[string]any{"cpu": "2", "memory": "7600Mi", "pods": "110", "ephemeral-storage": "18Gi"}
-	// Whatever takes the API server's first taint away, it is not here.
-	unstructured.RemoveNestedField(made.Object, "spec", "taints")
-	if made, err = nodes.Update(ctx, made, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
-	made.Object["status"] = map[string]any{"capacity": size, "allocatable": size, "conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "KubeletReady",
-		"message": "pretended", "lastHeartbeatTime": now, "lastTransitionTime": now}}}
-	_, err = nodes.UpdateStatus(ctx, made, metav1.UpdateOptions{})
-	return err
-}
-
-// autoscaler starts the program as the manifest's pod would: with its arguments and variables, its rights in the cluster, and the role
-// that its token is worth. Only its times are shorter.
-func (s *scaled) autoscaler(program string) interface{ String() string } {
+// manifest applies the add-on's objects but for its Deployment, whose pods would wait for a node too, and returns that one's container.
+// Its roles are kept.
+func (s *scaled) manifest() (container map[string]any) {
 	s.Helper()
 	dir, err := fs.Sub(images.FS, "rootfs"+addons.Dir)
 	if err != nil {
@@ -246,17 +52,28 @@ func (s *scaled) autoscaler(program string) interface{ String() string } {
 	if err != nil {
 		s.Fatal(err)
 	}
-	var container map[string]any
 	for _, o := range objects {
+		object := normal(s.T, o.Value)
 		if strings.HasPrefix(o.String(), "Deployment/") {
-			list, _, _ := unstructured.NestedSlice(normal(s.T, o.Value), "spec", "template", "spec", "containers")
+			list, _, _ := unstructured.NestedSlice(object, "spec", "template", "spec", "containers")
 			container, _ = list[0].(map[string]any)
-			continue // its pods would wait for a node too
+			continue
+		}
+		if _, is := object["rules"]; is {
+			s.roles = append(s.roles, object)
 		}
 		if err := client.Apply(s.Context(), o.Value); err != nil {
 			s.Fatal(err)
 		}
 	}
+	return container
+}
+
+// autoscaler starts the program as the manifest's pod would: with its arguments and variables, its rights in the cluster, and the role
+// that its token is worth. Only its times are shorter.
+func (s *scaled) autoscaler(program string) fmt.Stringer {
+	s.Helper()
+	container := s.manifest()
 	token := func(audience ...string) string {
 		return strings.TrimSpace(s.kubectl(s.T, "", append([]string{"create", "token", "cluster-autoscaler", "--namespace=kube-system"}, audience...)...))
 	}
@@ -270,7 +87,7 @@ func (s *scaled) autoscaler(program string) interface{ String() string } {
 	s.write(s.T, "cloud.conf", overrides)
 	command, _, _ := unstructured.NestedStringSlice(container, "command")
 	args := append(command[1:], "--kubeconfig="+filepath.Join(s.dir, "autoscaler.kubeconfig"), "--cloud-config="+filepath.Join(s.dir, "cloud.conf"), "--address="+freeAddress(s.T), "--scan-interval=2s",
-		"--scale-down-delay-after-add=2s", "--scale-down-unneeded-time=4s", "--unremovable-node-recheck-timeout=2s")
+		"--scale-down-delay-after-add=2s", "--scale-down-unneeded-time=4s", "--unremovable-node-recheck-timeout=2s", "--initial-node-group-backoff-duration=5s", "--max-node-group-backoff-duration=5s")
 	cmd := exec.CommandContext(interrupted, program, args...)
 	// The SDK asks STS before it has read the general variable.
 	cmd.Env = []string{"AWS_ENDPOINT_URL=" + s.url, "AWS_ENDPOINT_URL_STS=" + s.url, "HOME=" + s.dir}
@@ -282,6 +99,7 @@ func (s *scaled) autoscaler(program string) interface{ String() string } {
 		}
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", pair["name"], pair["value"]))
 	}
+	s.program = cmd
 	return background(s.T, cmd)
 }
 
@@ -295,10 +113,50 @@ func (s *scaled) desired(group string) (desired, machines int) {
 	return g.Desired, len(s.account.AutoScaling().Instances(group))
 }
 
+// is reports whether a group has so many machines, and is to have no other number.
+func (s *scaled) is(group string, want int) bool {
+	desired, machines := s.desired(group)
+	return desired == want && machines == want
+}
+
+// activities are how many machines a group has launched, could not launch, and has ended.
+func (s *scaled) activities(group string) (launched, failed, ended int) {
+	s.Helper()
+	out, err := s.api.DescribeScalingActivities(s.Context(), &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: &group})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, a := range out.Activities {
+		switch {
+		case a.StatusCode == types.ScalingActivityStatusCodeFailed:
+			failed++
+		case strings.HasPrefix(*a.Description, "Launching"):
+			launched++
+		default:
+			ended++
+		}
+	}
+	return launched, failed, ended
+}
+
 func (s *scaled) ready(app string) int {
 	return strings.Count(s.kubectl(s.T, "", "get", "pods", "-l", "app="+app, "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`), "True")
 }
 
+// places are the nodes of an application's pods.
+func (s *scaled) places(app string) []string {
+	return strings.Fields(s.kubectl(s.T, "", "get", "pods", "-l", "app="+app, "-o", `jsonpath={.items[*].spec.nodeName}`))
+}
+
+// said reports whether the program has told a pod of the application so, as an event.
+func (s *scaled) said(app, reason, message string) bool {
+	events := s.kubectl(s.T, "", "get", "events", "--field-selector=involvedObject.kind=Pod,reason="+reason, "-o", `jsonpath={range .items[*]}{.involvedObject.name} {.message}{"\n"}{end}`)
+	return slices.ContainsFunc(strings.Split(events, "\n"), func(line string) bool {
+		return strings.HasPrefix(line, app+"-") && strings.Contains(line, message)
+	})
+}
+
+// scaledPods is a Deployment of pods that ask for a part of a processor, with more of their specification.
 const scaledPods = `
 apiVersion: apps/v1
 kind: Deployment
@@ -308,13 +166,21 @@ spec:
   selector: {matchLabels: {app: %[1]s}}
   template:
     metadata: {labels: {app: %[1]s}}
-    spec: {containers: [{name: x, image: x, resources: {requests: {cpu: %[3]s}}}], automountServiceAccountToken: false}
+    spec: {containers: [{name: x, image: x, resources: {requests: {cpu: %[3]s}}}], automountServiceAccountToken: false%[4]s}
 ---
 `
 
+// unusedRights are the rights of the add-on's manifest that this test may not see used, with the reason why each is there.
+var unusedRights = map[string]string{
+	"get nodes":    "it reads a node again when somebody else has changed it meanwhile",
+	"patch events": "it counts an event that it says again",
+}
+
 // TestAutoscaler runs upstream's cluster-autoscaler with the manifest, the stack and the role of the add-on, against a real API server and
-// a real scheduler; AWS and the machines are pretended. Pods without room grow the group; machines that are not needed are emptied and
-// end through the hook in which the masters evict pods; and no budget is broken.
+// a real scheduler; AWS and the machines are pretended. Pods without room grow the group, to its max and no further, and one from no
+// machine at all; where EC2 has no room, it asks for no more and tries again; machines that are not needed are emptied and end through the
+// hook in which the masters evict pods; no budget is broken, and no group is touched that is not tagged for it. Its rights are those that
+// it uses.
 func TestAutoscaler(t *testing.T) {
 	program := os.Getenv(autoscalerVariable)
 	if program == "" {
@@ -322,52 +188,133 @@ func TestAutoscaler(t *testing.T) {
 	}
 	s := newScaled(t)
 	s.until(time.Minute, "the first machines are nodes", func() bool {
-		_, machines := s.desired(evictionGroup)
-		return machines == 1 && strings.Count(s.kubectl(t, "", "get", "nodes", "-o", "name"), "\n") == 2
+		return s.is(evictionGroup, 1) && strings.Count(s.kubectl(t, "", "get", "nodes", "-o", "name"), "\n") == 2
 	})
+	first := nodeOf(s.account.AutoScaling().Instances(evictionGroup)[0].ID)
 	// The machine of the group that does not scale takes no pods here.
-	s.kubectl(t, "", "cordon", nodeOf(s.account.AutoScaling().Instances("demo-fixed")[0].ID))
+	s.kubectl(t, "", "cordon", nodeOf(s.account.AutoScaling().Instances(fixedGroup)[0].ID))
 	log := s.autoscaler(program)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("cluster-autoscaler:\n%s", tail(log.String(), 60))
+			t.Logf("cluster-autoscaler:\n%s", tail(log.String(), 100))
 		}
 	})
 	master := s.evictor("a")
 	step := func(within time.Duration, what string, so func() bool) {
 		t.Helper()
+		began := time.Now()
 		s.steps(within, what, so, master)
+		t.Logf("%s after %v", what, time.Since(began).Round(time.Second))
 	}
 
-	s.kubectl(t, fmt.Sprintf(scaledPods, "web", 2, "100m")+fmt.Sprintf(scaledPods, "big", 3, "1500m")+"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {minAvailable: 1, selector: {matchLabels: {app: web}}}\n", "apply", "-f", "-")
-	began := time.Now()
-	step(5*time.Minute, "pods without room grow the group", func() bool { desired, _ := s.desired(evictionGroup); return desired == 3 })
-	step(3*time.Minute, "every pod has room", func() bool { return s.ready("big") == 3 && s.ready("web") == 2 })
-	t.Logf("three machines and five pods after %v", time.Since(began).Round(time.Second))
+	// EC2 has no machine: the group is not left with a wish that would come true when nobody needs it any more.
+	s.full.Store(true)
+	s.kubectl(t, fmt.Sprintf(scaledPods, "web", 2, "100m", "")+fmt.Sprintf(scaledPods, "big", 2, "1500m", "")+"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {minAvailable: 1, selector: {matchLabels: {app: web}}}\n", "apply", "-f", "-")
+	step(5*time.Minute, "a pod without room asks for a machine", func() bool { return s.said("big", "TriggeredScaleUp", evictionGroup+" 1->2 (max: 3)") })
+	step(5*time.Minute, "the machine that EC2 does not have is not asked for any more", func() bool { return s.is(evictionGroup, 1) })
+	if launched, failed, ended := s.activities(evictionGroup); launched != 1 || failed == 0 || ended != 0 {
+		t.Errorf("%d machines launched, %d not launched, %d ended", launched, failed, ended)
+	}
+	s.full.Store(false)
+	step(6*time.Minute, "pods without room grow the group", func() bool { return s.is(evictionGroup, 2) && s.ready("big") == 2 && s.ready("web") == 2 })
 
+	// To its max, and no further; and another from nothing, by what its tags say of its nodes.
+	s.kubectl(t, "", "scale", "deployment", "big", "--replicas=4")
+	s.kubectl(t, fmt.Sprintf(scaledPods, "picky", 1, "100m", `, nodeSelector: {team: web}, tolerations: [{key: dedicated, operator: Equal, value: web, effect: NoSchedule}]`), "apply", "-f", "-")
+	step(6*time.Minute, "the group is at its max, and pods run", func() bool { return s.is(evictionGroup, 3) && s.ready("big") == 3 })
+	step(6*time.Minute, "a group without machines has one for the pods that ask for its label", func() bool { return s.is(fromNone, 1) && s.ready("picky") == 1 })
+	step(3*time.Minute, "a pod more is told why it waits", func() bool { return s.said("big", "NotTriggerScaleUp", "max node group size reached") })
+	if !s.is(evictionGroup, 3) || !s.is(fromNone, 1) || s.ready("big") != 3 {
+		t.Errorf("beyond its max: %v", s.account.AutoScaling().Instances(evictionGroup))
+	}
+
+	// The first machine keeps nothing but what has a budget.
 	fewest := s.least("web")
+	if got := s.places("web"); !slices.Equal(got, []string{first, first}) {
+		t.Fatalf("the pods with a budget are on %v, not on %s", got, first)
+	}
+	s.kubectl(t, "", "delete", "deployment", "picky", "--wait=false")
+	s.kubectl(t, "", "delete", "replicasets,pods", "-l", "app=picky", "--force", "--grace-period=0") // there is no garbage collector
+	for _, pod := range strings.Fields(s.kubectl(t, "", "get", "pods", "-l", "app=big", "--field-selector=spec.nodeName="+first, "-o", "jsonpath={.items[*].metadata.name}")) {
+		s.kubectl(t, "", "annotate", "pod", pod, "controller.kubernetes.io/pod-deletion-cost=-100")
+	}
 	s.kubectl(t, "", "scale", "deployment", "big", "--replicas=1")
-	began = time.Now()
-	step(8*time.Minute, "machines that are not needed end", func() bool { desired, machines := s.desired(evictionGroup); return desired == 1 && machines == 1 })
-	step(time.Minute, "what they had runs elsewhere", func() bool { return s.ready("web") == 2 && s.ready("big") == 1 })
-	t.Logf("one machine after %v", time.Since(began).Round(time.Second))
+	step(8*time.Minute, "machines that are not needed end", func() bool { return s.is(evictionGroup, 1) && s.is(fromNone, 0) })
+	step(time.Minute, "what they had runs elsewhere", func() bool {
+		return s.ready("web") == 2 && s.ready("big") == 1 && !slices.Contains(s.places("web"), first)
+	})
 	if n := fewest(); n < 1 {
 		t.Errorf("the application had %d pods of the 1 that its budget keeps", n)
 	}
-	calls := s.account.Calls()
-	if calls["autoscaling:TerminateInstanceInAutoScalingGroup"] != 2 || s.completed() != 2 {
-		t.Errorf("%d machines ended, and %d of them through the masters' hook", calls["autoscaling:TerminateInstanceInAutoScalingGroup"], s.completed())
+	s.judgeEnds(first)
+	s.judgeRights(log)
+}
+
+// judgeEnds: three machines have ended as they should, and nothing was done to groups that are not the program's.
+func (s *scaled) judgeEnds(first string) {
+	s.Helper()
+	ended := s.ended()
+	for name, how := range ended {
+		if how != "cordoned: true, marked: true, pods: 0" {
+			s.Errorf("the machine of %s ended while its node was %s", name, how)
+		}
 	}
-	if calls["sts:AssumeRoleWithWebIdentity"] == 0 {
-		t.Error("it has taken no role")
+	if _, is := ended[first]; len(ended) != 3 || !is {
+		s.Errorf("the machines of %v ended", slices.Sorted(maps.Keys(ended)))
 	}
-	if desired, machines := s.desired("demo-fixed"); desired != 1 || machines != 1 {
-		t.Errorf("the group that does not scale has %d machines of %d", machines, desired)
+	if calls := s.account.Used(autoscalerRole)["autoscaling:TerminateInstanceInAutoScalingGroup"]; calls != 3 || s.completed() != 3 {
+		s.Errorf("%d machines ended, and %d of them through the masters' hook", calls, s.completed())
 	}
+	// With its machine each group's desired capacity went, or another would have been launched for it.
+	if launched, _, ended := s.activities(evictionGroup); launched != 3 || ended != 2 {
+		s.Errorf("the group has launched %d machines, and ended %d", launched, ended)
+	}
+	if launched, failed, ended := s.activities(fromNone); launched != 1 || failed != 0 || ended != 1 {
+		s.Errorf("the group that was empty has launched %d machines, not launched %d, and ended %d", launched, failed, ended)
+	}
+	for _, group := range append(slices.Collect(maps.Keys(halfTagged)), fixedGroup) {
+		if launched, failed, ended := s.activities(group); launched != 1 || failed != 0 || ended != 0 || !s.is(group, 1) {
+			s.Errorf("the group %s, which is not its own, has launched %d machines, not launched %d, and ended %d", group, launched, failed, ended)
+		}
+	}
+}
+
+// judgeRights: nothing was refused, and nothing is allowed that is not used.
+func (s *scaled) judgeRights(log fmt.Stringer) {
+	s.Helper()
 	if refused := s.account.Refused(); len(refused) > 0 {
-		t.Errorf("AWS refused %v", refused)
+		s.Errorf("AWS refused %v", refused)
 	}
+	if s.account.Calls()["sts:AssumeRoleWithWebIdentity"] == 0 {
+		s.Error("it has taken no role")
+	}
+	if diff := cmp.Diff(s.allowed, slices.Sorted(maps.Keys(s.account.Used(autoscalerRole)))); diff != "" {
+		s.Errorf("the role allows (-) and its pods use (+):\n%s", diff)
+	}
+	// The kubelet ends a pod so; then its status is not left behind.
+	if err := s.program.Process.Signal(syscall.SIGTERM); err != nil {
+		s.Fatal(err)
+	}
+	s.until(time.Minute, "it takes its status with it", func() bool {
+		return s.kubectl(s.T, "", "get", "configmap", "--namespace=kube-system", "--ignore-not-found", "-o", "name", "cluster-autoscaler-status") == ""
+	})
 	if bad := regexp.MustCompile(`(?i).*(forbidden|AccessDenied|UnauthorizedOperation|UnknownParameter|is not recognized).*`).FindAllString(log.String(), 5); len(bad) > 0 {
-		t.Errorf("its rights do not suffice:\n%s", strings.Join(bad, "\n"))
+		s.Errorf("its rights do not suffice:\n%s", strings.Join(bad, "\n"))
+	}
+	used, refused := s.asked()
+	if len(refused) > 0 {
+		s.Errorf("the API server refused %v", refused)
+	}
+	rights := granted(s.T, s.roles)
+	for _, r := range rights {
+		// An API server that does not stream lists is asked for one before each watch.
+		if what, lists := strings.CutPrefix(r, "list "); !used[r] && (!lists || !used["watch "+what]) && unusedRights[r] == "" {
+			s.Errorf("the manifest allows %s, which is not used, and without a reason", r)
+		}
+	}
+	for r := range unusedRights {
+		if !slices.Contains(rights, r) {
+			s.Errorf("there is a reason for %s, which the manifest does not allow", r)
+		}
 	}
 }

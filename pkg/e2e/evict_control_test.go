@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +21,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -46,7 +46,8 @@ type plane struct {
 	objects  dynamic.Interface
 }
 
-func newPlane(t *testing.T) *plane {
+// newPlane starts a plane, its API server with more options than every plane's.
+func newPlane(t *testing.T, options ...string) *plane {
 	t.Helper()
 	lock := programs.DefaultLock(t)
 	programs.NeedBuilt(t, lock, "etcd", "kubernetes")
@@ -66,16 +67,16 @@ func newPlane(t *testing.T) *plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.start(t, "kube-apiserver", "--etcd-servers="+clients, "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+filepath.Join(p.dir, "serving"),
+	p.start(t, "kube-apiserver", append(options, "--etcd-servers="+clients, "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+filepath.Join(p.dir, "serving"),
 		"--token-auth-file="+filepath.Join(p.dir, "tokens"), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--service-cluster-ip-range=10.96.0.0/16",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)...)
 	p.objects, err = dynamic.NewForConfig(p.config(planeAdmin))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if pending := eventually(2*time.Minute, func() []string {
-		list, err := p.objects.Resource(rolesOfClusters).List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(list.Items) < 20 {
+		// kube-controller-manager ends where it is not healthy within seconds, and nobody would start it again.
+		if err := p.ready(t.Context()); err != nil {
 			return []string{fmt.Sprintf("the API server is not ready: %v", err)}
 		}
 		return nil
@@ -89,7 +90,26 @@ func newPlane(t *testing.T) *plane {
 	return p
 }
 
-var rolesOfClusters = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+// ready asks the API server whether it has done all that it does at its start.
+func (p *plane) ready(ctx context.Context) error {
+	client, err := rest.HTTPClientFor(p.config(planeAdmin))
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	return nil
+}
 
 // rights gives the controller the rights that it has in a cluster, and no more.
 func (p *plane) rights(t *testing.T) {
