@@ -76,21 +76,33 @@ func TestProgramsOfSeveralNames(t *testing.T) {
 // within calls what the lock says is within the host's programs.
 func within(t *testing.T, root string, host lock.Component) {
 	t.Helper()
+	for name, g := range guests(t, root, host) {
+		out, err := exec.CommandContext(t.Context(), g.program, "--version").CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != g.version {
+			t.Errorf("%s within %s does not say %s: %v\n%s", name, host.Name, g.version, err, out)
+		}
+	}
+}
+
+// guest is a link to the program that serves a file of another component, and that component's version.
+type guest struct{ program, version string }
+
+// guests are what the lock says is within the host's programs, by their names.
+func guests(t *testing.T, root string, host lock.Component) map[string]guest {
+	t.Helper()
+	dir, links := t.TempDir(), map[string]guest{}
 	for _, c := range everyLock(t)["kubernetes-1.36.lock.yaml"].Components {
 		for _, f := range c.Files {
 			if !slices.ContainsFunc(host.Modules.Programs, func(p lock.Program) bool { return p.Path != "" && p.Path == f.Within }) {
 				continue
 			}
-			name := filepath.Join(t.TempDir(), f.Name)
-			if err := os.Symlink(filepath.Join(root, f.Within), name); err != nil {
+			links[f.Name] = guest{filepath.Join(dir, f.Name), c.Version}
+			if err := os.Symlink(filepath.Join(root, f.Within), links[f.Name].program); err != nil {
 				t.Fatal(err)
-			}
-			out, err := exec.CommandContext(t.Context(), name, "--version").CombinedOutput()
-			if err != nil || strings.TrimSpace(string(out)) != c.Version {
-				t.Errorf("%s within %s does not say %s: %v\n%s", f.Name, f.Within, c.Version, err, out)
 			}
 		}
 	}
+	return links
 }
 
 // refusesOtherNames runs the program under an unknown name.
@@ -135,7 +147,7 @@ func TestUnitsGiveKnownFlags(t *testing.T) {
 	}
 	tests := map[string]string{
 		"kube-apiserver": "kubernetes", "kube-controller-manager": "kubernetes", "kube-scheduler": "kubernetes",
-		"kube-proxy": "kubernetes", "kubelet": "kubernetes", "etcd": "etcd", "flanneld": "flannel",
+		"kube-proxy": "kubernetes", "kubelet": "kubernetes", "etcd": "etcd", "flanneld": "kubernetes",
 	}
 	flag := regexp.MustCompile(`\s--([a-z0-9-]+)`)
 	for name, owner := range tests {
@@ -157,11 +169,14 @@ func TestUnitsGiveKnownFlags(t *testing.T) {
 			}
 			root := t.TempDir()
 			install(t, root, entries)
-			file, ok := c.File(name)
-			if !ok {
+			program := guests(t, root, c)[name].program
+			if file, ok := c.File(name); ok {
+				program = filepath.Join(root, file.Path)
+			}
+			if program == "" {
 				t.Fatalf("the lock has no %s", name)
 			}
-			help, err := exec.CommandContext(t.Context(), filepath.Join(root, file.Path), "--help").CombinedOutput()
+			help, err := exec.CommandContext(t.Context(), program, "--help").CombinedOutput()
 			if err != nil {
 				t.Fatalf("--help: %v\n%.400s", err, help)
 			}
