@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 )
 
 // firstReads are the files of Debian that a master or a minion reads until it is ready, as patterns of path.Match; a kernel
@@ -106,9 +108,12 @@ func isFirstRead(name string) bool {
 
 // writeLayers writes the layers' lists into dir, each path ended by a zero byte, and returns the files' names.
 func (c Composer) writeLayers(dir string) ([]string, error) {
-	baked, err := os.ReadFile(filepath.Join(c.Root, filepath.FromSlash(c.Sealed.Baked)))
-	if c.Sealed.Baked != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading what the bake put into the root: %w", err)
+	var baked []byte
+	if c.Sealed.Baked != "" {
+		var err error
+		if baked, err = file.ReadWithin(c.Root, strings.TrimPrefix(c.Sealed.Baked, "/")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("reading what the bake put into the root: %w", err)
+		}
 	}
 	all, err := layers(c.Root, baked)
 	if err != nil {

@@ -5,6 +5,8 @@ package disk
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,6 +59,23 @@ func TestLayers(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// As files: without a list of what was baked, or with one that is not there, all is Debian's.
+	if err := os.WriteFile(filepath.Join(root, "usr/lib/hardtack/paths"), []byte("/usr/bin/runc\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for baked, want := range map[string][]string{
+		"/usr/lib/hardtack/paths": {"layer-0", "layer-1", "layer-2"}, "/usr/lib/hardtack/none": {"layer-0", "layer-1"}, "": {"layer-0", "layer-1"},
+	} {
+		dir := t.TempDir()
+		lists, err := Composer{Root: root, Options: Options{Sealed: &Sealed{Baked: baked}}}.writeLayers(dir)
+		if err != nil || !slices.Equal(lists, want) {
+			t.Errorf("with the list %q: %v, %v; want %v", baked, lists, err, want)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "layer-0"))
+		if err != nil || !strings.HasPrefix(string(text), ".\x00etc\x00") || !strings.HasSuffix(string(text), "usr/share\x00") {
+			t.Errorf("the first layer is %q, %v", text, err)
+		}
 	}
 	if _, err := layers(filepath.Join(root, "none"), nil); err == nil {
 		t.Error("a root that is not there is listed")

@@ -243,7 +243,7 @@ func (c Composer) erofs(ctx context.Context, s seal) error {
 		if i > 0 {
 			add = " --incremental=data"
 		}
-		// mkfs.erofs takes its files in a tar's order only as a tar, and sorts a directory's.
+		// Only as a tar does mkfs.erofs take some of a directory's files.
 		err := c.inside(ctx, what, "tar and mkfs.erofs", strings.Join([]string{
 			"cd " + AtRoot + " && exec bash -o pipefail -c 'export LC_ALL=C TMPDIR=" + AtWork + "; tar --create --format=pax --numeric-owner --xattrs --xattrs-include=*",
 			"--null --no-recursion --files-from=" + AtWork + "/" + list,
