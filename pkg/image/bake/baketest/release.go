@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -30,7 +31,9 @@ func SmallRelease(t *testing.T, full *lock.Lock) (file, mirror string) {
 	small.Components = nil
 	for _, c := range full.Components {
 		var downloads []lock.Download
-		for _, f := range c.Files {
+		files := slices.Clone(c.Files)
+		for i, f := range files {
+			files[i].Within = ""
 			content := Program(c.Name, f.Name)
 			sum := sha256.Sum256(content)
 			path := c.Name + "/" + f.Name
@@ -38,7 +41,7 @@ func SmallRelease(t *testing.T, full *lock.Lock) (file, mirror string) {
 			downloads = append(downloads, lock.Download{URL: "https://" + Host + "/" + path, As: f.Name, Size: int64(len(content)),
 				Digest: "sha256:" + hex.EncodeToString(sum[:]), Published: "https://" + Host + "/"})
 		}
-		c.Modules = nil
+		c.Files, c.Modules = files, nil
 		c.Release = map[string][]lock.Download{"amd64": downloads, "arm64": downloads}
 		small.Components = append(small.Components, c)
 	}
