@@ -64,3 +64,33 @@ func TestLoadLockLayers(t *testing.T) {
 		t.Errorf("without the archive: %v", err)
 	}
 }
+
+// TestSharedArchives: a shared archive is read beside the lock or is one of Hardtack's, a missing one is named, and a lock that is
+// exported has those of its components with it.
+func TestSharedArchives(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "own.lock.yaml")
+	text := []byte("schema: 1\nname: own\ncomponents:\n  - name: own\n    version: v1\n    licence: MIT\n    homepage: https://example.com\n" +
+		"    files: [{name: x, path: /opt/x, mode: \"0755\"}]\n" +
+		"    modules: {source: modules/flannel.txtar, shared: [modules/names.txtar, modules/more.txtar], module: example.com/x, programs: [{package: ./x, names: [x]}]}\n")
+	if _, problems := ParseLock(images.FS, file, text); len(problems) != 1 || problems[0].Field != "components[0].modules.shared[1]" {
+		t.Errorf("without modules/more.txtar: %v", problems)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "modules"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "modules/more.txtar"), []byte("-- more/more.go --\npackage more\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l, problems := ParseLock(images.FS, file, text)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if archives := l.Components[0].Modules.Archives; len(archives) != 1 || len(archives["modules/more.txtar"]) == 0 {
+		t.Errorf("beside the lock are %v", archives)
+	}
+	files, err := LockFile(images.FS, DefaultLock)
+	if err != nil || files["modules/names.txtar"] == nil || files["modules/flannel.txtar"] == nil {
+		t.Errorf("an exported lock lacks shared archives: %v", err)
+	}
+}
