@@ -15,6 +15,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/tools/txtar"
+	"gotest.tools/v3/assert"
 	"gotest.tools/v3/golden"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
@@ -32,6 +33,28 @@ func TestUpstream(t *testing.T) {
 			golden.Assert(t, string(p.facts(t)), filepath.Join("..", "upstream", version+".json"))
 		})
 	}
+}
+
+// What is committed about upstream is of the versions that the locks have: a new version in a lock wants TestUpstream -update.
+func TestUpstreamVersions(t *testing.T) {
+	for _, version := range spec.Versions() {
+		t.Run(version, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("upstream", version+".json"))
+			assert.NilError(t, err)
+			var committed struct{ Versions map[string]string }
+			assert.NilError(t, json.Unmarshal(data, &committed))
+			assert.DeepEqual(t, committed.Versions, versions(programs.Lock(t, "kubernetes-"+version)))
+		})
+	}
+}
+
+// versions are a lock's, by component.
+func versions(l *lock.Lock) map[string]string {
+	m := map[string]string{}
+	for _, c := range l.Components {
+		m[c.Name] = c.Version
+	}
+	return m
 }
 
 // unpacked are the real programs of one lock below root.
@@ -89,10 +112,7 @@ var helpParsers = map[string]func(help string) map[string]spec.UpstreamFlag{
 // facts is the content of the file about one minor version.
 func (p unpacked) facts(t *testing.T) []byte {
 	t.Helper()
-	versions, flags, gates := map[string]string{}, map[string]map[string]spec.UpstreamFlag{}, map[string][]string{}
-	for _, c := range p.lock.Components {
-		versions[c.Name] = c.Version
-	}
+	flags, gates := map[string]map[string]spec.UpstreamFlag{}, map[string][]string{}
 	for field, parse := range helpParsers {
 		help := p.help(t, spec.Program(field))
 		flags[field] = parse(help)
@@ -113,7 +133,7 @@ func (p unpacked) facts(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	documents["containerd"] = map[string]any{"defaults": defaults}
-	return writeFacts(t, versions, flags, documents, gates)
+	return writeFacts(t, versions(p.lock), flags, documents, gates)
 }
 
 // writeFacts writes a flag or a field a line, so that a new version reads well as a diff.
