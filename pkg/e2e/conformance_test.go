@@ -40,11 +40,9 @@ fileAssets:
 //go:embed conformance/short.txt
 var shortList string
 
-// batch is how many specs one process of e2e.test runs: what they found is kept after each.
-const batch = 6
-
 // TestConformance has Kubernetes' own end-to-end tests judge a cluster of the default shape. CONFORMANCE chooses the specs: short
-// (the default), all, or a part of their names. With all, what has passed on the same image is not run again.
+// (the default), all, or a part of their names. A run goes on where one of the same list and image was stopped or had failures:
+// what has passed is not run again, unless all of it has.
 func TestConformance(t *testing.T) {
 	needTime(t)
 	suite, kubectl := conformanceSuite(t)
@@ -61,14 +59,8 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book := openBook(t)
-	var todo []string
-	for _, n := range chosen(t, suite) {
-		if !book.has(n) {
-			todo = append(todo, n)
-		}
-	}
-	t.Logf("%d specs to run, %d have passed on this image before", len(todo), len(book.Results))
+	names := chosen(t, suite)
+	book := openBook(t, names)
 	log, err := os.Create(filepath.Join(root, "build", "conformance.log"))
 	if err != nil {
 		t.Fatal(err)
@@ -78,18 +70,23 @@ func TestConformance(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for names := range slices.Chunk(todo, batch) {
-		results, err := suite.Run(t.Context(), conformance.Cluster{Kubeconfig: kubeconfig, Kubectl: kubectl}, names, log)
-		book.add(t, results)
-		for _, result := range results {
-			t.Logf("%s after %.0f s: %s", result.Outcome, result.Seconds, result.Name)
-			if result.Outcome != conformance.Passed {
-				t.Errorf("%s: %s: %s", result.Outcome, result.Name, result.Failure)
-			}
+	for i, name := range names {
+		if book.has(name) {
+			t.Logf("%d of %d has passed on this image before: %s", i+1, len(names), name)
+			continue
 		}
-		// A spec that failed is an error of the program too.
-		if err != nil && len(results) != len(names) {
+		result, err := suite.Run(interrupted, conformance.Cluster{Kubeconfig: kubeconfig, Kubectl: kubectl}, name, log)
+		if interrupted.Err() != nil {
+			t.Fatalf("%v: the next run goes on here", err)
+		}
+		if err != nil {
 			t.Error(err)
+			continue
+		}
+		book.add(t, result)
+		t.Logf("%d of %d %s after %.0f s: %s", i+1, len(names), result.Outcome, result.Seconds, result.Name)
+		if result.Outcome != conformance.Passed {
+			t.Errorf("%s: %s: %s", result.Outcome, result.Name, result.Failure)
 		}
 	}
 }
@@ -149,8 +146,8 @@ type book struct {
 	path    string
 }
 
-// openBook reads the results; only those that passed, of the same image, and where all specs are asked for.
-func openBook(t *testing.T) *book {
+// openBook reads the results of these specs that passed on the same image; none if all of them have.
+func openBook(t *testing.T, names []string) *book {
 	t.Helper()
 	info, err := os.ReadFile(filepath.Join(filepath.Dir(image(t)), "image.json"))
 	if err != nil {
@@ -163,11 +160,14 @@ func openBook(t *testing.T) *book {
 			t.Fatalf("reading %s: %v (remove it)", b.path, err)
 		}
 	}
-	if b.Image != digest || os.Getenv("CONFORMANCE") != "all" {
+	if b.Image != digest {
 		b.Results = nil
 	}
 	b.Image = digest
 	b.Results = slices.DeleteFunc(b.Results, func(r conformance.Result) bool { return r.Outcome != conformance.Passed })
+	if !slices.ContainsFunc(names, func(n string) bool { return !b.has(n) }) {
+		b.Results = nil
+	}
 	return b
 }
 
@@ -175,10 +175,10 @@ func (b *book) has(name string) bool {
 	return slices.ContainsFunc(b.Results, func(r conformance.Result) bool { return r.Name == name })
 }
 
-// add keeps more results.
-func (b *book) add(t *testing.T, results []conformance.Result) {
+// add keeps one more result.
+func (b *book) add(t *testing.T, result conformance.Result) {
 	t.Helper()
-	b.Results = append(b.Results, results...)
+	b.Results = append(b.Results, result)
 	data, err := json.MarshalIndent(b, "", "  ")
 	if err == nil {
 		_, err = file.Replace(b.path, append(data, '\n'), 0o644)

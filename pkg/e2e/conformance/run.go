@@ -54,34 +54,37 @@ type Cluster struct {
 	Kubeconfig, Kubectl string
 }
 
-// Run runs specs by their names one after the other, and returns what became of each that ran: of all of them where err is nil.
-// Output is the suite's own text.
-func (s Suite) Run(ctx context.Context, c Cluster, names []string, out io.Writer) (results []Result, err error) {
+// Run runs one spec, by its name, and returns what became of it. Output is the suite's own text.
+//
+// Each spec has a process of its own, which costs under two seconds, so that a run that is stopped has lost one of them.
+func (s Suite) Run(ctx context.Context, c Cluster, name string, out io.Writer) (result Result, err error) {
 	dir, err := os.MkdirTemp("", "hardtack-conformance-")
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	report := filepath.Join(dir, "report.json")
-	args := []string{
+	// A spec that failed is an error of the program too.
+	failed := run.Run(ctx, run.Command{Name: s.E2E, Stdout: out, Stderr: out, Args: []string{
 		"--kubeconfig=" + c.Kubeconfig, "--kubectl-path=" + c.Kubectl, "--provider=skeleton", "--disable-log-dump",
 		"--ginkgo.json-report=" + report, "--ginkgo.no-color", "--ginkgo.timeout=24h", "--report-dir=" + dir,
+		"--ginkgo.focus=" + regexp.QuoteMeta(name) + "$",
+	}})
+	if ctx.Err() != nil {
+		return Result{}, fmt.Errorf("running %s: %w", name, context.Cause(ctx))
 	}
-	for _, n := range names {
-		args = append(args, "--ginkgo.focus="+regexp.QuoteMeta(n)+"$")
-	}
-	failed := run.Run(ctx, run.Command{Name: s.E2E, Args: args, Stdout: out, Stderr: out})
 	data, err := os.ReadFile(report)
 	if err != nil {
-		return nil, fmt.Errorf("running %d specs: %w", len(names), errors.Join(failed, err))
+		return Result{}, fmt.Errorf("running %s: %w", name, errors.Join(failed, err))
 	}
-	if results, err = Read(data); err != nil {
-		return nil, fmt.Errorf("reading what became of %d specs: %w", len(names), errors.Join(failed, err))
+	results, err := Read(data)
+	switch {
+	case err != nil:
+		return Result{}, fmt.Errorf("reading what became of %s: %w", name, errors.Join(failed, err))
+	case len(results) != 1:
+		return Result{}, fmt.Errorf("running %s: %d specs ran: %w", name, len(results), failed)
 	}
-	if len(results) != len(names) {
-		return results, fmt.Errorf("%d of %d specs ran: %w", len(results), len(names), failed)
-	}
-	return results, nil
+	return results[0], nil
 }
 
 // Read reads ginkgo's report: the specs that ran, and not what was left out.
