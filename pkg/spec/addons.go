@@ -102,8 +102,21 @@ func (f *completer) addonNeeds() {
 				f.errorf(at("aws.podRoles", j)+".name", "%q is the name of the role of %s", r.Name, addon)
 			}
 		}
-		if addon == machine.ClusterAutoscaler && !slices.ContainsFunc(f.out.Groups, f.out.Scales) {
-			f.hint(field, "give a group that has minions alone an aws.max beyond its size", "no group says how large it may become")
+		if addon == machine.ClusterAutoscaler {
+			f.scaledGroups(field)
+		}
+	}
+}
+
+// scaledGroups checks that there is a group to scale, and warns of one whose max says nothing.
+func (f *completer) scaledGroups(field string) {
+	if !slices.ContainsFunc(f.out.Groups, f.out.Scales) {
+		f.hint(field, "give a group that has minions alone an aws.max beyond its size", "no group says how large it may become")
+	}
+	for i, g := range f.out.Cluster.Groups {
+		// A complete document has this max too, so that it cannot mean more here.
+		if most := at("groups", i) + ".aws.max"; onlyMinions(g) && f.source.given[most] && g.AWS.Max > *g.Size && f.out.Origins[most].Kind != User {
+			f.warn(most, "for a group that scales give a larger one", "is what a refresh may add to the size in any case, so that cluster-autoscaler leaves the group as it is: %d", g.AWS.Max)
 		}
 	}
 }

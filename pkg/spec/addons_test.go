@@ -79,6 +79,26 @@ func TestAddonImages(t *testing.T) {
 	assert.Equal(t, done.Origins["addonImages.cluster-autoscaler"].String(), "user")
 }
 
+// TestMaxOfARefresh: a max that a refresh has anyway makes no group scale, and the document's author is told.
+func TestMaxOfARefresh(t *testing.T) {
+	c, problems := spec.Parse("cluster.yaml", []byte(issuerDocument+publicIssuer+`addons: [cluster-autoscaler]
+addonImages: {cluster-autoscaler: "registry.example.org/cluster-autoscaler:v1.36.1`+anyDigest+`"}
+groups:
+- {name: masters, roles: [masters, etcd]}
+- {name: a, roles: [minions], size: 1, aws: {max: 2}}
+- {name: b, roles: [minions], size: 1, aws: {max: 3}}
+- {name: c, roles: [minions], size: 1}
+`))
+	assert.NilError(t, problems.Err())
+	done, problems := c.Complete(readImage(t))
+	assert.NilError(t, problems.Err())
+	assert.Equal(t, len(problems), 1, "%v", problems)
+	assert.Assert(t, strings.Contains(problems[0].String(), "groups[1].aws.max: warning: is what a refresh may add to the size in any case, so that cluster-autoscaler leaves the group as it is: 2 (for a group that scales give a larger one)"), problems[0].String())
+	for i, want := range []bool{false, false, true, false} {
+		assert.Equal(t, done.Scales(done.Groups[i]), want, done.Groups[i].Name)
+	}
+}
+
 // TestCloudAddonsRefused: what an add-on needs and the document does not have.
 func TestCloudAddonsRefused(t *testing.T) {
 	scaled := publicIssuer + roomy + "addons: [cluster-autoscaler]\n"
