@@ -79,12 +79,7 @@ func (s *scaled) autoscaler(program string) fmt.Stringer {
 	}
 	s.write(s.T, "autoscaler.kubeconfig", s.kubeconfig(token()))
 	s.write(s.T, "aws.token", token("--audience=sts.amazonaws.com"))
-	// Its clients of these two services have endpoints of their own, which no variable of the SDK replaces.
-	overrides := ""
-	for i, service := range []string{"autoscaling", "ec2"} {
-		overrides += fmt.Sprintf("[ServiceOverride %q]\nService=%s\nRegion=us-west-2\nURL=%s\nSigningRegion=us-west-2\nSigningName=%s\n", fmt.Sprint(i), service, s.url, service)
-	}
-	s.write(s.T, "cloud.conf", overrides)
+	s.write(s.T, "cloud.conf", cloudConf(s.url))
 	command, _, _ := unstructured.NestedStringSlice(container, "command")
 	args := append(command[1:], "--kubeconfig="+filepath.Join(s.dir, "autoscaler.kubeconfig"), "--cloud-config="+filepath.Join(s.dir, "cloud.conf"), "--address="+freeAddress(s.T), "--scan-interval=2s",
 		"--scale-down-delay-after-add=2s", "--scale-down-unneeded-time=4s", "--unremovable-node-recheck-timeout=2s", "--initial-node-group-backoff-duration=5s", "--max-node-group-backoff-duration=5s")
@@ -101,6 +96,15 @@ func (s *scaled) autoscaler(program string) fmt.Stringer {
 	}
 	s.program = cmd
 	return background(s.T, cmd)
+}
+
+// cloudConf is the program's configuration of where AWS is: its clients of these two services have endpoints of their own, which no
+// variable of the SDK replaces.
+func cloudConf(endpoint string) (text string) {
+	for i, service := range []string{"autoscaling", "ec2"} {
+		text += fmt.Sprintf("[ServiceOverride \"%d\"]\nService=%s\nRegion=us-west-2\nURL=%s\nSigningRegion=us-west-2\nSigningName=%[2]s\n", i, service, endpoint)
+	}
+	return text
 }
 
 // desired is a group's desired capacity, and how many machines it has.
