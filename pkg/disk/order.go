@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -119,8 +120,13 @@ func (c Composer) writeLayers(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the root: %w", err)
 	}
+	without, err := c.unneeded()
+	if err != nil {
+		return nil, fmt.Errorf("finding what a sealed root does without: %w", err)
+	}
 	var lists []string
 	for i, names := range all {
+		names = slices.DeleteFunc(names, func(name string) bool { return without[name] })
 		if len(names) == 0 {
 			continue
 		}

@@ -29,6 +29,8 @@ type Sealed struct {
 	// Baked is the path, in the root, of a list of what was put there besides Debian, a path a line: those files come last on
 	// the disk. It may be missing, and empty is none.
 	Baked string
+	// Packages are those that the template names: they are on the disk, whatever they are for.
+	Packages []string
 	// Key and Certificate are PEM files with which the kernel image is signed for Secure Boot; empty is no signature.
 	Key, Certificate string
 }

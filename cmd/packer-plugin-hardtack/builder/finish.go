@@ -74,7 +74,7 @@ func (s *stepCompose) sealed() (*disk.Sealed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &disk.Sealed{Init: init, Baked: bake.JournalPath, Key: s.config.SecureBootKey, Certificate: s.config.SecureBootCertificate}, nil
+	return &disk.Sealed{Init: init, Baked: bake.JournalPath, Packages: s.config.Packages, Key: s.config.SecureBootKey, Certificate: s.config.SecureBootCertificate}, nil
 }
 
 // formats converts the disk to the formats to publish.
