@@ -27,6 +27,7 @@ type coldRun struct {
 	figures cold
 	// traces has QEMU's trace of each machine by its process; out gets the figures, and the traces in out/cold.
 	traces, out string
+	files       coldFiles
 }
 
 // TestColdBytes counts what each role reads of its disk from power-on to ready, and what a machine of kubeadm's does: from the
@@ -62,6 +63,7 @@ func TestColdBytes(t *testing.T) {
 		r.master(t, c, sealedDisk)
 		c.watch(t)
 		r.minion(t, c, sealedDisk)
+		r.files.write(t, sealedDisk, path, filepath.Join(out, "cold-files.txt"))
 	})
 }
 
@@ -144,7 +146,11 @@ func (r *coldRun) add(t *testing.T, c *compared, disk, roles string, m lab.Machi
 		if !ok {
 			continue
 		}
-		counted := onEBS(disk, roles, moment, countReads(accesses, at, table))
+		count, blocks := countReads(accesses, at, table)
+		if moment == untilReady {
+			r.files.add(disk, roles, blocks)
+		}
+		counted := onEBS(disk, roles, moment, count)
 		t.Logf("%+v", counted)
 		// A boot reads both partitions, and no more than the disk has once.
 		if counted.Partitions["root"] == 0 || counted.Partitions["esp"] == 0 || counted.Cold > counted.Bytes || counted.Cold > int64(counted.Blocks)*ami.BlockSize {
