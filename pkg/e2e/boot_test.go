@@ -42,9 +42,10 @@ type Booted struct {
 	Firmware time.Duration
 }
 
-// Asked is the input of one boot: the machine, its user data as a credential (none if it is empty), and the units that
-// have run before the machine is asked (if none, every unit of the image was decided about).
+// Asked is the input of one boot: the disk (the baked image if it is empty), the machine, its user data as a credential (none if it is
+// empty), and the units that have run before the machine is asked (if none, every unit of the image was decided about).
 type Asked struct {
+	Disk     string
 	Machine  qemu.Config
 	UserData string
 	Until    []string
@@ -57,7 +58,11 @@ func boot(t *testing.T, a Asked) *Booted {
 	c := a.Machine
 	c.Name = "hardtack-e2e"
 	c.Firmware = cmp.Or(c.Firmware, qemu.UEFI)
-	c.Disks = append([]qemu.Disk{{Path: image(t), Format: "qcow2"}}, c.Disks...)
+	disk := a.Disk
+	if disk == "" {
+		disk = image(t)
+	}
+	c.Disks = append([]qemu.Disk{{Path: disk, Format: "qcow2"}}, c.Disks...)
 	asked := append(slices.Sorted(maps.Keys(loadUnits(t))), remountUnit, repartUnit)
 	c.Credentials = Probe{Units: asked, Until: a.Until, Limit: decideWithin}.Credentials()
 	if a.UserData != "" {

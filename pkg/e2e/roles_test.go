@@ -50,6 +50,18 @@ func roleFiles(roles role.Set) map[string]string {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
+	startRoles(t, image(t), "")
+}
+
+// TestSealedRoles is TestRoles with the disk whose root is sealed.
+func TestSealedRoles(t *testing.T) {
+	t.Parallel()
+	startRoles(t, sealedImage(t), "sealed ")
+}
+
+// startRoles boots a disk as every role; kind is what the disk is called among the figures.
+func startRoles(t *testing.T, disk, kind string) {
+	t.Helper()
 	cases := []struct {
 		name  string
 		roles role.Set
@@ -69,8 +81,8 @@ func TestRoles(t *testing.T) {
 			if files == nil {
 				files = roleFiles(c.roles)
 			}
-			b := boot(t, Asked{UserData: cloudConfig(files)})
-			figures.add(c.name, b)
+			b := boot(t, Asked{Disk: disk, UserData: cloudConfig(files)})
+			figures.add(kind+c.name, b)
 			b.noCycle(t)
 			b.cutOff(t)
 			b.startedFor(t, c.roles)
