@@ -21,21 +21,13 @@ const (
 	varsFile      = "efivars.fd"
 )
 
-const (
-	// board is Q35 without devices that our images do not use, but for which kernels load modules: the SATA controller
-	// (libata and SCSI) and the SMBus (I2C). The HPET stays: the kernel verifies the TSC with it, and the only other clock
-	// wraps within 5 s, a time for which an overloaded host can stop a guest.
-	board = "q35,sata=off,smbus=off"
-	// tcgEngine has a thread for each virtual processor. Its cache of translated code has 512 MiB, not the default 1 GiB:
-	// boots are as fast, and a machine takes a third of a GiB less memory.
-	tcgEngine = "tcg,thread=multi,tb-size=512"
-	// tcgCPU has all features of TCG except five levels of page tables, which make every TLB miss slower, and nested
-	// virtualization, for which the guest would load KVM.
-	tcgCPU = "max,la57=off,svm=off"
-)
+// tcgEngine has a thread for each virtual processor. Its cache of translated code has 512 MiB, not the default 1 GiB: boots are as fast,
+// and a machine takes a third of a GiB less memory.
+const tcgEngine = "tcg,thread=multi,tb-size=512"
 
 // board is the machine's. The variables of Secure Boot are the firmware's alone: it writes them in system management mode.
 func (c Config) board() string {
+	board := platforms[c.arch()].board
 	if c.Firmware == SecureBoot {
 		return board + ",smm=on"
 	}
@@ -44,7 +36,7 @@ func (c Config) board() string {
 
 // accelerator is the one that the machine runs with.
 func (c Config) accelerator(h Host) Accel {
-	if c.Accel == "" && h.KVM {
+	if c.Accel == "" && h.kvm(c.arch()) {
 		return KVM
 	}
 	return cmp.Or(c.Accel, TCG)
@@ -53,9 +45,9 @@ func (c Config) accelerator(h Host) Accel {
 // args returns QEMU's arguments for a machine that is powered on at that time. It has no side effects: dir is the
 // directory in which Start writes the files that the arguments name.
 func (c Config) args(h Host, dir string, now time.Time) []string {
-	engine, cpu := string(KVM), "host"
+	engine, cpu, platform := string(KVM), "host", platforms[c.arch()]
 	if c.accelerator(h) == TCG {
-		engine, cpu = tcgEngine, tcgCPU
+		engine, cpu = tcgEngine, platform.tcgCPU
 	}
 	a := []string{
 		"-name", option(c.Name),
@@ -73,9 +65,11 @@ func (c Config) args(h Host, dir string, now time.Time) []string {
 		a = append(a, "-rtc", "base="+now.Add(c.Skew).UTC().Format("2006-01-02T15:04:05"))
 	}
 	a = append(a, "-chardev", "socket,id=monitor,path="+option(filepath.Join(dir, monitorSocket)), "-mon", "chardev=monitor,mode=control")
-	a = append(a, serialArgs("console", filepath.Join(dir, consoleSocket))...)
-	a = append(a, serialArgs("channel", filepath.Join(dir, channelSocket))...)
-	if f, ok := h.firmwares[c.Firmware]; ok {
+	for _, port := range []struct{ id, socket string }{{"console", consoleSocket}, {"channel", channelSocket}} {
+		a = append(a, "-chardev", "socket,id="+port.id+",path="+option(filepath.Join(dir, port.socket)))
+		a = append(a, platform.ports(port.id)...)
+	}
+	if f, ok := h.firmwares[c.arch()][c.Firmware]; ok {
 		a = append(a,
 			"-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+option(f.code),
 			"-drive", "if=pflash,unit=1,format=raw,file="+option(filepath.Join(dir, varsFile)))
@@ -91,11 +85,6 @@ func (c Config) args(h Host, dir string, now time.Time) []string {
 		a = append(a, "-device", fmt.Sprintf("pcie-root-port,id=%s,chassis=%d,slot=%d", slotName(n), n+1, n+1))
 	}
 	return a
-}
-
-// serialArgs adds a serial port (ttyS0 is the first) that connects to a socket on which we listen.
-func serialArgs(id, socket string) []string {
-	return []string{"-chardev", "socket,id=" + id + ",path=" + option(socket), "-serial", "chardev:" + id}
 }
 
 // diskArgs returns the arguments that attach the disks.

@@ -11,10 +11,14 @@ import (
 	"gotest.tools/v3/golden"
 )
 
+// installed are both emulators.
+var installed = map[string]string{AMD64: "/usr/bin/qemu", ARM64: "/usr/bin/qemu-arm"}
+
 func TestArgs(t *testing.T) {
 	t.Parallel()
-	host := Host{Program: "/usr/bin/qemu", firmwares: map[Firmware]flash{
-		UEFI: {"/ovmf/code.fd", "/ovmf/vars.fd"}, SecureBoot: {"/ovmf/code.secboot.fd", "/ovmf/vars.snakeoil.fd"}}}
+	host := Host{arch: AMD64, programs: installed, firmwares: map[string]map[Firmware]flash{
+		AMD64: {UEFI: {"/ovmf/code.fd", "/ovmf/vars.fd"}, SecureBoot: {"/ovmf/code.secboot.fd", "/ovmf/vars.snakeoil.fd"}},
+		ARM64: {UEFI: {"/aavmf/code.fd", "/aavmf/vars.fd"}}}}
 	kvm := host
 	kvm.KVM = true
 	cases := map[string]struct {
@@ -29,6 +33,8 @@ func TestArgs(t *testing.T) {
 			Disks:       []Disk{{Path: "/a,b.qcow2", Format: "qcow2"}, {Path: "/seed.img"}},
 			Credentials: map[string][]byte{"hardtack.userdata": []byte("x"), "another": nil},
 		}},
+		"arm64":       {host, Config{Arch: ARM64, Memory: 2048, Disks: []Disk{{Path: "/disk.qcow2", Format: "qcow2"}}, Credentials: map[string][]byte{"a": nil}}},
+		"arm64-kvm":   {kvm, Config{Arch: ARM64, Disks: []Disk{{Path: "/disk.raw"}}}},
 		"secure-boot": {host, Config{Disks: []Disk{{Path: "/disk.raw"}}, Firmware: SecureBoot}},
 		"ec2": {host, Config{
 			Disks: []Disk{{Path: "/disk.raw"}},
@@ -76,6 +82,8 @@ func TestValidate(t *testing.T) {
 		"serial":         {Config{Disks: []Disk{{Path: "d", Serial: "vol-01234567890abcdef"}}}, "longer than 20 bytes"},
 		"two places":     {Config{Disks: []Disk{{Path: "d", Overlay: "o", Writable: true}}}, "exclude each other"},
 		"firmware":       {Config{Disks: disks, Firmware: "coreboot"}, `firmware "coreboot" is not bios, uefi or uefi-secure-boot`},
+		"architecture":   {Config{Disks: disks, Arch: "riscv64"}, `architecture "riscv64" is not amd64 or arm64`},
+		"no BIOS":        {Config{Disks: disks, Arch: ARM64, Firmware: BIOS}, `firmware "bios": a machine of arm64 has uefi`},
 		"accelerator":    {Config{Disks: disks, Accel: "xen"}, `accelerator "xen" is not kvm or tcg`},
 		"no kind":        {Config{Disks: disks, Network: Network{MAC: "02::"}}, "settings without a kind"},
 		"kind":           {Config{Disks: disks, Network: Network{Kind: "tap"}}, `kind "tap" is not user or stream`},
@@ -103,19 +111,25 @@ func TestHostCheck(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"no ovmf": {Config{Disks: disks, Firmware: UEFI}, "install Debian's package ovmf"},
-		"no kvm":  {Config{Disks: disks, Accel: KVM}, "/dev/kvm must open"},
-		"no disk": {Config{Disks: []Disk{{Path: disk + "x"}}}, "looking for the machine's disk"},
+		"no ovmf":  {Config{Disks: disks, Firmware: UEFI}, "install Debian's package ovmf"},
+		"no aavmf": {Config{Disks: disks, Arch: ARM64, Firmware: UEFI}, "install Debian's package qemu-efi-aarch64"},
+		"no kvm":   {Config{Disks: disks, Accel: KVM}, "/dev/kvm must open"},
+		"no disk":  {Config{Disks: []Disk{{Path: disk + "x"}}}, "looking for the machine's disk"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := (Host{}).check(c.config); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := (Host{programs: installed}).check(c.config); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
 	}
-	if err := (Host{}).check(Config{Disks: disks}); err != nil {
+	for arch, debian := range map[string]string{AMD64: "qemu-system-x86", ARM64: "qemu-system-arm"} {
+		if err := (Host{}).check(Config{Disks: disks, Arch: arch}); err == nil || !strings.Contains(err.Error(), "install Debian's package "+debian+")") {
+			t.Errorf("without an emulator of %s: %v", arch, err)
+		}
+	}
+	if err := (Host{programs: installed}).check(Config{Disks: disks}); err != nil {
 		t.Errorf("a BIOS machine under TCG: %v", err)
 	}
 }

@@ -5,6 +5,7 @@
 package qemu
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -16,11 +17,13 @@ import (
 type Config struct {
 	// Name is the name in process lists; empty means "hardtack".
 	Name string
+	// Arch is the architecture, AMD64 or ARM64; empty means AMD64.
+	Arch string
 	// Memory is in MiB; 0 means 1024.
 	Memory int
 	// CPUs is the number of virtual processors; 0 means 1.
 	CPUs int
-	// Firmware boots the disk; empty means BIOS.
+	// Firmware boots the disk; empty means BIOS, and UEFI where there is no BIOS.
 	Firmware Firmware
 	// Variables is a file of UEFI variables that the firmware begins with; empty means those of Debian's package.
 	Variables string
@@ -46,7 +49,7 @@ type Config struct {
 // Firmware is the firmware that boots the disk.
 type Firmware string
 
-// The firmwares: BIOS is SeaBIOS, which is part of QEMU; UEFI is OVMF, a separate package.
+// The firmwares: BIOS is SeaBIOS, which is part of QEMU; UEFI is OVMF or AAVMF, a separate package.
 const (
 	BIOS Firmware = "bios"
 	UEFI Firmware = "uefi"
@@ -145,11 +148,14 @@ func (c Config) withDefaults() Config {
 	if c.CPUs == 0 {
 		c.CPUs = 1
 	}
-	if c.Firmware == "" {
+	if c.Firmware == "" && c.arch() == AMD64 {
 		c.Firmware = BIOS
 	}
+	c.Firmware = cmp.Or(c.Firmware, UEFI)
 	return c
 }
+
+func (c Config) arch() string { return cmp.Or(c.Arch, AMD64) }
 
 // Validate returns an error for each invalid field.
 func (c Config) Validate() error {
@@ -174,6 +180,15 @@ func (c Config) Validate() error {
 	}
 	if !slices.Contains([]Firmware{"", BIOS, UEFI, SecureBoot}, c.Firmware) {
 		bad("firmware %q is not %s, %s or %s", c.Firmware, BIOS, UEFI, SecureBoot)
+	}
+	switch c.arch() {
+	case AMD64:
+	case ARM64:
+		if c.Firmware != "" && c.Firmware != UEFI {
+			bad("firmware %q: a machine of %s has %s", c.Firmware, ARM64, UEFI)
+		}
+	default:
+		bad("architecture %q is not %s or %s", c.Arch, AMD64, ARM64)
 	}
 	if c.Accel != "" && c.Accel != KVM && c.Accel != TCG {
 		bad("accelerator %q is not %s or %s", c.Accel, KVM, TCG)

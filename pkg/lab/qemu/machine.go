@@ -87,7 +87,7 @@ func start(ctx context.Context, c Config, h Host, dir string) (*Machine, error) 
 		defer close(m.ended)
 		defer m.cancel()
 		err := run.Run(ctx, run.Command{
-			Name:    h.Program,
+			Name:    h.programs[c.arch()],
 			Args:    c.args(h, dir, m.started),
 			Env:     append(os.Environ(), "TMPDIR="+dir), // for snapshot=on
 			Started: func(pid int) { running <- pid },
@@ -109,7 +109,7 @@ func writeFiles(c Config, h Host, dir string) error {
 			return fmt.Errorf("writing credential %s: %w", name, err)
 		}
 	}
-	f, ok := h.firmwares[c.Firmware]
+	f, ok := h.firmwares[c.arch()][c.Firmware]
 	if !ok {
 		return nil
 	}
