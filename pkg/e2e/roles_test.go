@@ -3,10 +3,12 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -50,30 +52,50 @@ func roleFiles(roles role.Set) map[string]string {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
-	startRoles(t, image(t), "")
+	startRoles(t, "", Asked{Disk: image(t)}, roleCases)
 }
 
 // TestSealedRoles is TestRoles with the disk whose root is sealed.
 func TestSealedRoles(t *testing.T) {
 	t.Parallel()
-	startRoles(t, sealedImage(t), "sealed ")
+	startRoles(t, "sealed ", Asked{Disk: sealedImage(t)}, roleCases)
 }
 
-// startRoles boots a disk as every role; kind is what the disk is called among the figures.
-func startRoles(t *testing.T, disk, kind string) {
-	t.Helper()
-	cases := []struct {
-		name  string
-		roles role.Set
-		files map[string]string
-	}{
-		{name: "masters", roles: role.NewSet(role.Masters)},
-		{name: "minions", roles: role.NewSet(role.Minions)},
-		{name: "etcd", roles: role.NewSet(role.Etcd)},
-		{name: "masters+etcd", roles: role.NewSet(role.Masters, role.Etcd)},
-		{name: "all", roles: role.NewSet(role.All()...)},
-		{name: "seed", roles: role.NewSet(role.Minions), files: map[string]string{role.Minions.File(): seedRoleFile}},
+// arm64Variable names a disk for arm64.
+const arm64Variable = "HARDTACK_ARM64_IMAGE"
+
+// TestARM64Roles is TestRoles with a disk for arm64 and a machine of each role.
+func TestARM64Roles(t *testing.T) {
+	t.Parallel()
+	needTime(t)
+	disk := os.Getenv(arm64Variable)
+	if disk == "" {
+		t.Skipf("boots a disk for arm64: bake one (make arm64), and set %s to it", arm64Variable)
 	}
+	startRoles(t, "arm64 ", Asked{Disk: disk, Machine: qemu.Config{Arch: qemu.ARM64}}, roleCases[:3])
+}
+
+// roleCase is a machine with roles.
+type roleCase struct {
+	name  string
+	roles role.Set
+	// files are its role files by path; nil is one for each role.
+	files map[string]string
+}
+
+// roleCases begin with a machine of each role.
+var roleCases = []roleCase{
+	{name: "masters", roles: role.NewSet(role.Masters)},
+	{name: "minions", roles: role.NewSet(role.Minions)},
+	{name: "etcd", roles: role.NewSet(role.Etcd)},
+	{name: "masters+etcd", roles: role.NewSet(role.Masters, role.Etcd)},
+	{name: "all", roles: role.NewSet(role.All()...)},
+	{name: "seed", roles: role.NewSet(role.Minions), files: map[string]string{role.Minions.File(): seedRoleFile}},
+}
+
+// startRoles boots machines with their roles; kind is what they are called among the figures.
+func startRoles(t *testing.T, kind string, asked Asked, cases []roleCase) {
+	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +103,9 @@ func startRoles(t *testing.T, disk, kind string) {
 			if files == nil {
 				files = roleFiles(c.roles)
 			}
-			b := boot(t, Asked{Disk: disk, UserData: cloudConfig(files)})
+			asked := asked
+			asked.UserData = cloudConfig(files)
+			b := boot(t, asked)
 			figures.add(kind+c.name, b)
 			b.noCycle(t)
 			b.cutOff(t)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,25 @@ func TestNoInit(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: %v, want %q", root, err, want)
 		}
+	}
+}
+
+// A machine that runs no programs of the disk's architecture says so before anything is fetched, and how it would.
+func TestForeign(t *testing.T) {
+	foreign := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+	for name, c := range map[string]struct{ arch, program, want string }{
+		"its own":      {runtime.GOARCH, "not asked for", ""},
+		"runs":         {foreign, "#!/bin/sh\n[ $1 = help ]\n", ""},
+		"does not run": {foreign, "\x7fELF of another machine", "this machine does not run programs of " + foreign},
+		"fails":        {foreign, "#!/bin/sh\nexit 1\n", "apt-get install qemu-user-static binfmt-support"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := func(string, string) ([]byte, error) { return []byte(c.program), nil }
+			err := (&stepPreflight{&job{config: &Config{Base: Base{Arch: c.arch}}, program: program}}).checkForeign(t.Context())
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
 	}
 }
 

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/packer-plugin-sdk/multistep"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/chroot"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/debian"
@@ -28,7 +30,7 @@ const atLeast = 1 << 30
 type stepPreflight struct{ *job }
 
 func (s *stepPreflight) Run(ctx context.Context, state multistep.StateBag) multistep.StepAction {
-	err := errors.Join(checkRoot(), checkTools(s.config), s.checkProgram(), s.checkOutput())
+	err := errors.Join(checkRoot(), checkTools(s.config), s.checkProgram(), s.checkForeign(ctx), s.checkOutput())
 	if err != nil {
 		return s.halt(ctx, state, err)
 	}
@@ -80,6 +82,31 @@ func (s *stepPreflight) checkProgram() error {
 	}
 	_, err := s.program("hardtack-init", s.config.Arch)
 	return err
+}
+
+// checkForeign looks whether this machine runs programs of the disk's architecture, as the packages' own scripts have to.
+func (s *stepPreflight) checkForeign(ctx context.Context) error {
+	if s.config.Arch == runtime.GOARCH {
+		return nil
+	}
+	content, err := s.program("hardtack-hello", s.config.Arch)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "hardtack-foreign-")
+	if err != nil {
+		return fmt.Errorf("trying a program of %s: %w", s.config.Arch, err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // of one file
+	name := filepath.Join(dir, "hello")
+	if err := os.WriteFile(name, content, 0o755); err != nil {
+		return fmt.Errorf("trying a program of %s: %w", s.config.Arch, err)
+	}
+	if err := run.Run(ctx, run.Command{Name: name, Args: []string{"help"}}); err != nil {
+		return fmt.Errorf("this machine does not run programs of %s, with which a disk of it is made: %w (on Debian: apt-get install qemu-user-static binfmt-support; in a container /proc/sys/fs/binfmt_misc has to be mounted)",
+			s.config.Arch, err)
+	}
+	return nil
 }
 
 // checkOutput refuses to replace an existing image without -force.
