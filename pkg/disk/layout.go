@@ -43,6 +43,9 @@ type machine struct {
 	bios   bool // whether there is a BIOS that can boot it
 }
 
+// architectures are those that machineOf knows.
+var architectures = []string{"amd64", "arm64"}
+
 func machineOf(arch string) (machine, error) {
 	switch arch {
 	case "amd64":

@@ -97,27 +97,47 @@ func VerifySealed(ctx context.Context, disk io.ReaderAt, progress Progress) (Ver
 	return v, errors.Join(wrong...)
 }
 
-// IsSealed reports whether a disk has a sealed root, which UEFI alone starts. A disk without a partition table has none.
-func IsSealed(disk io.ReaderAt) (bool, error) {
+// Kind is what starts a disk.
+type Kind struct {
+	// Arch is amd64 or arm64, by the type of the root partition; empty for a disk without one.
+	Arch string
+	// Sealed says that it has a sealed root, which UEFI alone starts.
+	Sealed bool
+}
+
+// Inspect reads the kind of a disk from its partition table. One without a table has the zero Kind.
+func Inspect(disk io.ReaderAt) (Kind, error) {
 	table, err := gpt.Read(disk)
 	if errors.Is(err, gpt.ErrNone) {
-		return false, nil
+		return Kind{}, nil
 	}
 	if err != nil {
-		return false, err
+		return Kind{}, err
 	}
-	_, _, _, _, err = sealedPartitions(table)
-	return err == nil, nil
+	for _, arch := range architectures {
+		m, err := machineOf(arch)
+		if err != nil {
+			return Kind{}, err
+		}
+		if partitionOf(table, m.rootType) >= 0 {
+			return Kind{Arch: arch, Sealed: partitionOf(table, m.treeType) >= 0}, nil
+		}
+	}
+	return Kind{}, nil
+}
+
+// partitionOf is the place of a partition of a type in a table; -1 is none.
+func partitionOf(table []gpt.Partition, kind string) int {
+	return slices.IndexFunc(table, func(p gpt.Partition) bool { return strings.EqualFold(p.Type.String(), kind) })
 }
 
 // sealedPartitions finds the two partitions of a sealed root by their types.
 func sealedPartitions(table []gpt.Partition) (v Verified, root, tree gpt.Partition, m machine, err error) {
-	for _, arch := range []string{"amd64", "arm64"} {
+	for _, arch := range architectures {
 		if m, err = machineOf(arch); err != nil {
 			return v, root, tree, m, err
 		}
-		r := slices.IndexFunc(table, func(p gpt.Partition) bool { return strings.EqualFold(p.Type.String(), m.rootType) })
-		t := slices.IndexFunc(table, func(p gpt.Partition) bool { return strings.EqualFold(p.Type.String(), m.treeType) })
+		r, t := partitionOf(table, m.rootType), partitionOf(table, m.treeType)
 		if r >= 0 && t >= 0 {
 			return Verified{Arch: arch, RootSize: table[r].Size}, table[r], table[t], m, nil
 		}
@@ -141,7 +161,7 @@ func difference(r io.Reader, want []byte) (int, error) {
 
 // kernelCommandLine reads the command line of the kernel image in the EFI partition.
 func kernelCommandLine(ctx context.Context, disk io.ReaderAt, table []gpt.Partition, m machine) (string, error) {
-	at := slices.IndexFunc(table, func(p gpt.Partition) bool { return strings.EqualFold(p.Type.String(), typeESP) })
+	at := partitionOf(table, typeESP)
 	if at < 0 {
 		return "", errors.New("the disk has no EFI partition")
 	}

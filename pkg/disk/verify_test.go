@@ -69,7 +69,7 @@ func TestVerifySealed(t *testing.T) {
 	if err != nil || v.RootHash != s.hash.String() || v.Arch != "amd64" || v.RootSize != 4*mib || !strings.Contains(v.CommandLine, "roothash="+v.RootHash) {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if sealed, err := IsSealed(f); err != nil || !sealed {
+	if kind, err := Inspect(f); err != nil || kind != (Kind{"amd64", true}) {
 		t.Errorf("a sealed disk is taken for a writable one: %v", err)
 	}
 	// One bit, in the data, in the last block of it, and in a leaf of the tree; and a salt.
@@ -146,10 +146,10 @@ func TestVerifyOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	if sealed, err := IsSealed(f); err != nil || sealed {
+	if kind, err := Inspect(f); err != nil || kind.Sealed {
 		t.Errorf("a writable disk is taken for a sealed one: %v", err)
 	}
-	if sealed, err := IsSealed(strings.NewReader(strings.Repeat("\x00", 1<<20))); err != nil || sealed {
+	if kind, err := Inspect(strings.NewReader(strings.Repeat("\x00", 1<<20))); err != nil || kind != (Kind{}) {
 		t.Errorf("a disk without a table is taken for a sealed one: %v", err)
 	}
 	if err := os.Truncate(writable, 0); err != nil {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,27 +20,28 @@ const imagesDir = "images"
 type Boot struct {
 	// Path is the disk, which is never changed; Format is "qcow2" or "raw".
 	Path, Format string
-	// Firmware is empty for UEFI if the disk has a sealed root, and BIOS else.
+	// Firmware is empty for UEFI if nothing else starts the disk, and BIOS else.
 	Firmware qemu.Firmware
+	// Arch is empty for that of the disk.
+	Arch string
 }
 
-// firmware is the one by which a machine starts. A sealed root has UEFI, as on AWS.
-func (b Boot) firmware() (qemu.Firmware, error) {
-	if b.Firmware != "" {
-		return b.Firmware, nil
-	}
+// complete says how a machine starts, by the disk. A sealed root and a disk for arm64 have UEFI, as on AWS.
+func (b Boot) complete() (Boot, error) {
 	d, err := qcow2.Open(b.Path)
 	if err != nil {
-		return "", err
+		return b, err
 	}
-	sealed, err := disk.IsSealed(d)
+	kind, err := disk.Inspect(d)
 	if err := errors.Join(err, d.Close()); err != nil {
-		return "", fmt.Errorf("looking for a sealed root on %s: %w", b.Path, err)
+		return b, fmt.Errorf("looking for the root on %s: %w", b.Path, err)
 	}
-	if sealed {
-		return qemu.UEFI, nil
+	b.Arch = cmp.Or(b.Arch, kind.Arch, qemu.AMD64)
+	if b.Firmware == "" && (kind.Sealed || b.Arch != qemu.AMD64) {
+		b.Firmware = qemu.UEFI
 	}
-	return qemu.BIOS, nil
+	b.Firmware = cmp.Or(b.Firmware, qemu.BIOS)
+	return b, nil
 }
 
 // disks are the disks of images. Each is written once, when the first machine of the image starts.

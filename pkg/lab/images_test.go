@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,9 +15,11 @@ import (
 const (
 	rootType = "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709"
 	treeType = "2C7357ED-EBD2-46D9-AEC1-23D437EC2BF5"
+	// And the root of AArch64.
+	armRootType = "B921B045-1DF0-41C3-AF44-4C6F280D3FAE"
 )
 
-func TestFirmware(t *testing.T) {
+func TestBoot(t *testing.T) {
 	t.Parallel()
 	sfdisk, err := exec.LookPath("/usr/sbin/sfdisk")
 	if err != nil {
@@ -26,12 +29,14 @@ func TestFirmware(t *testing.T) {
 		partitions []string
 		named      qemu.Firmware
 		want       qemu.Firmware
+		arch       string
 	}{
-		"a writable root":            {[]string{rootType}, "", qemu.BIOS},
-		"a sealed root":              {[]string{rootType, treeType}, "", qemu.UEFI},
-		"a hash tree without a root": {[]string{treeType}, "", qemu.BIOS},
-		"no table":                   {nil, "", qemu.BIOS},
-		"what the image says":        {[]string{rootType}, qemu.UEFI, qemu.UEFI},
+		"a writable root":            {[]string{rootType}, "", qemu.BIOS, ""},
+		"a sealed root":              {[]string{rootType, treeType}, "", qemu.UEFI, ""},
+		"a hash tree without a root": {[]string{treeType}, "", qemu.BIOS, ""},
+		"no table":                   {nil, "", qemu.BIOS, ""},
+		"what the image says":        {[]string{rootType}, qemu.UEFI, qemu.UEFI, ""},
+		"arm64":                      {[]string{armRootType}, "", qemu.UEFI, qemu.ARM64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,12 +55,13 @@ func TestFirmware(t *testing.T) {
 					t.Fatalf("%v: %s", err, out)
 				}
 			}
-			if got, err := (Boot{Path: path, Firmware: c.named}).firmware(); err != nil || got != c.want {
-				t.Errorf("%q, %v, want %q", got, err, c.want)
+			want := Boot{Path: path, Firmware: c.want, Arch: cmp.Or(c.arch, qemu.AMD64)}
+			if got, err := (Boot{Path: path, Firmware: c.named}).complete(); err != nil || got != want {
+				t.Errorf("%+v, %v, want %+v", got, err, want)
 			}
 		})
 	}
-	if _, err := (Boot{Path: filepath.Join(t.TempDir(), "none")}).firmware(); err == nil {
+	if _, err := (Boot{Path: filepath.Join(t.TempDir(), "none")}).complete(); err == nil {
 		t.Error("a disk that is not there has a firmware")
 	}
 }

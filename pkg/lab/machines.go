@@ -34,7 +34,7 @@ func Machines(ctx context.Context, s Surroundings) (Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &machines{network: network, emulated: !computer.KVM, log: s.Log, journals: map[netip.Addr]io.Writer{}}
+	m := &machines{network: network, computer: computer, log: s.Log, journals: map[netip.Addr]io.Writer{}}
 	if err := m.services(ctx, s); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -43,9 +43,8 @@ func Machines(ctx context.Context, s Surroundings) (Runner, error) {
 
 // machines are QEMU processes on one virtual network.
 type machines struct {
-	network *vnet.Network
-	// emulated is true if the computer has no KVM.
-	emulated bool
+	network  *vnet.Network
+	computer qemu.Host
 	meta     *metadata.Service
 	log      *slog.Logger
 	cancel   context.CancelFunc
@@ -132,7 +131,7 @@ func (m *machines) receive(l net.Listener) error {
 // Start powers a machine on.
 func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
 	var err error
-	if l.Boot.Firmware, err = l.Boot.firmware(); err != nil {
+	if l.Boot, err = l.Boot.complete(); err != nil {
 		return nil, err
 	}
 	port, err := m.network.Attach(vnet.Machine{Name: l.ID, Addr: l.Addr})
@@ -163,7 +162,7 @@ func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
 func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
 	disks := []qemu.Disk{{Path: l.Boot.Path, Format: l.Boot.Format, Overlay: filepath.Join(l.Dir, OverlayFile)}}
 	config := qemu.Config{
-		Name: l.Group + " " + l.ID, Memory: l.Memory, CPUs: l.CPUs, Disks: disks, Firmware: l.Boot.Firmware, Reboots: true, Skew: l.Fault.Skew, Slots: l.Volumes,
+		Name: l.Group + " " + l.ID, Memory: l.Memory, CPUs: l.CPUs, Disks: disks, Arch: l.Boot.Arch, Firmware: l.Boot.Firmware, Reboots: true, Skew: l.Fault.Skew, Slots: l.Volumes,
 		// Programs recognise EC2 by these.
 		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: l.Type, Serial: "ec2" + l.ID[len(l.ID)-9:]},
 		Network: qemu.Network{Kind: qemu.Stream, MAC: port.Machine().MAC.String(), Socket: port.Socket()},
@@ -176,7 +175,7 @@ func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
 			"systemd.unit-dropin.multi-user.target":        []byte("[Unit]\nWants=" + shellUnit + "\n"),
 		},
 	}
-	if m.emulated {
+	if m.computer.Emulates(config) {
 		Emulated(config.Credentials)
 	}
 	return config

@@ -42,6 +42,9 @@ func (c Config) accelerator(h Host) Accel {
 	return cmp.Or(c.Accel, TCG)
 }
 
+// Emulates reports whether a machine's processors are emulated on this computer.
+func (h Host) Emulates(c Config) bool { return c.accelerator(h) == TCG }
+
 // args returns QEMU's arguments for a machine that is powered on at that time. It has no side effects: dir is the
 // directory in which Start writes the files that the arguments name.
 func (c Config) args(h Host, dir string, now time.Time) []string {
