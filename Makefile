@@ -12,7 +12,7 @@ AGENTS   := cmd/packer-plugin-hardtack/provisioner/agent
 # What an image is made from; `make image KUBERNETES=1.35 SOURCE=release` are the usual changes.
 KUBERNETES ?= 1.36
 ROOTFS     ?= writable
-ARCH       ?= $(shell go env GOARCH)
+IMAGE_ARCH ?= $(shell go env GOARCH)
 SOURCE     ?= auto
 IMAGE      := $(BUILD)/hardtack.qcow2
 SEALED     := $(BUILD)/sealed/hardtack.qcow2
@@ -69,7 +69,7 @@ lambda: ## Build the DNS function's zips into build/, for arm64 and amd64
 
 image: setup build plugin ## Bake build/hardtack.qcow2 with image.json, SBOM and role table (root)
 	$(PACKER) validate -var lock=kubernetes-$(KUBERNETES) images/local.pkr.hcl
-	$(ROOT) $(PACKER) build -force -var lock=kubernetes-$(KUBERNETES) -var source=$(SOURCE) -var root=$(ROOTFS) -var architecture=$(ARCH) -var output=$(BUILD) images/local.pkr.hcl
+	$(ROOT) $(PACKER) build -force -var lock=kubernetes-$(KUBERNETES) -var source=$(SOURCE) -var root=$(ROOTFS) -var architecture=$(IMAGE_ARCH) -var output=$(BUILD) images/local.pkr.hcl
 	@$(if $(ROOT),sudo chown -R $(shell id -u):$(shell id -g) $(BUILD))
 	@$(BIN)/hardtack roles && ls -lh $(IMAGE) $(BUILD)/image.json $(BUILD)/sbom.cdx.json
 
@@ -78,7 +78,7 @@ sealed: ## The same image with a root that nothing can change, in build/sealed (
 
 arm64: ## The same image for arm64, in build/arm64: on amd64 with Debian's cross compiler, its scripts emulated (root)
 	scripts/setup --arm64
-	$(MAKE) image ARCH=arm64 BUILD=$(BUILD)/arm64
+	$(MAKE) image IMAGE_ARCH=arm64 BUILD=$(BUILD)/arm64
 
 demo: setup build ## One master, two minions and a pod behind a Service; bakes where that is due (KEEP=1 leaves it up)
 	@MAKE='$(MAKE)' scripts/demo
