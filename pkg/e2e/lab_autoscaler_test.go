@@ -167,7 +167,7 @@ func group(s lab.Status, name string) lab.GroupStatus {
 func (r *running) podsOn(t *testing.T, node, app string) []string {
 	t.Helper()
 	return strings.Fields(r.mustKubectl(t, "get", "pods", "-l", "app="+app, "--field-selector=status.phase=Running,spec.nodeName="+node,
-		"-o", `jsonpath={range .items[?(!@.metadata.deletionTimestamp)]}{.metadata.name} {end}`))
+		"-o", `go-template={{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}} {{end}}{{end}}`))
 }
 
 // autoscalerArchive is an archive of the add-on's image: upstream's program, and what starts it with the lab's addresses of AWS.
