@@ -114,16 +114,22 @@ func Inspect(disk io.ReaderAt) (Kind, error) {
 	if err != nil {
 		return Kind{}, err
 	}
+	kind, _, err := kindOf(table)
+	return kind, err
+}
+
+// kindOf finds the root partition by its type; without one all is zero.
+func kindOf(table []gpt.Partition) (Kind, machine, error) {
 	for _, arch := range architectures {
 		m, err := machineOf(arch)
 		if err != nil {
-			return Kind{}, err
+			return Kind{}, m, err
 		}
 		if partitionOf(table, m.rootType) >= 0 {
-			return Kind{Arch: arch, Sealed: partitionOf(table, m.treeType) >= 0}, nil
+			return Kind{Arch: arch, Sealed: partitionOf(table, m.treeType) >= 0}, m, nil
 		}
 	}
-	return Kind{}, nil
+	return Kind{}, machine{}, nil
 }
 
 // partitionOf is the place of a partition of a type in a table; -1 is none.
@@ -133,16 +139,15 @@ func partitionOf(table []gpt.Partition, kind string) int {
 
 // sealedPartitions finds the two partitions of a sealed root by their types.
 func sealedPartitions(table []gpt.Partition) (v Verified, root, tree gpt.Partition, m machine, err error) {
-	for _, arch := range architectures {
-		if m, err = machineOf(arch); err != nil {
-			return v, root, tree, m, err
-		}
-		r, t := partitionOf(table, m.rootType), partitionOf(table, m.treeType)
-		if r >= 0 && t >= 0 {
-			return Verified{Arch: arch, RootSize: table[r].Size}, table[r], table[t], m, nil
-		}
+	kind, m, err := kindOf(table)
+	if err != nil {
+		return v, root, tree, m, err
 	}
-	return v, root, tree, m, ErrNotSealed
+	if !kind.Sealed {
+		return v, root, tree, m, ErrNotSealed
+	}
+	root, tree = table[partitionOf(table, m.rootType)], table[partitionOf(table, m.treeType)]
+	return Verified{Arch: kind.Arch, RootSize: root.Size}, root, tree, m, nil
 }
 
 // difference is the first byte at which a reader has other bytes than want; -1 is none.

@@ -28,6 +28,19 @@ import (
 // autoscalerVariable names the program cluster-autoscaler, as its image has it: crane export IMAGE - | tar x cluster-autoscaler.
 const autoscalerVariable = "HARDTACK_CLUSTER_AUTOSCALER"
 
+// autoscalerProgram is the path of upstream's program. A test skips where the variable is not set, and fails where it names no program.
+func autoscalerProgram(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv(autoscalerVariable)
+	if program == "" {
+		t.Skipf("%s is not set: let it name the file cluster-autoscaler of upstream's image", autoscalerVariable)
+	}
+	if _, err := exec.LookPath(program); err != nil {
+		t.Fatalf("%s: %v", autoscalerVariable, err)
+	}
+	return program
+}
+
 // autoscalerRole is the role that the add-on's pods take.
 var autoscalerRole = machine.PodRolePrefix("demo", "us-west-2") + machine.ClusterAutoscaler
 
@@ -186,10 +199,7 @@ var unusedRights = map[string]string{
 // hook in which the masters evict pods; no budget is broken, and no group is touched that is not tagged for it. Its rights are those that
 // it uses.
 func TestAutoscaler(t *testing.T) {
-	program := os.Getenv(autoscalerVariable)
-	if program == "" {
-		t.Skip("needs upstream's program, which is on no module proxy: set " + autoscalerVariable + " to the file cluster-autoscaler of its image")
-	}
+	program := autoscalerProgram(t)
 	s := newScaled(t)
 	s.until(time.Minute, "the first machines are nodes", func() bool {
 		return s.is(evictionGroup, 1) && strings.Count(s.kubectl(t, "", "get", "nodes", "-o", "name"), "\n") == 2

@@ -107,11 +107,16 @@ func TestColdFiles(t *testing.T) {
 // extentsOf are the places of all files of a disk's root file system, by offset.
 func extentsOf(t *testing.T, image string) []placed {
 	t.Helper()
-	root := partition(t, qcow2Of(t, image), 2)
+	disk, err := qcow2.Open(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = disk.Close() }() // only read
+	root := partition(t, disk, 2)
 	file, dir := filepath.Join(t.TempDir(), "root"), t.TempDir()
 	f, err := os.Create(file)
 	if err == nil {
-		_, err = io.Copy(f, io.NewSectionReader(qcow2Of(t, image), root.Start, root.Size))
+		_, err = io.Copy(f, io.NewSectionReader(disk, root.Start, root.Size))
 	}
 	if err != nil || f.Close() != nil {
 		t.Fatalf("copying the root file system: %v", err)
@@ -144,16 +149,6 @@ func extentsOf(t *testing.T, image string) []placed {
 		all[i].size = min(all[i].size, all[i+1].offset-all[i].offset)
 	}
 	return all
-}
-
-func qcow2Of(t *testing.T, image string) *qcow2.File {
-	t.Helper()
-	d, err := qcow2.Open(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	return d
 }
 
 // extent is struct fiemap_extent of linux/fiemap.h.

@@ -80,10 +80,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
 // token, a pod without room becomes a machine that boots, and a machine that is not needed is emptied and ends.
 func TestLabAutoscaler(t *testing.T) {
 	needTime(t)
-	program := os.Getenv(autoscalerVariable)
-	if program == "" {
-		t.Skip("needs upstream's program, which is on no module proxy: set " + autoscalerVariable + " to the file cluster-autoscaler of its image")
-	}
+	program := autoscalerProgram(t)
 	r := newLab(t, "autoscaler", fmt.Sprintf(autoscaledCluster, strings.ReplaceAll(strings.TrimSpace(lab.RegistryMirror()), "\n", "\n    ")))
 	if _, err := r.Load(t.Context(), autoscalerArchive(t, program)); err != nil {
 		t.Fatal(err)
