@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
 )
 
@@ -41,8 +42,8 @@ func TestGoReleaser(t *testing.T) {
 		t.Fatal(err)
 	}
 	programs, dir, plugin := t.TempDir(), t.TempDir(), released(t)
-	put(t, filepath.Join(programs, "go"), fmt.Sprintf(compiler, golang, runtime.GOOS+"_"+runtime.GOARCH, plugin))
-	if err := os.Chmod(filepath.Join(programs, "go"), 0o755); err != nil {
+	text := fmt.Sprintf(compiler, golang, runtime.GOOS+"_"+runtime.GOARCH, plugin)
+	if err := file.WriteProgram(filepath.Join(programs, "go"), strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{".goreleaser.yml", "LICENSE", "go.mod", "cmd/hardtack/main.go", "cmd/packer-plugin-hardtack/main.go"} {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/gpt"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/qcow2"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
@@ -77,7 +79,7 @@ func (r *coldRun) trace(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
+	if err := file.WriteProgram(filepath.Join(dir, name), bytes.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("HARDTACK_COLD_QEMU", real)

@@ -3,6 +3,7 @@
 package builder
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hashicorp/packer-plugin-sdk/multistep"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/chroot"
@@ -99,7 +101,7 @@ func (s *stepPreflight) checkForeign(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // of one file
 	name := filepath.Join(dir, "hello")
-	if err := os.WriteFile(name, content, 0o755); err != nil {
+	if err := file.WriteProgram(name, bytes.NewReader(content)); err != nil {
 		return fmt.Errorf("trying a program of %s: %w", s.config.Arch, err)
 	}
 	if err := run.Run(ctx, run.Command{Name: name, Args: []string{"help"}}); err != nil {
@@ -115,9 +117,9 @@ func (s *stepPreflight) checkOutput() error {
 		return nil
 	}
 	for _, format := range s.config.Formats {
-		file := s.config.image(disk.Format(format))
-		if _, err := os.Lstat(file); err == nil {
-			return fmt.Errorf("image %s: is there already (packer build -force replaces it)", file)
+		name := s.config.image(disk.Format(format))
+		if _, err := os.Lstat(name); err == nil {
+			return fmt.Errorf("image %s: is there already (packer build -force replaces it)", name)
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package programs
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
@@ -30,12 +30,12 @@ func DefaultLock(tb testing.TB) *lock.Lock {
 // Lock reads the named lock.
 func Lock(tb testing.TB, name string) *lock.Lock {
 	tb.Helper()
-	file := name + ".lock.yaml"
-	data, err := fs.ReadFile(images.FS, file)
+	path := name + ".lock.yaml"
+	data, err := fs.ReadFile(images.FS, path)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	l, problems := lock.Parse(file, data)
+	l, problems := lock.Parse(path, data)
 	if err := problems.Err(); err != nil {
 		tb.Fatal(err)
 	}
@@ -123,10 +123,5 @@ func install(root string, e rootfs.Entry) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
-	if err == nil {
-		_, err = io.Copy(file, content)
-		err = errors.Join(err, file.Close())
-	}
-	return errors.Join(err, content.Close())
+	return errors.Join(file.WriteProgram(to, content), content.Close())
 }

@@ -1,4 +1,4 @@
-// Package file writes files atomically, and reads files that others may have laid out.
+// Package file writes files atomically, programs so that they run at once, and reads files that others may have laid out.
 //
 // Its rule: a reader sees the old file or the new one, never a part; and a failed write leaves no file behind. What
 // another could have changed, or a link leads to, is an error and not content.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 )
 
 // programs are what the tests run in a root; their libraries come with them.
@@ -66,7 +68,7 @@ func install(t *testing.T, from, to string) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(to, data, 0o755); err != nil {
+	if err := file.WriteProgram(to, bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/oci/ocitest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
@@ -125,7 +126,7 @@ func TestPauseImage(t *testing.T) {
 		t.Fatalf("the layer begins with %+v, %v", header, err)
 	}
 	program := filepath.Join(t.TempDir(), "pause")
-	if err := os.WriteFile(program, must(io.ReadAll(files)), 0o755); err != nil {
+	if err := file.WriteProgram(program, files); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.CommandContext(t.Context(), program).Output(); err != nil || string(out) != "pause v3.10.1\n" {
