@@ -117,7 +117,7 @@ e2e-long: setup plugin $(if $(wildcard $(IMAGE)),,image) $(if $(wildcard $(ARM64
 	HARDTACK_E2E_LONG=1 $(E2E) -timeout 60m -run TestGoReleaser ./cmd/packer-plugin-hardtack
 	HARDTACK_E2E_LONG=1 SCHEDULES=$(or $(SCHEDULES),1000) $(E2E) -timeout 180m ./pkg/etcd/nemesis
 
-conformance: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Have Kubernetes' own end-to-end tests judge a cluster in the lab, and go on where they were stopped (LIST=all; LIST=short, the default)
+conformance: setup plugin $(if $(wildcard $(IMAGE)),,image) ## Have Kubernetes' own end-to-end tests judge a cluster in the lab, and go on where they were stopped (LIST=all; LIST=@FILE; LIST=short, the default)
 	HARDTACK_E2E_LONG=1 CONFORMANCE=$(or $(LIST),short) $(E2E) -timeout 24h -run 'TestConformance' ./pkg/e2e
 
 nemesis: setup ## Real etcd under the agent's code, while machines, disks, network, names and store fail (SCHEDULES=100; root)

@@ -41,7 +41,7 @@ fileAssets:
 var shortList string
 
 // TestConformance has Kubernetes' own end-to-end tests judge a cluster of the default shape. CONFORMANCE chooses the specs: short
-// (the default), all, or a part of their names. A run goes on where one of the same list and image was stopped or had failures:
+// (the default), all, a part of their names, or @ and a file with a name in each line. A run goes on where one of the same list and image was stopped or had failures:
 // what has passed is not run again, unless all of it has.
 func TestConformance(t *testing.T) {
 	needTime(t)
@@ -122,20 +122,33 @@ func chosen(t *testing.T, s conformance.Suite) []string {
 	case "all":
 		return all
 	case "", "short":
-		short := strings.Split(strings.TrimSpace(shortList), "\n")
-		for _, n := range short {
-			if !slices.Contains(all, n) {
-				t.Errorf("%s is no conformance spec of %s", n, conformance.Version)
-			}
-		}
-		return short
+		return listed(t, all, shortList)
 	default:
+		if path, ok := strings.CutPrefix(list, "@"); ok {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatalf("CONFORMANCE=%s: %v", list, err)
+			}
+			return listed(t, all, string(text))
+		}
 		named := slices.DeleteFunc(all, func(n string) bool { return !strings.Contains(n, list) })
 		if len(named) == 0 {
-			t.Fatalf("CONFORMANCE=%s: it is short, all, or a part of the names of conformance specs", list)
+			t.Fatalf("CONFORMANCE=%s: it is short, all, @FILE, or a part of the names of conformance specs", list)
 		}
 		return named
 	}
+}
+
+// listed are the names in the lines of a text.
+func listed(t *testing.T, all []string, text string) []string {
+	t.Helper()
+	names := strings.Split(strings.TrimSpace(text), "\n")
+	for _, n := range names {
+		if !slices.Contains(all, n) {
+			t.Errorf("%s is no conformance spec of %s", n, conformance.Version)
+		}
+	}
+	return names
 }
 
 // book keeps the results of specs in build/conformance.json, for one image.
