@@ -83,10 +83,6 @@ func (c Composer) Compose(ctx context.Context) (Result, error) {
 	if r.Layout, err = c.plan(r.Content); err != nil {
 		return r, err
 	}
-	// The file system is a copy of the root directory, and a converted image may be one more.
-	if err := CheckSpace(c.Work, 2*r.Bytes); err != nil {
-		return r, err
-	}
 	// The raw disk, and a second time for what it is converted to; compression only makes that less.
 	if err := CheckSpace(c.Work, 2*r.Bytes+espSize); err != nil {
 		return r, err

@@ -42,16 +42,8 @@ type item struct {
 
 // Measure reads the whole directory.
 func Measure(ctx context.Context, dir string) (Content, error) {
-	items, err := list(ctx, dir)
+	items, err := readAll(ctx, dir)
 	if err != nil {
-		return Content{}, fmt.Errorf("reading root directory: %w", err)
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.NumCPU())
-	for n := range items {
-		group.Go(func() error { return items[n].describe(ctx, dir) })
-	}
-	if err := group.Wait(); err != nil {
 		return Content{}, fmt.Errorf("reading root directory: %w", err)
 	}
 	var c Content
@@ -63,6 +55,20 @@ func Measure(ctx context.Context, dir string) (Content, error) {
 	}
 	sum.Sum(c.Digest[:0])
 	return c, nil
+}
+
+// readAll returns every path below dir, sorted and described.
+func readAll(ctx context.Context, dir string) ([]item, error) {
+	items, err := list(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.NumCPU())
+	for n := range items {
+		group.Go(func() error { return items[n].describe(ctx, dir) })
+	}
+	return items, group.Wait()
 }
 
 // list returns every path below dir, sorted.

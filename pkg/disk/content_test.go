@@ -3,8 +3,11 @@
 package disk
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,5 +143,60 @@ func TestCheckSpace(t *testing.T) {
 	err := CheckSpace(dir, 1<<60)
 	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "1099511627776 MiB are needed") {
 		t.Errorf("got %v, want the directory and what is needed", err)
+	}
+}
+
+// TestDifferences compares a directory with copies of it: each has lost something else.
+func TestDifferences(t *testing.T) {
+	fill := func(change func(dir string) error) string {
+		t.Helper()
+		dir := t.TempDir()
+		if err := errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(filepath.Join(dir, "etc/conf.d"), 0o755), os.WriteFile(filepath.Join(dir, "etc/a"), []byte("a"), 0o644),
+			os.Symlink("a", filepath.Join(dir, "etc/link"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(dir); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	read := func(change func(dir string) error) []item {
+		t.Helper()
+		items, err := readAll(t.Context(), fill(change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return items
+	}
+	same := func(string) error { return nil }
+	root := read(same)
+	owner := fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
+	cases := map[string]func(dir string) error{
+		"": same,
+		`/etc/conf.d: 40755 OWNER  "", and is 40777 OWNER  ""`: func(dir string) error { return os.Chmod(filepath.Join(dir, "etc/conf.d"), 0o777) },
+		`/etc/link: 120777 OWNER  "a", and is not there`:       func(dir string) error { return os.Remove(filepath.Join(dir, "etc/link")) },
+		`/etc/b: not there, and is 100644 OWNER  "`:            func(dir string) error { return os.WriteFile(filepath.Join(dir, "etc/b"), nil, 0o644) },
+		`/etc/a: 100644 OWNER  "ca978112ca1bbdcafac231b39a`:    func(dir string) error { return os.WriteFile(filepath.Join(dir, "etc/a"), []byte("b"), 0o644) },
+	}
+	if os.Geteuid() == 0 {
+		cases[`/etc/conf.d: 40755 OWNER  "", and is 40755 5:6  ""`] = func(dir string) error { return os.Chown(filepath.Join(dir, "etc/conf.d"), 5, 6) }
+	}
+	for want, change := range cases {
+		want = strings.ReplaceAll(want, "OWNER", owner)
+		got := differences(root, read(change))
+		if len(got) > 1 || (want == "") != (got == nil) || want != "" && !strings.HasPrefix(got[0], want) {
+			t.Errorf("%v; want %s", got, want)
+		}
+	}
+	many := read(func(dir string) error {
+		for i := range differencesMost + 2 {
+			if err := os.Mkdir(filepath.Join(dir, strconv.Itoa(i)), 0o755); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if got := differences(root, many); len(got) != differencesMost+1 || got[differencesMost] != "and 2 more" {
+		t.Errorf("%q", got)
 	}
 }

@@ -107,8 +107,9 @@ func isFirstRead(name string) bool {
 	return false
 }
 
-// writeLayers writes the layers' lists into dir, each path ended by a zero byte, and returns the files' names.
-func (c Composer) writeLayers(dir string) ([]string, error) {
+// writeLayers writes the layers' lists into dir, each path ended by a zero byte, and returns the files' names. They have no path that
+// the disk does without.
+func (c Composer) writeLayers(dir string, without map[string]bool) ([]string, error) {
 	var baked []byte
 	if c.Sealed.Baked != "" {
 		var err error
@@ -120,10 +121,6 @@ func (c Composer) writeLayers(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the root: %w", err)
 	}
-	without, err := c.unneeded()
-	if err != nil {
-		return nil, fmt.Errorf("finding what a sealed root does without: %w", err)
-	}
 	var lists []string
 	for i, names := range all {
 		names = slices.DeleteFunc(names, func(name string) bool { return without[name] })
@@ -131,10 +128,32 @@ func (c Composer) writeLayers(dir string) ([]string, error) {
 			continue
 		}
 		list := fmt.Sprintf("layer-%d", i)
-		if err := os.WriteFile(filepath.Join(dir, list), []byte(strings.Join(names, "\x00")+"\x00"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, list), []byte(strings.Join(withParents(names), "\x00")+"\x00"), 0o644); err != nil {
 			return nil, fmt.Errorf("listing the root: %w", err)
 		}
 		lists = append(lists, list)
 	}
 	return lists, nil
+}
+
+// withParents has before each path the directories that lead to it. Of a directory that a layer adds to without naming it, mkfs.erofs
+// forgets the owner and the mode that an earlier layer gave it: anybody may write there then.
+func withParents(names []string) []string {
+	var all []string
+	listed := map[string]bool{}
+	var add func(name string)
+	add = func(name string) {
+		if listed[name] {
+			return
+		}
+		listed[name] = true
+		if name != "." {
+			add(path.Dir(name))
+		}
+		all = append(all, name)
+	}
+	for _, name := range names {
+		add(name)
+	}
+	return all
 }

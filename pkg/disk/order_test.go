@@ -68,13 +68,19 @@ func TestLayers(t *testing.T) {
 		"/usr/lib/hardtack/paths": {"layer-0", "layer-1", "layer-2"}, "/usr/lib/hardtack/none": {"layer-0", "layer-1"}, "": {"layer-0", "layer-1"},
 	} {
 		dir := t.TempDir()
-		lists, err := Composer{Root: root, Options: Options{Sealed: &Sealed{Baked: baked}}}.writeLayers(dir)
+		lists, err := Composer{Root: root, Options: Options{Sealed: &Sealed{Baked: baked}}}.writeLayers(dir, nil)
 		if err != nil || !slices.Equal(lists, want) {
 			t.Errorf("with the list %q: %v, %v; want %v", baked, lists, err, want)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "layer-0"))
 		if err != nil || !strings.HasPrefix(string(text), ".\x00etc\x00") || !strings.HasSuffix(string(text), "usr/share\x00") {
 			t.Errorf("the first layer is %q, %v", text, err)
+		}
+		// The next one has again each directory that it adds to, before what is in it.
+		text, err = os.ReadFile(filepath.Join(dir, "layer-1"))
+		if err != nil || !strings.HasPrefix(string(text), ".\x00etc\x00etc/kubernetes\x00etc/kubernetes/config\x00usr\x00usr/bin\x00usr/bin/gunzip\x00") &&
+			!strings.HasPrefix(string(text), ".\x00usr\x00usr/bin\x00usr/bin/gunzip\x00usr/bin/zcat\x00usr/lib\x00") {
+			t.Errorf("the second layer is %q, %v", text, err)
 		}
 	}
 	if _, err := layers(filepath.Join(root, "none"), nil); err == nil {

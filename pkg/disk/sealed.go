@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
@@ -192,7 +192,19 @@ func (c Composer) seal(ctx context.Context, r Result) (seal, error) {
 		return seal{}, err
 	}
 	s := seal{Layout: r.Layout, rootFile: filepath.Join(c.Work, "root.erofs"), treeFile: filepath.Join(c.Work, "root.verity")}
-	if err := c.erofs(ctx, s); err != nil {
+	without, err := c.unneeded()
+	if err != nil {
+		return s, fmt.Errorf("finding what a sealed root does without: %w", err)
+	}
+	want, err := readAll(ctx, c.Root) // before a tool runs inside, for which the root gets a resolver's file
+	if err != nil {
+		return s, fmt.Errorf("sealing the root: %w", err)
+	}
+	want = slices.DeleteFunc(want, func(it item) bool { return without[it.path] })
+	if err := c.erofs(ctx, s, without); err != nil {
+		return s, err
+	}
+	if err := c.checkErofs(ctx, s, want); err != nil {
 		return s, err
 	}
 	return c.hash(ctx, r, s)
@@ -230,33 +242,6 @@ func (c Composer) hash(ctx context.Context, r Result, s seal) (seal, error) {
 			s.Size/mib, int64(stateLeast/mib), need/mib)
 	}
 	return s, nil
-}
-
-// erofs makes the root file system with the root's own tools, a layer after the other. All times are one: nobody changes a file
-// later.
-func (c Composer) erofs(ctx context.Context, s seal) error {
-	const what = "making the sealed root file system"
-	lists, err := c.writeLayers(c.Work)
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	for i, list := range lists {
-		add := ""
-		if i > 0 {
-			add = " --incremental=data"
-		}
-		// Only as a tar does mkfs.erofs take some of a directory's files.
-		err := c.inside(ctx, what, "tar and mkfs.erofs", strings.Join([]string{
-			"cd " + AtRoot + " && exec bash -o pipefail -c 'export LC_ALL=C TMPDIR=" + AtWork + "; tar --create --format=pax --numeric-owner --xattrs --xattrs-include=*",
-			"--null --no-recursion --files-from=" + AtWork + "/" + list,
-			"| mkfs.erofs --quiet --tar=f" + add + " -zzstd,level=" + strconv.Itoa(rootLevel) + " -C" + strconv.Itoa(rootCluster),
-			"-T" + strconv.FormatInt(c.Epoch, 10), "-U" + s.FileSystem.String(), "-Lroot", AtWork + "/" + filepath.Base(s.rootFile) + "'",
-		}, " "))
-		if err := errors.Join(err, os.Remove(filepath.Join(c.Work, list))); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // makeSealedESP makes the EFI partition with the kernel image where firmware looks for a program on a disk that it does not

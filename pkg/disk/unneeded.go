@@ -36,7 +36,7 @@ type packaged struct {
 }
 
 // unneeded returns the paths of the root, relative to it, that a sealed disk does not get: files of packages that only install or
-// configure, none of which can happen there. The list of packages stays whole, and so does the software bill of materials.
+// configure, none of which can happen there, and devices, of which a machine's own /dev has what it has. The list of packages stays whole, and so does the software bill of materials.
 func (c Composer) unneeded() (map[string]bool, error) {
 	root, err := os.OpenRoot(c.Root)
 	if err != nil {
@@ -206,7 +206,7 @@ func (p *packaged) needs(name string) (list []string, err error) {
 	return nil, nil
 }
 
-// paths are the files to do without, and the directories that would be empty without them and are no other package's.
+// paths are the files and devices to do without, and the directories that would be empty without them and are no other package's.
 func (p *packaged) paths() (map[string]bool, error) {
 	gone, needed := map[string]bool{}, map[string]bool{}
 	var directories []string
@@ -216,7 +216,7 @@ func (p *packaged) paths() (map[string]bool, error) {
 			return err
 		case entry.IsDir():
 			directories = append(directories, name)
-		case p.isGone(name):
+		case p.isGone(name) || entry.Type()&fs.ModeDevice != 0:
 			gone[name] = true
 		default:
 			for dir := path.Dir(name); dir != "." && !needed[dir]; dir = path.Dir(dir) {
@@ -226,7 +226,7 @@ func (p *packaged) paths() (map[string]bool, error) {
 		return nil
 	})
 	for _, dir := range directories {
-		if len(p.owners[dir]) > 0 && len(p.goneOwners(dir)) > 0 && !needed[dir] {
+		if p.isGone(dir) && !needed[dir] {
 			gone[dir] = true
 		}
 	}

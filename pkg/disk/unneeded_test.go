@@ -65,7 +65,7 @@ func unneededPackages() map[string]map[string]string {
 		"perl-base":         {"usr/bin/perl": "x", "usr/lib/perl-base": "", "usr/lib/perl-base/strict.pm": "x"},
 		"libpam-runtime":    {"usr/sbin/pam-auth-update": "#!/usr/bin/perl -w\n", "etc/pam.conf": "x", "usr/share/shared": ""},
 		"dpkg":              {"usr/bin/dpkg": "#!/bin/sh\n", "var/lib/other": ""},
-		"":                  {"var/lib/apt/extended_states": "x", "var/lib/other/state": "x", "usr/local/bin/own": "#!/bin/sh\n"},
+		"":                  {"var/lib/apt/extended_states": "x", "var/lib/apt/lists": "", "var/lib/other/state": "x", "usr/local/bin/own": "#!/bin/sh\n"},
 	}
 }
 
@@ -74,7 +74,7 @@ func TestUnneeded(t *testing.T) {
 	gone, said := without(t, debianRoot(t, unneededPackages()))
 	want := []string{
 		"usr/bin/apt-get", "usr/bin/perl", "usr/lib/apt", "usr/lib/apt/methods", "usr/lib/libapt-pkg.so.7.0", "usr/lib/perl-base", "usr/lib/perl-base/strict.pm",
-		"usr/sbin/pam-auth-update", "usr/share/doc", "var/lib/apt", "var/lib/apt/extended_states",
+		"usr/sbin/pam-auth-update", "usr/share/doc", "var/lib/apt", "var/lib/apt/extended_states", "var/lib/apt/lists",
 	}
 	if diff := cmp.Diff(want, gone); diff != "" {
 		t.Error(diff)
