@@ -47,7 +47,11 @@ func labUp(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
 	}
-	name, text, err := readSpec(c.String("f"))
+	image, arch, err := labImage(c)
+	if err != nil {
+		return err
+	}
+	name, text, err := readSpec(c.String("f"), arch)
 	if err != nil {
 		return err
 	}
@@ -58,9 +62,8 @@ func labUp(c *cli.Context) error {
 	if _, err := lab.PlanOf(complete); err != nil {
 		return err
 	}
-	image, err := labImage(c)
-	if err != nil {
-		return err
+	if is := complete.Cluster.Arch; arch != "" && is != arch {
+		return usagef("starting machines from %s: the disk is of %s, and arch of %s is %s (write arch: %s, or name another disk by --image)", image, arch, name, is, arch)
 	}
 	h, err := newLabHome(c, complete.Cluster.Name)
 	if err != nil {
@@ -75,19 +78,21 @@ func labUp(c *cli.Context) error {
 	return awaitLab(c, h)
 }
 
-// labImage returns the path of the baked disk; with --empty none, since machines then start from published images.
-func labImage(c *cli.Context) (string, error) {
+// labImage returns the path of the baked disk and its architecture, which is empty where no partition says it; with --empty none, since
+// machines then start from published images.
+func labImage(c *cli.Context) (path, arch string, err error) {
 	if c.Bool("empty") {
-		return "", nil
+		return "", "", nil
 	}
 	image, err := filepath.Abs(c.String("image"))
 	if err != nil {
-		return "", fmt.Errorf("finding the image: %w", err)
+		return "", "", fmt.Errorf("finding the image: %w", err)
 	}
 	if _, err := os.Stat(image); err != nil {
-		return "", fmt.Errorf("looking for the baked disk: %w (make image makes it, --image names another)", err)
+		return "", "", fmt.Errorf("looking for the baked disk: %w (make image makes it, --image names another)", err)
 	}
-	return image, nil
+	arch, err = lab.ArchOf(image)
+	return image, arch, err
 }
 
 func newLabHome(c *cli.Context, cluster string) (lab.Home, error) {
@@ -106,10 +111,14 @@ func newLabHome(c *cli.Context, cluster string) (lab.Home, error) {
 	return h, nil
 }
 
-// readSpec reads the cluster document, or returns the default one.
-func readSpec(file string) (name string, text []byte, err error) {
+// readSpec reads the cluster document, or returns the default one, of the disk's architecture.
+func readSpec(file, arch string) (name string, text []byte, err error) {
 	if file == "" {
-		return "the default cluster", []byte(lab.DefaultCluster), nil
+		text := lab.DefaultCluster
+		if arch != "" {
+			text += "arch: " + arch + "\n"
+		}
+		return "the default cluster", []byte(text), nil
 	}
 	text, err = os.ReadFile(file)
 	if err != nil {
@@ -195,7 +204,7 @@ func labDaemonCommand() *cli.Command {
 			&cli.BoolFlag{Name: "empty"},
 		},
 		Action: func(c *cli.Context) error {
-			name, text, err := readSpec(c.String("f"))
+			name, text, err := readSpec(c.String("f"), "")
 			if err != nil {
 				return err
 			}

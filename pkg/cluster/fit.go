@@ -14,6 +14,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/account"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsname"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/rollout"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
@@ -84,6 +85,11 @@ func (c *Cluster) fits(ctx context.Context, id string) error {
 	e := UnfitError{Channel: c.Channel(), Image: id}
 	if root := aws.ToString(image.RootDeviceName); root != ami.RootDevice {
 		e.Problems = append(e.Problems, fmt.Sprintf("the image starts from %s, and launch templates set the size of %s", root, ami.RootDevice))
+	}
+	arch := c.config.Document.Cluster.Arch
+	if theirs := types.ArchitectureValues(awsname.Architecture(arch)); image.Architecture != theirs {
+		e.Problems = append(e.Problems, fmt.Sprintf("arch: %s, and the image is %s", arch, image.Architecture))
+		image.Architecture = theirs // said once, and not of every instance type
 	}
 	for _, g := range c.config.Document.Groups {
 		e.Problems = append(e.Problems, lacking(g, image)...)

@@ -85,13 +85,13 @@ func TestImageAndTypesFit(t *testing.T) {
 		"a disk that is too small": {9, func(*ec2.RegisterImageInput) {}, "volume: 8",
 			[]string{"group minions: aws.volume: 8 GiB, and the image's disk has 9 GiB"}},
 		"another architecture": {9, func(*ec2.RegisterImageInput) {}, "instanceType: m7g.large",
-			[]string{"group minions: aws.instanceType: m7g.large is arm64, and the image is x86_64"}},
-		"an image of another architecture": {9, arm, "instanceType: m7g.large",
-			[]string{"group masters: aws.instanceType: m7i.large is x86_64, and the image is arm64"}},
+			[]string{"arch: arm64, and the image is x86_64"}},
+		"an image of another architecture": {9, arm, "instanceType: m7i.large",
+			[]string{"arch: amd64, and the image is arm64"}},
+		"arm64": {9, arm, "instanceType: m7g.large", nil},
 		"UEFI alone": {9, func(in *ec2.RegisterImageInput) { in.BootMode = ec2types.BootModeValuesUefi }, "instanceType: g4ad.xlarge",
 			[]string{"group minions: aws.instanceType: g4ad.xlarge boots by legacy-bios, and the image by uefi"}},
 		"no TPM": {9, func(in *ec2.RegisterImageInput) { arm(in); in.TpmSupport = ec2types.TpmSupportValuesV20 }, "instanceType: i4g.large", []string{
-			"group masters: aws.instanceType: m7i.large is x86_64, and the image is arm64",
 			"group minions: aws.instanceType: i4g.large has no TPM, and the image is registered with one (v2.0)"}},
 		"no NVMe, and further types": {9, func(*ec2.RegisterImageInput) {}, "instanceType: t2.micro, types: [m7i.large, i3.large, m9x.large]", []string{
 			"group minions: aws.instanceType: t2.micro has volumes that are no NVMe devices (EC2 says unsupported)",

@@ -28,13 +28,9 @@ type Boot struct {
 
 // complete says how a machine starts, by the disk. A sealed root and a disk for arm64 have UEFI, as on AWS.
 func (b Boot) complete() (Boot, error) {
-	d, err := qcow2.Open(b.Path)
+	kind, err := inspect(b.Path)
 	if err != nil {
 		return b, err
-	}
-	kind, err := disk.Inspect(d)
-	if err := errors.Join(err, d.Close()); err != nil {
-		return b, fmt.Errorf("looking for the root on %s: %w", b.Path, err)
 	}
 	b.Arch = cmp.Or(b.Arch, kind.Arch, qemu.AMD64)
 	if b.Firmware == "" && (kind.Sealed || b.Arch != qemu.AMD64) {
@@ -42,6 +38,24 @@ func (b Boot) complete() (Boot, error) {
 	}
 	b.Firmware = cmp.Or(b.Firmware, qemu.BIOS)
 	return b, nil
+}
+
+func inspect(path string) (disk.Kind, error) {
+	d, err := qcow2.Open(path)
+	if err != nil {
+		return disk.Kind{}, err
+	}
+	kind, err := disk.Inspect(d)
+	if err := errors.Join(err, d.Close()); err != nil {
+		return kind, fmt.Errorf("looking for the root on %s: %w", path, err)
+	}
+	return kind, nil
+}
+
+// ArchOf is the architecture of a baked disk, amd64 or arm64; empty where no partition says it.
+func ArchOf(path string) (string, error) {
+	kind, err := inspect(path)
+	return kind.Arch, err
 }
 
 // disks are the disks of images. Each is written once, when the first machine of the image starts.

@@ -39,8 +39,9 @@ func (s source) Instance(addr netip.Addr) (metadata.Instance, bool) {
 		if g.fault.UserData != nil {
 			userData = g.fault.UserData
 		}
+		image, _ := s.account.Images().Image(m.Image) // a machine outlives its image
 		return metadata.Instance{
-			ID: m.ID, Type: m.Type, ImageID: m.Image, Launched: m.Launched, UserData: userData, Role: m.Role,
+			ID: m.ID, Type: m.Type, ImageID: m.Image, Arch: image.Firmware.Architecture, Launched: m.Launched, UserData: userData, Role: m.Role,
 			Placement: metadata.Placement{Account: accountID, Region: regionName, Zone: m.Zone},
 			Card:      metadata.Card{Addr: addr, MAC: vnet.MACOf(addr), Subnet: subnet, Hostname: hostName(addr)},
 			Spot:      g.spot(),

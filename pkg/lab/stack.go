@@ -14,6 +14,7 @@ import (
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsname"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 )
@@ -34,7 +35,7 @@ func (r *region) publish(ctx context.Context) (id string, err error) {
 		return "", fmt.Errorf("making the image's snapshot: %w", err)
 	}
 	image, err := ec2.NewFromConfig(r.owner).RegisterImage(ctx, &ec2.RegisterImageInput{
-		Name: aws.String("hardtack-lab"), Architecture: ec2types.ArchitectureValuesX8664, VirtualizationType: aws.String("hvm"),
+		Name: aws.String("hardtack-lab"), Architecture: ec2types.ArchitectureValues(awsname.Architecture(r.plan.Cluster.Arch)), VirtualizationType: aws.String("hvm"),
 		EnaSupport: aws.Bool(true), ImdsSupport: ec2types.ImdsSupportValuesV20, RootDeviceName: aws.String(ami.RootDevice),
 		BlockDeviceMappings: []ec2types.BlockDeviceMapping{{DeviceName: aws.String(ami.RootDevice), Ebs: &ec2types.EbsBlockDevice{SnapshotId: snapshot.SnapshotId}}},
 	})

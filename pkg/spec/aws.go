@@ -100,12 +100,8 @@ const SecretsKeyStack = "stack"
 // DefaultChannel is the channel of a document that names none.
 const DefaultChannel = "stable"
 
-// The default machine on AWS: two processors of a type that is not throttled when its credit is used up, and a
-// disk that holds the image and what containers write. The type runs the image, which boots by UEFI from NVMe.
-const (
-	defaultInstanceType = "m7i.large"
-	defaultVolume       = 20
-)
+// defaultVolume holds the image and what containers write, in GiB.
+const defaultVolume = 20
 
 // The time for the eviction of a machine's pods: EKS gives the nodes of a managed group as long by default. A hook has at
 // most two hours without heartbeats (API reference, PutLifecycleHook), and the controller needs half a minute of it.
@@ -144,7 +140,7 @@ func (f *completer) aws() {
 func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec, all []GroupSpec) GroupAWS {
 	beyond, why := f.fitting(g, all, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".size"})
 	out := GroupAWS{
-		InstanceType: orDefault(f, field+".instanceType", in.InstanceType, defaultInstanceType, byHardtack),
+		InstanceType: orDefault(f, field+".instanceType", in.InstanceType, defaultTypes[f.out.Cluster.Arch], Origin{Derived, "arch"}),
 		Volume:       orDefault(f, field+".volume", in.Volume, defaultVolume, byHardtack),
 		Max:          orDefault(f, field+".max", in.Max, *g.Size+beyond, why),
 	}
@@ -155,6 +151,7 @@ func (f *completer) groupAWS(field string, in GroupAWS, g GroupSpec, all []Group
 	out.DrainTimeout = orDefault(f, field+".drainTimeout", in.DrainTimeout, drain, Origin{Derived, field[:strings.LastIndex(field, ".")] + ".roles"})
 	out.Notices = f.notices(field, in.Notices, drain > 0)
 	f.groupMachines(field, in, &out)
+	f.sameArch(field, out)
 	f.groupRights(field, in, &out)
 	if len(g.Members) > 0 {
 		f.metadataTags(field+".tags", out.Tags)
@@ -237,7 +234,7 @@ func (v checker) aws(a AWS) {
 
 func (v checker) groupAWS(field string, g GroupSpec) {
 	if v.source.given[field+".instanceType"] && !instanceTypeForm.MatchString(g.AWS.InstanceType) {
-		v.errorf(field+".instanceType", "%q is not an instance type such as %s", g.AWS.InstanceType, defaultInstanceType)
+		v.errorf(field+".instanceType", "%q is not an instance type such as %s", g.AWS.InstanceType, defaultTypes[AMD64])
 	}
 	if v.source.given[field+".volume"] && (g.AWS.Volume < leastVolume || g.AWS.Volume > 1<<14) {
 		v.errorf(field+".volume", "%d GiB is not between %d GiB and 16 TiB", g.AWS.Volume, leastVolume)

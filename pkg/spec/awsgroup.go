@@ -142,7 +142,7 @@ func (v checker) groupMachines(field string, g GroupSpec) {
 	for i, name := range g.AWS.Types {
 		switch {
 		case !instanceTypeForm.MatchString(name):
-			v.errorf(at(field+".types", i), "%q is not an instance type such as %s", name, defaultInstanceType)
+			v.errorf(at(field+".types", i), "%q is not an instance type such as %s", name, defaultTypes[AMD64])
 		case slices.Index(g.AWS.Types, name) < i:
 			v.errorf(at(field+".types", i), "%q is there already", name)
 		}

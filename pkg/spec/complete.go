@@ -132,6 +132,7 @@ func (f *completer) top() {
 		// Also where it equals the default: the next default is another, and this cluster's version stays what was written.
 		f.out.Origins["version"] = Origin{Kind: User}
 	}
+	f.arch()
 	out.Store = orDefault(f, "store", in.Store, machine.DefaultStore(in.Name), Origin{Derived, "name"})
 	hook := machine.DefaultLaunchHook
 	if !inCloud(out.Store) {

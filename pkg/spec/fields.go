@@ -41,6 +41,7 @@ func nearest[T any](table map[string]T, path string) T {
 var becomes = map[string][]string{
 	"name":                            {"CLUSTER_NAME in " + path.Join(role.Dir, role.Prefix+"<role>"), "the tag " + role.TagCluster + " of groups", "the records " + role.Role("<role>").Host(clusterParameter)},
 	"version":                         {"nothing on machines: the image has the programs"},
+	"arch":                            {"nothing on machines: the image is of it", "the default of groups[].aws.instanceType", "what hardtack stack apply asks of the channel's image, and hardtack lab up of its disk"},
 	"store":                           {storeVariable + " in the role files, where it is not the name's"},
 	"launchHook":                      {"launchHook in " + machine.Path + ", where it is not the usual one", "the groups' hook for launches"},
 	"api.port":                        {"api.port in " + machine.Path, "API_PORT in " + role.Masters.File() + ", where it is not the image's"},

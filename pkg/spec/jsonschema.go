@@ -76,6 +76,8 @@ func choices(path string) []string {
 		return []string{APIVersion}
 	case path == "kind":
 		return []string{Kind}
+	case path == "arch":
+		return architectures
 	case path == "podSecurity":
 		return podSecurityLevels
 	case path == "aws.loadBalancer":

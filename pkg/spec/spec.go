@@ -35,6 +35,8 @@ type Cluster struct {
 	// Version is the Kubernetes minor version of the image, such as 1.36: it decides which flags and fields exist. The
 	// patch version is the image's.
 	Version string `yaml:"version"`
+	// Arch is the architecture of all machines, amd64 or arm64: of their one image, and of their instance types on AWS.
+	Arch string `yaml:"arch"`
 	// Store is where the cluster's secrets are: ssm:/path for AWS Parameter Store, or dir:/path for a directory.
 	Store string `yaml:"store"`
 	// LaunchHook is the lifecycle hook that a machine completes when its roles work; "none" stands for no hook.

@@ -32,6 +32,7 @@ func (v checker) document(c *Cluster) {
 		v.errorf("name", "%q is not a DNS label: small letters, digits and -, at most 63", c.Name)
 	}
 	v.version(c.Version)
+	v.arch(c.Arch)
 	if s := c.Store; s != "" && !ssmForm.MatchString(s) && !absolute(strings.TrimPrefix(s, "dir:"), strings.HasPrefix(s, "dir:")) {
 		v.errorf("store", "%q is neither ssm:/path nor dir:/path", s)
 	}

@@ -16,15 +16,13 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsname"
 )
 
 var (
 	_ ami.Images    = (*Client)(nil)
 	_ ami.Snapshots = (*Client)(nil)
 )
-
-// architectures are AWS's names of Debian's.
-var architectures = map[string]types.ArchitectureValues{"amd64": types.ArchitectureValuesX8664, "arm64": types.ArchitectureValuesArm64}
 
 // Find lists images by tags, the newest first.
 func (c *Client) Find(ctx context.Context, tags map[string]string) ([]ami.Image, error) {
@@ -59,8 +57,8 @@ func filters(tags map[string]string) []types.Filter {
 
 func imageOf(i types.Image) ami.Image {
 	out := ami.Image{ID: aws.ToString(i.ImageId), Name: aws.ToString(i.Name), Disks: len(i.BlockDeviceMappings), Tags: map[string]string{}}
-	for debian, theirs := range architectures {
-		if i.Architecture == theirs {
+	for debian := range bootModes {
+		if string(i.Architecture) == awsname.Architecture(debian) {
 			out.Architecture = debian
 		}
 	}
@@ -107,7 +105,7 @@ func bootMode(r ami.Registration) types.BootModeValues {
 func (c *Client) Register(ctx context.Context, r ami.Registration) (string, error) {
 	tags := tagsOf(r.Tags)
 	in := &ec2.RegisterImageInput{
-		Name: &r.Name, Description: &r.Description, Architecture: architectures[r.Architecture],
+		Name: &r.Name, Description: &r.Description, Architecture: types.ArchitectureValues(awsname.Architecture(r.Architecture)),
 		BootMode: bootMode(r), EnaSupport: aws.Bool(true), ImdsSupport: types.ImdsSupportValuesV20,
 		VirtualizationType: aws.String("hvm"), RootDeviceName: aws.String(ami.RootDevice),
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String(ami.RootDevice), Ebs: &types.EbsBlockDevice{

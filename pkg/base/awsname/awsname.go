@@ -29,3 +29,8 @@ func IsKey(text string) bool { return key.MatchString(text) }
 
 // IsOrganisation reports whether the text is the ARN of an organisation, or of a unit of one.
 func IsOrganisation(text string) bool { return organisation.MatchString(text) }
+
+// Architecture is AWS's name of an architecture that Debian and Go call amd64 or arm64; empty for any other.
+func Architecture(debian string) string {
+	return map[string]string{"amd64": "x86_64", "arm64": "arm64"}[debian]
+}

@@ -27,6 +27,7 @@ type Instance struct {
 	ID      string // "i-" and 17 hex digits
 	Type    string // "m7i.large"
 	ImageID string // "ami-…"
+	Arch    string // of the image: "x86_64" or "arm64"
 	// Launched is when the launch was requested.
 	Launched  time.Time
 	Placement Placement

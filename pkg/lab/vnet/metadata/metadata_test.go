@@ -77,7 +77,7 @@ func newRegion() *region {
 	instance := func(n int) metadata.Instance {
 		addr := netip.AddrFrom4([4]byte{10, 1, 0, byte(10 + n)})
 		return metadata.Instance{
-			ID: fmt.Sprintf("i-0123456789abcdef%d", n), Type: "m7i.large", ImageID: "ami-0123456789abcdef0", Launched: launched,
+			ID: fmt.Sprintf("i-0123456789abcdef%d", n), Type: "m7i.large", ImageID: "ami-0123456789abcdef0", Arch: "x86_64", Launched: launched,
 			Placement: metadata.Placement{Account: "123456789012", Region: "eu-central-1", Zone: "eu-central-1a"},
 			Card: metadata.Card{
 				Addr: addr, MAC: net.HardwareAddr{6, 0, 10, 1, 0, byte(10 + n)}, Subnet: netip.MustParsePrefix("10.1.0.0/24"),

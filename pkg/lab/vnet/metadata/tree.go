@@ -159,7 +159,7 @@ func (i Instance) identity() []byte {
 		PrivateIP        string    `json:"privateIp"`
 		Region           string    `json:"region"`
 		Version          string    `json:"version"`
-	}{i.Placement.Account, "x86_64", i.Placement.Zone, i.ImageID, i.ID, i.Type, seconds(i.Launched), addr(i), i.Placement.Region, "2017-09-30"})
+	}{i.Placement.Account, i.Arch, i.Placement.Zone, i.ImageID, i.ID, i.Type, seconds(i.Launched), addr(i), i.Placement.Region, "2017-09-30"})
 }
 
 func (i Instance) profile() []byte {
