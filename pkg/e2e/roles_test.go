@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -61,18 +60,10 @@ func TestSealedRoles(t *testing.T) {
 	startRoles(t, "sealed ", Asked{Disk: sealedImage(t)}, roleCases)
 }
 
-// arm64Variable names a disk for arm64.
-const arm64Variable = "HARDTACK_ARM64_IMAGE"
-
 // TestARM64Roles is TestRoles with a disk for arm64 and a machine of each role.
 func TestARM64Roles(t *testing.T) {
 	t.Parallel()
-	needTime(t)
-	disk := os.Getenv(arm64Variable)
-	if disk == "" {
-		t.Skipf("boots a disk for arm64: bake one (make arm64), and set %s to it", arm64Variable)
-	}
-	startRoles(t, "arm64 ", Asked{Disk: disk, Machine: qemu.Config{Arch: qemu.ARM64}}, roleCases[:3])
+	startRoles(t, "arm64 ", Asked{Disk: arm64Image(t), Machine: qemu.Config{Arch: qemu.ARM64}}, roleCases[:3])
 }
 
 // roleCase is a machine with roles.
