@@ -37,7 +37,15 @@ type Content struct {
 type item struct {
 	path string // relative to the root directory
 	info fs.FileInfo
-	line string // what Digest covers
+
+	mode, uid, gid uint32
+	capability     []byte
+	content        string // a digest, a target or a device's numbers
+}
+
+// facts are what Digest covers of a path.
+func (it item) facts() string {
+	return fmt.Sprintf("%o %d:%d %x %q", it.mode, it.uid, it.gid, it.capability, it.content)
 }
 
 // Measure reads the whole directory.
@@ -49,7 +57,7 @@ func Measure(ctx context.Context, dir string) (Content, error) {
 	var c Content
 	sum := sha256.New()
 	for _, it := range items {
-		_, _ = io.WriteString(sum, it.line) // a hash never fails
+		_, _ = fmt.Fprintf(sum, "%q %s\n", it.path, it.facts()) // a hash never fails
 		c.Bytes += (it.info.Size() + block - 1) / block * block
 		c.Files++
 	}
@@ -107,25 +115,21 @@ func (it *item) describe(ctx context.Context, dir string) error {
 		return fmt.Errorf("%s: no owner known", it.path)
 	}
 	path := filepath.Join(dir, it.path)
-	var content string
+	it.mode, it.uid, it.gid = stat.Mode, stat.Uid, stat.Gid
 	var err error
 	switch {
 	case it.info.Mode().IsRegular():
-		content, err = fileDigest(path)
+		it.content, err = fileDigest(path)
 	case it.info.Mode()&fs.ModeSymlink != 0:
-		content, err = os.Readlink(path)
+		it.content, err = os.Readlink(path)
 	case it.info.Mode()&fs.ModeDevice != 0:
-		content = fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev))
+		it.content = fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev))
 	}
 	if err != nil {
 		return err
 	}
-	capability, err := capabilities(path)
-	if err != nil {
-		return err
-	}
-	it.line = fmt.Sprintf("%q %o %d:%d %x %q\n", it.path, stat.Mode, stat.Uid, stat.Gid, capability, content)
-	return nil
+	it.capability, err = capabilities(path)
+	return err
 }
 
 func fileDigest(path string) (string, error) {

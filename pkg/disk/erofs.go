@@ -44,21 +44,40 @@ func (c Composer) erofs(ctx context.Context, s seal, without map[string]bool) er
 // checkErofs has the root's own fsck.erofs read the file system, and compares all that it finds with what is wanted.
 func (c Composer) checkErofs(ctx context.Context, s seal, want []item) error {
 	const what = "checking the sealed root file system"
-	const name = "extracted"
-	dir := filepath.Join(c.Work, name)
-	defer os.RemoveAll(dir)
-	script := "LC_ALL=C exec fsck.erofs --extract=" + AtWork + "/" + name + " --preserve --xattrs " + AtWork + "/" + filepath.Base(s.rootFile)
-	if err := c.inside(ctx, what, "fsck.erofs", script); err != nil {
+	have, err := c.extract(ctx, what, s, "--preserve")
+	if err != nil {
 		return err
 	}
-	have, err := readAll(ctx, dir)
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	if slices.ContainsFunc(want, func(it item) bool { return len(it.capability) > 0 }) {
+		// It gives a file its owner after its capabilities, which the kernel then takes away again: they are those of files that stay root's.
+		again, err := c.extract(ctx, what, s, "--preserve-perms --no-preserve-owner")
+		if err != nil {
+			return err
+		}
+		for i := range min(len(have), len(again)) {
+			have[i].capability = again[i].capability
+		}
 	}
 	if different := differences(want, have); len(different) > 0 {
 		return fmt.Errorf("%s: it is not what the root directory is, and machines would run with that: %s", what, strings.Join(different, "; "))
 	}
 	return nil
+}
+
+// extract writes the root file system's files out, reads them, and removes them again.
+func (c Composer) extract(ctx context.Context, what string, s seal, options string) ([]item, error) {
+	const name = "extracted"
+	dir := filepath.Join(c.Work, name)
+	defer os.RemoveAll(dir)
+	script := "LC_ALL=C exec fsck.erofs --extract=" + AtWork + "/" + name + " --xattrs " + options + " " + AtWork + "/" + filepath.Base(s.rootFile)
+	if err := c.inside(ctx, what, "fsck.erofs", script); err != nil {
+		return nil, err
+	}
+	items, err := readAll(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return items, nil
 }
 
 // differencesMost is how many differences are worth reading.
@@ -70,7 +89,7 @@ func differences(want, have []item) []string {
 	for i, items := range [][]item{want, have} {
 		for _, it := range items {
 			both := lines[it.path]
-			both[i] = strings.TrimSpace(strings.TrimPrefix(it.line, strconv.Quote(it.path)))
+			both[i] = it.facts()
 			lines[it.path] = both
 		}
 	}
