@@ -36,7 +36,8 @@ type packaged struct {
 }
 
 // unneeded returns the paths of the root, relative to it, that a sealed disk does not get: files of packages that only install or
-// configure, none of which can happen there, and devices, of which a machine's own /dev has what it has. The list of packages stays whole, and so does the software bill of materials.
+// configure, none of which can happen there, and devices, of which a machine's own /dev has what it has. The list of packages stays
+// whole, and so does the software bill of materials.
 func (c Composer) unneeded() (map[string]bool, error) {
 	root, err := os.OpenRoot(c.Root)
 	if err != nil {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -14,11 +13,7 @@ const arm64Variable = "HARDTACK_ARM64_IMAGE"
 func arm64Image(t *testing.T) string {
 	t.Helper()
 	needTime(t)
-	disk := os.Getenv(arm64Variable)
-	if disk == "" {
-		t.Skipf("boots a disk for arm64: bake one (make arm64), and set %s to it", arm64Variable)
-	}
-	return disk
+	return namedDisk(t, arm64Variable, "for arm64", "arm64")
 }
 
 // TestLabARM64 has machines of arm64 become a cluster whose API server reaches pods.

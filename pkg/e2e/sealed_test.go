@@ -29,9 +29,15 @@ const sealedVariable = "HARDTACK_SEALED_IMAGE"
 func sealedImage(t *testing.T) string {
 	t.Helper()
 	needMachines(t, 4*time.Minute)
-	path := os.Getenv(sealedVariable)
+	return namedDisk(t, sealedVariable, "with a sealed root", "sealed")
+}
+
+// namedDisk is the path in a variable. A test skips where it is not set, since the disk is not the default.
+func namedDisk(t *testing.T, variable, what, target string) string {
+	t.Helper()
+	path := os.Getenv(variable)
 	if path == "" {
-		t.Skipf("boots a disk with a sealed root, which is not the default: bake one (make sealed), and set %s to it", sealedVariable)
+		t.Skipf("boots a disk %s, which is not the default: bake one (make %s), and set %s to it", what, target, variable)
 	}
 	return path
 }
