@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/fstest"
 
@@ -42,11 +43,15 @@ func Lock(tb testing.TB, name string) *lock.Lock {
 	return l
 }
 
-// NeedBuilt skips the test if a component of the lock is not in the cache, since building it takes minutes.
+// NeedBuilt skips the test if a component of the lock is not in the cache, since building it takes minutes. One that is within
+// programs of the others has not to be there.
 func NeedBuilt(tb testing.TB, l *lock.Lock, components ...string) {
 	tb.Helper()
-	for _, name := range components {
-		c := component(tb, l, name)
+	some := part(tb, l, components)
+	for _, c := range some.Components {
+		if c.Within(some.compiles) {
+			continue
+		}
 		built, err := fetcher(tb, images.FS).Built(tb.Context(), c)
 		if err != nil {
 			tb.Fatal(err)
@@ -57,13 +62,31 @@ func NeedBuilt(tb testing.TB, l *lock.Lock, components ...string) {
 	}
 }
 
-// Install puts components of the lock into a root directory, as an image has them. It builds those that are not in the
-// cache. Files that are there already are replaced.
+// Install puts components of the lock into a root directory, as an image has them that has no others. It builds those that are
+// not in the cache. Files that are there already are replaced.
 func Install(tb testing.TB, root string, l *lock.Lock, components ...string) {
 	tb.Helper()
+	some := part(tb, l, components)
+	place(tb, root, images.FS, &some.Lock)
+}
+
+// partial is a lock of a few components.
+type partial struct{ lock.Lock }
+
+func part(tb testing.TB, l *lock.Lock, components []string) partial {
+	tb.Helper()
+	some := partial{lock.Lock{Schema: l.Schema, Name: l.Name}}
 	for _, name := range components {
-		place(tb, root, images.FS, component(tb, l, name))
+		some.Components = append(some.Components, component(tb, l, name))
 	}
+	return some
+}
+
+// compiles reports whether a component of the lock has the program.
+func (p partial) compiles(program string) bool {
+	return slices.ContainsFunc(p.Components, func(c lock.Component) bool {
+		return c.Modules != nil && slices.ContainsFunc(c.Modules.Programs, func(p lock.Program) bool { return p.Path == program })
+	})
 }
 
 // InstallFrom puts a component into a root directory as Install does, compiled from another archive of modules than the lock's,
@@ -74,18 +97,20 @@ func InstallFrom(tb testing.TB, root string, l *lock.Lock, name, version string,
 	modules := *c.Modules
 	modules.Source = "modules/other.txtar"
 	c.Version, c.Release, c.Pins, c.Modules = version, nil, nil, &modules
-	place(tb, root, fstest.MapFS{modules.Source: {Data: archive}}, c)
+	place(tb, root, fstest.MapFS{modules.Source: {Data: archive}}, &lock.Lock{Components: []lock.Component{c}})
 }
 
-func place(tb testing.TB, root string, assets fs.FS, c lock.Component) {
+func place(tb testing.TB, root string, assets fs.FS, l *lock.Lock) {
 	tb.Helper()
-	result, err := fetcher(tb, assets).Get(tb.Context(), c)
+	results, err := fetcher(tb, assets).All(tb.Context(), l)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for _, e := range result.Entries {
-		if err := install(root, e); err != nil {
-			tb.Fatal(err)
+	for _, result := range results {
+		for _, e := range result.Entries {
+			if err := install(root, e); err != nil {
+				tb.Fatal(err)
+			}
 		}
 	}
 }

@@ -46,20 +46,23 @@ type Builder struct {
 	Log *slog.Logger
 
 	// anew compiles programs that are not pinned even if the cache has them.
-	anew     bool
+	anew bool
+	// building is held by the build that runs; that of another builder, where this one was made of it.
 	building sync.Mutex
+	of       *Builder
 }
 
 // Anew returns a builder that compiles a program again, unless the cache has what the lock pins.
 func (b *Builder) Anew() *Builder {
-	return &Builder{Assets: b.Assets, Cache: b.Cache, Arch: b.Arch, RequirePins: b.RequirePins, Started: b.Started, Log: b.Log, anew: true}
+	return &Builder{Assets: b.Assets, Cache: b.Cache, Arch: b.Arch, RequirePins: b.RequirePins, Started: b.Started, Log: b.Log, anew: true, of: cmp.Or(b.of, b)}
 }
 
 // Build compiles every program of the component, or takes it from the cache, and returns the component's paths in the
 // image, and what each program came to. A cancelled build leaves nothing behind.
 func (b *Builder) Build(ctx context.Context, c lock.Component) (entries []rootfs.Entry, pins []lock.Pin, err error) {
-	b.building.Lock()
-	defer b.building.Unlock()
+	first := cmp.Or(b.of, b)
+	first.building.Lock()
+	defer first.building.Unlock()
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
@@ -287,6 +290,9 @@ func (j job) buildGo(ctx context.Context, w workspace) error {
 	args := []string{"build", "-o", w.out, "-ldflags", j.ldflags()}
 	if len(j.program.Tags) > 0 {
 		args = append(args, "-tags", strings.Join(j.program.Tags, ","))
+	}
+	if err := j.copyMains(ctx, w); err != nil {
+		return err
 	}
 	err := run.Run(ctx, run.Command{
 		Name: j.tools.goCommand, Args: append(args, j.program.Package),

@@ -175,8 +175,13 @@ func TestLocksLinkWhatIsWithin(t *testing.T) {
 				}
 			}
 		}
-		if linked != 3 {
-			t.Errorf("%s: %d files are within other programs: flanneld and both ends of the tunnel should be", file, linked)
+		// flanneld and both ends of the tunnel; and with the newest, CoreDNS, crictl and metrics-server.
+		want := 3
+		if strings.Contains(file, "1.36") {
+			want = 6
+		}
+		if linked != want {
+			t.Errorf("%s: %d files are within other programs, and %d should be", file, linked, want)
 		}
 	}
 }

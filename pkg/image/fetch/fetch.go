@@ -188,42 +188,42 @@ func New(o Options) (*Fetcher, error) {
 }
 
 // All fetches every component of the lock in parallel, and returns them in the lock's order. The first error cancels
-// the others.
+// the others. A component that may be within programs of others waits for those, unless it comes from its release.
 func (f *Fetcher) All(ctx context.Context, l *lock.Lock) ([]Result, error) {
 	results := make([]Result, len(l.Components))
-	var within []int
 	group, going := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, c := range l.Components {
-		if f.joins(c) {
-			within = append(within, i)
-			continue
-		}
 		group.Go(func() (err error) {
-			results[i], err = f.Get(going, c)
-			return err
+			if results[i], err = f.fromRelease(going, c); err != nil || results[i].Source == Release || f.joins(c) {
+				return err
+			}
+			return f.build(going, c, &results[i])
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	for _, i := range within {
-		var err error
-		if results[i], err = f.link(ctx, l, l.Components[i], results); err != nil {
-			return nil, err
+	for i, c := range l.Components {
+		if results[i].Source != "" {
+			continue
+		}
+		if err := f.link(ctx, l, i, results); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", c.Name, c.Version, err)
 		}
 	}
 	return results, nil
 }
 
-// joins reports whether the component has no other source than modules, and may be within programs of others.
+// joins reports whether the component may be within programs of others.
 func (f *Fetcher) joins(c lock.Component) bool {
-	return c.Modules != nil && (f.source == Modules || len(c.Release[f.arch]) == 0) && c.Within(func(string) bool { return true })
+	return c.Modules != nil && c.Within(func(string) bool { return true })
 }
 
-// link returns the component as links to the programs of others that it is within, if all of those were compiled. Else it is
-// fetched as any other.
-func (f *Fetcher) link(ctx context.Context, l *lock.Lock, c lock.Component, results []Result) (Result, error) {
+// link makes a component, the lock's i-th, links to the programs of others that it is within, if all of those were compiled. Else
+// it is built as any other.
+func (f *Fetcher) link(ctx context.Context, l *lock.Lock, i int, results []Result) error {
+	c, result := l.Components[i], &results[i]
 	hosts := map[string]lock.Component{}
 	for i, host := range l.Components {
 		for _, e := range results[i].Entries {
@@ -233,57 +233,74 @@ func (f *Fetcher) link(ctx context.Context, l *lock.Lock, c lock.Component, resu
 		}
 	}
 	if !c.Within(func(program string) bool { _, there := hosts[program]; return there }) {
-		return f.Get(ctx, c)
+		return f.build(ctx, c, result)
 	}
-	result := Result{Component: c.Name, Version: c.Version, Source: Modules, Origin: c.Modules.Module}
 	var compiled []lock.Component
 	for _, file := range c.Files {
 		if host := hosts[file.Within]; !slices.Contains(result.Within, host.Name) {
 			result.Within, compiled = append(result.Within, host.Name), append(compiled, host)
 		}
 	}
+	result.Source, result.Origin = Modules, c.Modules.Module
 	var err error
 	result.Entries, err = f.builder.Link(c, compiled)
-	return result, err
+	return err
 }
 
-// Get fetches one component from the fetcher's source. Its files are then in the cache, verified.
+// Get fetches one component from the fetcher's source, as if there were no others. Its files are then in the cache, verified.
 func (f *Fetcher) Get(ctx context.Context, c lock.Component) (Result, error) {
-	result := Result{Component: c.Name, Version: c.Version}
-	if f.source != Modules {
-		began := time.Now()
-		entries, pins, err := f.release(ctx, c)
-		if err == nil {
-			result.Source, result.Origin, result.Entries, result.Pins, result.Unpinned = Release, f.origin(c), entries, pins, c.Unpinned(pins)
-			f.log.Debug("component is here", "component", c.Name, "version", c.Version, "source", Release, "took", time.Since(began))
-			return result, nil
-		}
-		err = fmt.Errorf("fetching %s %s: %w", c.Name, c.Version, err)
-		var missing *UnavailableError
-		if !errors.As(err, &missing) || ctx.Err() != nil {
-			return Result{}, err
-		}
-		if f.source == Release {
-			if len(c.Release[f.arch]) == 0 && c.Modules != nil {
-				err = fmt.Errorf("%w (the source %s builds it from modules)", err, Auto)
-			}
-			return Result{}, err
-		}
-		if c.Modules == nil {
-			return Result{}, fmt.Errorf("%w; the lock has no modules for it to be built from", err)
-		}
-		result.Fallback = missing.line()
-		f.log.Warn("release unavailable, building from modules", "component", c.Name, "version", c.Version, "why", result.Fallback)
+	result, err := f.fromRelease(ctx, c)
+	if err == nil && result.Source == "" {
+		err = f.build(ctx, c, &result)
 	}
-	entries, pins, err := f.modules(ctx, c)
 	if err != nil {
 		return Result{}, err
+	}
+	return result, nil
+}
+
+// fromRelease fetches the component's release. The result has no source yet if it has to come from modules: because the
+// fetcher's source is Modules, or because Auto cannot get the release.
+func (f *Fetcher) fromRelease(ctx context.Context, c lock.Component) (Result, error) {
+	result := Result{Component: c.Name, Version: c.Version}
+	if f.source == Modules {
+		return result, nil
+	}
+	began := time.Now()
+	entries, pins, err := f.release(ctx, c)
+	if err == nil {
+		result.Source, result.Origin, result.Entries, result.Pins, result.Unpinned = Release, f.origin(c), entries, pins, c.Unpinned(pins)
+		f.log.Debug("component is here", "component", c.Name, "version", c.Version, "source", Release, "took", time.Since(began))
+		return result, nil
+	}
+	err = fmt.Errorf("fetching %s %s: %w", c.Name, c.Version, err)
+	var missing *UnavailableError
+	switch {
+	case !errors.As(err, &missing) || ctx.Err() != nil:
+		return Result{}, err
+	case f.source == Release && len(c.Release[f.arch]) == 0 && c.Modules != nil:
+		return Result{}, fmt.Errorf("%w (the source %s builds it from modules)", err, Auto)
+	case f.source == Release:
+		return Result{}, err
+	case c.Modules == nil:
+		return Result{}, fmt.Errorf("%w; the lock has no modules for it to be built from", err)
+	}
+	result.Fallback = missing.line()
+	f.log.Warn("release unavailable, building from modules", "component", c.Name, "version", c.Version, "why", result.Fallback)
+	return result, nil
+}
+
+// build builds the component from modules into the result.
+func (f *Fetcher) build(ctx context.Context, c lock.Component, result *Result) error {
+	entries, pins, err := f.modules(ctx, c)
+	if err != nil {
+		return err
 	}
 	result.Source, result.Origin, result.Entries, result.Pins, result.Unpinned = Modules, c.Modules.Module, entries, pins, c.Unpinned(pins)
 	for _, p := range result.Unpinned {
 		f.log.Info("compiled program is not pinned by the lock", "program", p)
 	}
-	return result, nil
+	return nil
 }
 
 // modules builds the component.

@@ -14,28 +14,36 @@ func TestWithin(t *testing.T) {
 	data := noise(10)
 	u := newUpstream(t)
 	u.put(address, data)
-	locked := func(host lock.Component) *lock.Lock {
-		host.Modules = &lock.Modules{Module: "example.com/" + host.Name}
-		guest := tool("guest", "", nil)
-		guest.Release, guest.Modules = nil, &lock.Modules{Module: "example.com/guest"}
+	here, gone := tool("host", address, data), tool("host", "https://up.example/gone", data)
+	guest, guestHere, guestGone := tool("guest", "", nil), tool("guest", address, data), tool("guest", "https://up.example/gone", data)
+	guest.Release = nil
+	locked := func(guest, host lock.Component) *lock.Lock {
+		for _, c := range []*lock.Component{&guest, &host} {
+			c.Modules = &lock.Modules{Module: "example.com/" + c.Name}
+		}
+		guest.Files = slices.Clone(guest.Files)
 		guest.Files[0].Within = host.Files[0].Path
 		return &lock.Lock{Components: []lock.Component{guest, host}}
 	}
-	here, gone := tool("host", address, data), tool("host", "https://up.example/gone", data)
-	linked, own := []string{"guest within host"}, []string{"guest"}
+	linked, own, both := []string{"guest within host"}, []string{"guest"}, []string{"host"}
 	for name, test := range map[string]struct {
 		source        Source
-		host          lock.Component
+		guest, host   lock.Component
 		built, linked []string
+		from          Source
 	}{
-		"modules":                 {Modules, here, []string{"host"}, linked},
-		"auto, a release":         {Auto, here, own, nil},
-		"auto, no release to get": {Auto, gone, []string{"host"}, linked},
+		"modules":                              {Modules, guest, here, both, linked, Modules},
+		"modules, though there are releases":   {Modules, guestHere, here, both, linked, Modules},
+		"auto, a release of the host":          {Auto, guest, here, own, nil, Modules},
+		"auto, no release to get":              {Auto, guest, gone, both, linked, Modules},
+		"auto, no release of either to get":    {Auto, guestGone, gone, both, linked, Modules},
+		"auto, a release of the guest":         {Auto, guestHere, gone, both, nil, Release},
+		"auto, a release, but not the guest's": {Auto, guestGone, here, own, nil, Modules},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, m := newFetcher(t, Options{Mirror: u.URL, Source: test.source}), &fakeMaker{}
 			f.builder = m
-			results, err := f.All(t.Context(), locked(test.host))
+			results, err := f.All(t.Context(), locked(test.guest, test.host))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,14 +51,14 @@ func TestWithin(t *testing.T) {
 				t.Errorf("built %v and linked %v, want %v and %v", m.built, m.linked, test.built, test.linked)
 			}
 			r := results[0]
-			if r.Component != "guest" || r.Version != "v1.0.0" || r.Source != Modules || r.Origin != "example.com/guest" || len(r.Entries) != 1 || len(r.Within) != len(test.linked) {
+			if r.Component != "guest" || r.Version != "v1.0.0" || r.Source != test.from || (r.Origin == "example.com/guest") != (test.from == Modules) || len(r.Entries) != 1 || len(r.Within) != len(test.linked) {
 				t.Errorf("the guest is %+v", r)
 			}
 		})
 	}
 	f := newFetcher(t, Options{Source: Modules})
 	f.builder = &fakeMaker{refuses: errors.New("another version")}
-	if results, err := f.All(t.Context(), locked(here)); err == nil || results != nil {
+	if results, err := f.All(t.Context(), locked(guest, here)); err == nil || results != nil {
 		t.Errorf("a host with another version: %v, %v", results, err)
 	}
 }

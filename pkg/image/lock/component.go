@@ -112,6 +112,9 @@ type Program struct {
 	Path string   `yaml:"path,omitempty" json:"path,omitempty"`
 	CGO  bool     `yaml:"cgo,omitempty" json:"cgo,omitempty"`
 	Tags []string `yaml:"tags,omitempty" json:"tags,omitempty"`
+	// Mains are upstream's own packages main that the program has as packages of the main module: what is
+	// "example.com/tool/cmd/one-tool" is imported as "MODULE/mains/one-tool", is named onetool, and its main is Main.
+	Mains []string `yaml:"mains,omitempty" json:"mains,omitempty"`
 	// LDFlags are added to -s -w -buildid=; "{{.Version}}" is the component's version.
 	LDFlags []string `yaml:"ldflags,omitempty" json:"ldflags,omitempty"`
 }

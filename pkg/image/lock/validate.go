@@ -17,10 +17,11 @@ import (
 func Architectures() []string { return []string{"amd64", "arm64"} }
 
 var (
-	nameForm   = regexp.MustCompile(`^[a-z0-9]+([._-][a-z0-9]+)*$`)
-	digestForm = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
-	ociForm    = regexp.MustCompile(`^oci://[a-z0-9.-]+(:[0-9]+)?/[a-z0-9._/-]+:[A-Za-z0-9_][A-Za-z0-9._-]*$`)
-	sourceForm = regexp.MustCompile(`^modules/[a-z0-9][a-z0-9._-]*\.txtar$`)
+	nameForm    = regexp.MustCompile(`^[a-z0-9]+([._-][a-z0-9]+)*$`)
+	digestForm  = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
+	ociForm     = regexp.MustCompile(`^oci://[a-z0-9.-]+(:[0-9]+)?/[a-z0-9._/-]+:[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+	packageForm = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9][A-Za-z0-9._-]*)+$`)
+	sourceForm  = regexp.MustCompile(`^modules/[a-z0-9][a-z0-9._-]*\.txtar$`)
 )
 
 // validator collects findings; lines maps a field path to its line, and refused holds the lines that
@@ -243,6 +244,22 @@ func (v validator) download(field string, d Download) {
 	}
 }
 
+// mains checks the packages main that a program has: each gets a directory by the end of its path.
+func (v validator) mains(field string, p Program) {
+	if len(p.Mains) > 0 && p.Kind != "" {
+		v.errorf(field+".mains", "only a Go program has them")
+	}
+	ends := map[string]string{}
+	for i, main := range p.Mains {
+		at := fmt.Sprintf("%s.mains[%d]", field, i)
+		if !packageForm.MatchString(main) {
+			v.errorf(at, "%q is not the import path of a package: a host with a dot, and names", main)
+			continue
+		}
+		v.unique(ends, at, path.Base(main))
+	}
+}
+
 // IsArchive reports whether the file at the URL is an archive that members are extracted from.
 func IsArchive(url string) bool {
 	return strings.HasSuffix(url, ".tar.gz") || strings.HasSuffix(url, ".tgz")
@@ -272,6 +289,7 @@ func (v validator) modules(field string, c Component) {
 		for j, name := range p.Names {
 			s.add(fmt.Sprintf("%s.names[%d]", at, j), name)
 		}
+		v.mains(at, p)
 		switch {
 		case len(p.Names) == 0:
 			v.errorf(at+".names", "is empty")
