@@ -36,7 +36,8 @@ func lockCommand() *cli.Command {
 			{Name: "export", Usage: "write one of the built-in locks into a directory, with the module archives that it compiles from",
 				ArgsUsage: "DIRECTORY", Flags: []cli.Flag{&cli.StringFlag{Name: "lock", Value: bake.DefaultLock, Usage: "the `NAME` of a built-in lock"}}, Action: lockExport},
 			{Name: "pin", Usage: "write into a lock file what members of archives and compiled programs come to",
-				Flags: append(fetchFlags(), &cli.StringFlag{Name: "lock", Required: true, Usage: "the lock `FILE` to write pins into"}), Action: lockPin},
+				Flags: append(fetchFlags(), &cli.StringFlag{Name: "lock", Required: true, Usage: "the lock `FILE` to write pins into"},
+					&cli.StringSliceFlag{Name: "component", Usage: "only this `COMPONENT` of the lock; may be repeated"}), Action: lockPin},
 			{Name: "update", Usage: "update a lock file to the newest patch versions; needs the network",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "lock", Required: true, Usage: "the lock `FILE` to update"}, mirrorFlag(),
@@ -239,6 +240,9 @@ func lockPin(c *cli.Context) error {
 	if err := problems.Err(); err != nil {
 		return fmt.Errorf("the lock is not usable:\n%w", err)
 	}
+	if l.Components, err = chosen(l.Components, c.StringSlice("component")); err != nil {
+		return err
+	}
 	for i := range l.Components {
 		l.Components[i].Pins = nil // what is pinned now is not asked, so that a wrong pin can be replaced
 	}
@@ -263,6 +267,20 @@ func lockPin(c *cli.Context) error {
 		return err
 	}
 	return failures(verdicts)
+}
+
+// chosen are those of the components that are named: all of them if none is.
+func chosen(all []lock.Component, names []string) ([]lock.Component, error) {
+	var known []string
+	for _, c := range all {
+		known = append(known, c.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, usagef("--component %s: the lock has none of that name, but %s", name, strings.Join(known, ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(c lock.Component) bool { return len(names) > 0 && !slices.Contains(names, c.Name) }), nil
 }
 
 func printVerdicts(c *cli.Context, verdicts []verdict) error {

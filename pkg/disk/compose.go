@@ -53,7 +53,8 @@ const (
 type Composer struct {
 	// Root is the root directory, Work an empty directory for the disk and its parts.
 	Root, Work string
-	// Inside runs commands in Root, which is also bound at AtRoot, and Work at AtWork.
+	// Inside runs the tools that make file systems: in Root, or in another root of the same Debian where Root's would be emulated.
+	// Root is bound at AtRoot, and Work at AtWork.
 	Inside Chroot
 	Options
 }
@@ -195,7 +196,7 @@ func (c Composer) extraArguments() (string, error) {
 	return string(data) + " " + strings.Join(c.KernelArguments, " "), nil
 }
 
-// ext4 makes the root file system in place. The tool is the root's own: a version that sorts what it
+// ext4 makes the root file system in place. The tool is the image's own Debian's: a version that sorts what it
 // reads and clamps every time (e2fsprogs 1.47.1 and later), whatever the host has. The disk is a new
 // sparse file, so the inode tables are zero already and need no zeroing at first boot.
 func (c Composer) ext4(ctx context.Context, r Result) error {
@@ -209,7 +210,7 @@ func (c Composer) ext4(ctx context.Context, r Result) error {
 	}, " "))
 }
 
-// inside runs a script in the root that is one tool's.
+// inside runs a script that is one tool's.
 func (c Composer) inside(ctx context.Context, what, tool, script string) error {
 	var said bytes.Buffer
 	exit, err := c.Inside.Run(ctx, script, nil, &said, &said)

@@ -66,6 +66,14 @@ func TestARM64Roles(t *testing.T) {
 	startRoles(t, "arm64 ", Asked{Disk: arm64Image(t), Machine: qemu.Config{Arch: qemu.ARM64}}, roleCases[:3])
 }
 
+// TestSealedARM64Roles is the same with a disk for arm64 whose root is sealed.
+func TestSealedARM64Roles(t *testing.T) {
+	t.Parallel()
+	needTime(t)
+	disk := namedDisk(t, "HARDTACK_SEALED_ARM64_IMAGE", "for arm64 with a sealed root", "sealed-arm64")
+	startRoles(t, "sealed arm64 ", Asked{Disk: disk, Machine: qemu.Config{Arch: qemu.ARM64}}, roleCases[:3])
+}
+
 // roleCase is a machine with roles.
 type roleCase struct {
 	name  string

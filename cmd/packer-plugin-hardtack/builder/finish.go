@@ -53,7 +53,7 @@ func (s *stepCompose) compose(ctx context.Context) error {
 	}
 	composer := disk.Composer{
 		Root: s.root.Dir(), Work: work,
-		Inside: s.root.Bind(disk.AtRoot, s.root.Dir()).Bind(disk.AtWork, work),
+		Inside: s.tools.Bind(disk.AtRoot, s.root.Dir()).Bind(disk.AtWork, work),
 		Options: disk.Options{
 			Arch: s.config.Arch, Size: size, KernelArguments: s.config.KernelArguments,
 			Epoch: s.base.Epoch, Sealed: sealed, Progress: s.say,

@@ -27,6 +27,7 @@ type job struct {
 	options debian.Options // stepBase
 	base    debian.Result  // stepBase
 	root    *chroot.Root   // stepBase
+	tools   *chroot.Root   // stepBase: what has the tools that make the disk
 	disk    disk.Result    // stepCompose
 	images  []string       // stepCompose: finished images in work; stepPublish: in the output directory
 	beside  []string       // stepPublish: the images' description, in the output directory

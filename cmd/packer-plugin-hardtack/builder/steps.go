@@ -194,6 +194,27 @@ func (s *stepBase) make(ctx context.Context) error {
 	if err := debian.Prepare(dir); err != nil {
 		return err
 	}
-	s.root, err = chroot.New(dir, s.base.Epoch)
+	if s.root, err = chroot.New(dir, s.base.Epoch); err != nil {
+		return err
+	}
+	s.tools = s.root
+	if s.config.Arch != runtime.GOARCH {
+		return s.makeTools(ctx, m)
+	}
+	return nil
+}
+
+// makeTools makes a root of this machine's architecture, of the same archive: the disk's own tools would be emulated, and
+// mkfs.erofs then takes longer than all else.
+func (s *stepBase) makeTools(ctx context.Context, m debian.Maker) error {
+	s.ui.Sayf("Making the tools of Debian %s for %s...", s.config.Suite, runtime.GOARCH)
+	options := s.options
+	options.Arch, options.Tools = runtime.GOARCH, true
+	dir := filepath.Join(s.work, "tools")
+	if _, err := m.Make(ctx, options, dir); err != nil {
+		return err
+	}
+	var err error
+	s.tools, err = chroot.New(dir, s.base.Epoch)
 	return err
 }

@@ -18,6 +18,7 @@ func TestCommand(t *testing.T) {
 	for name, o := range map[string]Options{
 		"default": {Suite: "trixie", Arch: "amd64"},
 		"sealed":  {Suite: "trixie", Arch: "amd64", Sealed: true},
+		"tools":   {Suite: "trixie", Arch: "amd64", Sealed: true, Initrd: true, Packages: []string{"zstd"}, Tools: true},
 		"all": {
 			Suite: "bookworm", Arch: "arm64", Mirror: "http://mirror.invalid/debian", Components: []string{"main", "contrib"},
 			Keyring: "/keys.gpg", Packages: []string{"zstd", "acl", "systemd"}, Documentation: true, Initrd: true,

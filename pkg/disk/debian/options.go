@@ -32,6 +32,9 @@ type Options struct {
 	Documentation bool
 	// Sealed adds what makes a sealed root: systemd's stub of a kernel image, and erofs-utils.
 	Sealed bool
+	// Tools makes no machine's root but one with the programs that make a disk of another architecture: that one's own would be
+	// emulated. Packages, Sealed and Initrd are not looked at then.
+	Tools bool
 	// Initrd adds an initial RAM disk; without it the kernel mounts the root file system itself.
 	Initrd bool
 }
@@ -89,6 +92,9 @@ func Base(arch string) ([]string, error) {
 	return []string{kernel, "systemd", "systemd-sysv", "udev", "systemd-boot-efi", "systemd-repart", "e2fsprogs"}, nil
 }
 
+// diskTools are the packages of a root of tools, besides the essential ones, which have tar and bash.
+var diskTools = []string{"e2fsprogs", "erofs-utils"}
+
 // ReadPackages reads a list of packages: one a line, "#" begins a comment.
 func ReadPackages(assets fs.FS, name string) ([]string, error) {
 	data, err := fs.ReadFile(assets, name)
@@ -108,6 +114,10 @@ func (o Options) complete() (Options, error) {
 	o.Arch = cmp.Or(o.Arch, runtime.GOARCH)
 	if len(o.Components) == 0 {
 		o.Components = []string{"main"}
+	}
+	if o.Tools {
+		o.Packages, o.Sealed, o.Initrd = diskTools, false, false
+		return o, nil
 	}
 	base, err := Base(o.Arch)
 	if err != nil {
@@ -142,7 +152,11 @@ func (o Options) positional(target string) []string {
 
 // Command is mmdebstrap's command line that makes the directory target.
 func (o Options) command(target string) []string {
-	args := append([]string{"mmdebstrap", "--variant=apt", "--format=directory"}, o.source()...)
+	variant := "apt"
+	if o.Tools {
+		variant = "essential"
+	}
+	args := append([]string{"mmdebstrap", "--variant=" + variant, "--format=directory"}, o.source()...)
 	args = append(args, "--include="+strings.Join(o.Packages, ","))
 	if !o.Documentation {
 		for _, path := range excludedPaths {
