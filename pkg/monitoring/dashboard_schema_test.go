@@ -45,7 +45,7 @@ func TestDashboardSchema(t *testing.T) {
 	for from, to := range map[string]string{
 		`"schemaVersion"`:       `"schemaVersions"`,
 		`"gridPos"`:             `"gridPosition"`,
-		`"schemaVersion": 39`:   `"schemaVersion": "39"`,
+		`"schemaVersion": 37`:   `"schemaVersion": "37"`,
 		`"timezone": "browser"`: `"timezone": 1`,
 		`"expr"`:                `"query"`,
 	} {

@@ -1,8 +1,6 @@
 package monitoring_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -210,62 +208,5 @@ func TestRulesJudge(t *testing.T) {
 		if out, err := promtool(t, dir, append([]string{"test", "rules"}, ruleTests...)...); err == nil || !found {
 			t.Errorf("with %q for %q (found: %v) the tests of the rules say\n%s", to, from, found, out)
 		}
-	}
-}
-
-// TestDashboard: Prometheus can parse each query, and no panel lies on another.
-func TestDashboard(t *testing.T) {
-	var dashboard struct {
-		UID    string
-		Panels []struct {
-			ID          int
-			Type, Title string
-			Pos         struct{ X, Y, W, H int } `json:"gridPos"`
-			Targets     []struct{ Expr string }
-		}
-	}
-	data, err := os.ReadFile(monitoring.Dashboard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &dashboard); err != nil {
-		t.Fatal(err)
-	}
-	type rule struct {
-		Record string `yaml:"record"`
-		Expr   string `yaml:"expr"`
-	}
-	var rules []rule
-	taken, ids := map[[2]int]string{}, map[int]bool{}
-	for _, p := range dashboard.Panels {
-		if ids[p.ID] || p.Title == "" || (p.Type != "row") != (len(p.Targets) == 1) {
-			t.Errorf("panel %d, %q: its id is taken, or it has no title, or not one query", p.ID, p.Title)
-		}
-		ids[p.ID] = true
-		for x := p.Pos.X; x < p.Pos.X+p.Pos.W; x++ {
-			for y := p.Pos.Y; y < p.Pos.Y+p.Pos.H; y++ {
-				if other := taken[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("%q lies on %q, or beyond the edge, at %d,%d", p.Title, other, x, y)
-				}
-				taken[[2]int{x, y}] = p.Title
-			}
-		}
-		for _, q := range p.Targets {
-			rules = append(rules, rule{fmt.Sprintf("panel_%d", p.ID), q.Expr})
-		}
-	}
-	if dashboard.UID == "" || len(rules) < 20 {
-		t.Fatalf("the dashboard has uid %q and %d queries", dashboard.UID, len(rules))
-	}
-	text, err := yaml.Marshal(map[string]any{"groups": []map[string]any{{"name": "panels", "rules": rules}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "panels.yml"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := promtool(t, dir, "check", "rules", "panels.yml"); err != nil {
-		t.Errorf("%v\n%s", err, out)
 	}
 }
