@@ -42,7 +42,8 @@ const (
 	// rootCluster is the unit of compression of the root in bytes, and what is read of a cold disk where a program touches
 	// one byte. Smaller ones save no byte, since programs touch nearly all of theirs (scripts/README.md, "Cold bytes").
 	rootCluster = 65536
-	// rootLevel is zstd's: level 9 takes twice the processor time of level 5 for a fortieth less, in each machine's boot.
+	// rootLevel is zstd's: level 9 takes twice the processor time of level 5 for a fortieth less, in each machine's boot. Level 15
+	// had taken more than six minutes of a processor for the lock's programs when it was given up.
 	rootLevel = 9
 )
 
