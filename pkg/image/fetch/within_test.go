@@ -14,9 +14,10 @@ func TestWithin(t *testing.T) {
 	data := noise(10)
 	u := newUpstream(t)
 	u.put(address, data)
-	here, gone := tool("host", address, data), tool("host", "https://up.example/gone", data)
+	// What is gone has content of its own: the cache may have what is not.
+	here, gone := tool("host", address, data), tool("host", "https://up.example/gone", noise(11))
 	guest, guestHere := tool("guest", "", nil), tool("guest", address, data)
-	guestGone := tool("guest", "https://up.example/gone", noise(11)) // the cache may have what is the host's
+	guestGone := tool("guest", "https://up.example/gone", noise(12))
 	guest.Release = nil
 	locked := func(guest, host lock.Component) *lock.Lock {
 		for _, c := range []*lock.Component{&guest, &host} {
