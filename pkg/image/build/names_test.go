@@ -23,9 +23,7 @@ import (
 // and refuses any other. The real programs are used, so they must be in the user's cache: building them
 // takes minutes, which is `make image`'s work.
 func TestProgramsOfSeveralNames(t *testing.T) {
-	if os.Getenv("HARDTACK_E2E") == "" {
-		t.Skip("needs the built components: set HARDTACK_E2E=1")
-	}
+	needBuilt(t)
 	tests := []struct {
 		component string
 		names     map[string][]string // the arguments that print the version
@@ -41,14 +39,7 @@ func TestProgramsOfSeveralNames(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.component, func(t *testing.T) {
-			c := lockComponent(t, "kubernetes-1.36.lock.yaml", test.component)
-			b := cachedBuilder(t, c)
-			entries, _, err := b.Build(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			root := t.TempDir()
-			install(t, root, entries)
+			c, root := installed(t, test.component)
 			for name, args := range test.names {
 				file, ok := c.File(name)
 				if !ok {
@@ -75,6 +66,26 @@ func TestProgramsOfSeveralNames(t *testing.T) {
 	}
 }
 
+// needBuilt skips a test of the real programs where those are not asked for.
+func needBuilt(t *testing.T) {
+	t.Helper()
+	if os.Getenv("HARDTACK_E2E") == "" {
+		t.Skip("needs the built components: set HARDTACK_E2E=1")
+	}
+}
+
+// installed is a component of the newest lock, and a directory with its programs out of the user's cache.
+func installed(t *testing.T, component string) (c lock.Component, root string) {
+	t.Helper()
+	c, root = lockComponent(t, "kubernetes-1.36.lock.yaml", component), t.TempDir()
+	entries, _, err := cachedBuilder(t, c).Build(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install(t, root, entries)
+	return c, root
+}
+
 // within calls what the lock says is within the host's programs. Upstream's programs say their versions in their own ways.
 func within(t *testing.T, root string, host lock.Component) {
 	t.Helper()
@@ -90,17 +101,8 @@ func within(t *testing.T, root string, host lock.Component) {
 
 // TestFlagsApart: CoreDNS defines its flags for the whole process. Linked with others it alone has them, and none of theirs.
 func TestFlagsApart(t *testing.T) {
-	if os.Getenv("HARDTACK_E2E") == "" {
-		t.Skip("needs the built components: set HARDTACK_E2E=1")
-	}
-	c := lockComponent(t, "kubernetes-1.36.lock.yaml", "kubernetes")
-	b := cachedBuilder(t, c)
-	entries, _, err := b.Build(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	install(t, root, entries)
+	needBuilt(t)
+	c, root := installed(t, "kubernetes")
 	all := guests(t, root, c)
 	for _, name := range []string{"kubelet", "kube-proxy"} {
 		file, _ := c.File(name)
@@ -176,9 +178,7 @@ func cachedBuilder(t *testing.T, c lock.Component) *Builder {
 // The flags that the units give are flags that the programs have: upstream removes some with every
 // minor version, and a unit would only say so on a machine that has booted.
 func TestUnitsGiveKnownFlags(t *testing.T) {
-	if os.Getenv("HARDTACK_E2E") == "" {
-		t.Skip("needs the built components: set HARDTACK_E2E=1")
-	}
+	needBuilt(t)
 	tests := map[string]string{
 		"kube-apiserver": "kubernetes", "kube-controller-manager": "kubernetes", "kube-scheduler": "kubernetes",
 		"kube-proxy": "kubernetes", "kubelet": "kubernetes", "etcd": "etcd", "flanneld": "kubernetes",
@@ -195,14 +195,7 @@ func TestUnitsGiveKnownFlags(t *testing.T) {
 			if !strings.Contains(command, "/usr/bin/"+name) {
 				t.Fatalf("%s.service does not start /usr/bin/%[1]s: %q", name, command)
 			}
-			c := lockComponent(t, "kubernetes-1.36.lock.yaml", owner)
-			b := cachedBuilder(t, c)
-			entries, _, err := b.Build(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			root := t.TempDir()
-			install(t, root, entries)
+			c, root := installed(t, owner)
 			program := guests(t, root, c)[name].program
 			if file, ok := c.File(name); ok {
 				program = filepath.Join(root, file.Path)
