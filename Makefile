@@ -33,7 +33,7 @@ FEW     = 8
 E2E     = HARDTACK_E2E=1 HARDTACK_IMAGE=$(CURDIR)/$(IMAGE) HARDTACK_SEALED_IMAGE=$(CURDIR)/$(SEALED) HARDTACK_PACKER=$(PACKER) GOTESTSUM_FORMAT=testname scripts/test
 
 # Packages whose tests do more where components are built and an image is baked.
-BUILT    = ./pkg/node/kubelet ./pkg/ami/cloud ./pkg/disk/qcow2 ./pkg/image/build ./pkg/dns/record/... ./pkg/dns/reconcile/... ./pkg/spec/... ./pkg/cluster/template ./pkg/node/systemd/... ./cmd/packer-plugin-hardtack/awstest
+BUILT    = ./pkg/node/kubelet ./pkg/ami/cloud ./pkg/disk/qcow2 ./pkg/image/build ./pkg/image/containerd ./pkg/dns/record/... ./pkg/dns/reconcile/... ./pkg/spec/... ./pkg/cluster/template ./pkg/node/systemd/... ./cmd/packer-plugin-hardtack/awstest
 # The tests of whole clusters, and what make test has run of the same package.
 CLUSTERS = ^(TestCluster|TestLab|TestLabFaults)$$
 DONE     = ^(TestEvict|TestEvictNotices|TestLaunchByMasters|TestTunnel)$$

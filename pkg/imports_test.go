@@ -23,7 +23,7 @@ var layers = []struct {
 	}},
 	{"use case", "it declares the interfaces that it needs and knows no adapter", []string{"pkg/image/bake", "pkg/node", "pkg/node/notice/watch", "pkg/dns/reconcile", "pkg/dns/prepare", "pkg/dns/check", "pkg/pki/authority", "pkg/pki/registry", "pkg/ami", "pkg/cluster/rollout", "pkg/cluster/examine", "pkg/cluster/preflight", "pkg/etcd/operate", "pkg/monitoring"}},
 	{"adapter", "adapters satisfy the use cases' interfaces and never import each other", []string{
-		"pkg/image/cache", "pkg/image/oci", "pkg/image/build", "pkg/image/fetch", "pkg/disk", "pkg/dns/lookup", "pkg/node/exporter", "pkg/node/kube", "pkg/node/identity", "pkg/node/probe", "pkg/node/systemd", "pkg/node/lifecycle", "pkg/node/volume", "pkg/dns/fleet", "pkg/dns/zone",
+		"pkg/image/cache", "pkg/image/oci", "pkg/image/containerd", "pkg/image/build", "pkg/image/fetch", "pkg/disk", "pkg/dns/lookup", "pkg/node/exporter", "pkg/node/kube", "pkg/node/identity", "pkg/node/probe", "pkg/node/systemd", "pkg/node/lifecycle", "pkg/node/volume", "pkg/dns/fleet", "pkg/dns/zone",
 		"pkg/dns/deployment", "pkg/pki/store", "pkg/pki/publish", "pkg/etcd/gateway", "pkg/etcd/cloud", "pkg/etcd/backup", "pkg/ami/cloud", "pkg/cluster/cloudformation", "pkg/cluster/autoscaling", "pkg/lab/qemu", "pkg/lab/vnet", "pkg/awsfake",
 	}},
 	{"assets", "plain files, embedded", []string{"images", "units", "lambda"}},
@@ -42,7 +42,9 @@ var sideways = map[string][]string{
 	"pkg/dns/doctor":            {"pkg/dns/shipped"},                                                                                         // a deployment is compared with the template
 	"pkg/spec":                  {"pkg/node/machine", "pkg/node/notice", "pkg/image/unit", "pkg/node/userdata", "pkg/pki", "pkg/pki/issuer"}, // what a machine is told, what is done about its notices, which flags the units have, whether the user data can be read, and where an issuer has its keys
 	"pkg/image/build":           {"pkg/image/cache", "pkg/image/oci"},                                                                        // what it builds is kept there, and the pause image is written as one
-	"pkg/image/fetch":           {"pkg/image/cache", "pkg/image/oci", "pkg/image/build"},                                                     // what has no release is built
+	"pkg/image/fetch":           {"pkg/image/cache", "pkg/image/oci", "pkg/image/containerd", "pkg/image/build"},                             // what has no release is built
+	"pkg/image/bake/baketest":   {"pkg/image/oci"},                                                                                           // the pause image
+	"pkg/image/containerd":      {"pkg/image/cache", "pkg/image/oci"},                                                                        // what it unpacks, and where it keeps it
 	"pkg/image/rootfs":          {"pkg/image/unit"},                                                                                          // the links that enable a unit come from its [Install] section
 	"pkg/dns/prepare":           {"pkg/dns/reconcile"},                                                                                       // the contract of a zone, and its errors
 	"pkg/dns/check":             {"pkg/dns/reconcile", "pkg/dns/prepare"},                                                                    // as above
@@ -70,6 +72,7 @@ var outside = []struct {
 	{"github.com/coreos/go-systemd", []string{"pkg/image/unit", "pkg/image/tree", "pkg/node/systemd", "pkg/node/lifecycle"}, "units are parsed in one place, and the service manager is talked to in one"},
 	{"github.com/aws/aws-sdk-go-v2", []string{"pkg/ami/cloud", "pkg/etcd/cloud", "pkg/etcd/backup", "pkg/cluster$", "pkg/cluster/cloudformation", "pkg/cluster/autoscaling", "pkg/base/awsconfig", "pkg/base/account", "pkg/base/awsuser", "pkg/node/lifecycle", "pkg/node/identity", "pkg/node/volume", "pkg/dns/fleet", "pkg/dns/zone", "pkg/awsfake", "pkg/pki/store", "pkg/pki/publish", "pkg/dns/deployment", "pkg/dns/function", "pkg/lab", "cmd/hardtack"}, "AWS's types stay in the adapters"},
 	{"github.com/miekg/dns", []string{"pkg/dns/zone", "pkg/dns/lookup", "pkg/lab/vnet"}, "v1 is in maintenance: kept behind the packages that ask and, for the lab's machines, answer"},
+	{"github.com/containerd/containerd", []string{"pkg/image/containerd"}, "containerd's databases are written in one place"},
 	{"gvisor.dev/gvisor", []string{"pkg/lab/vnet"}, "a TCP/IP stack is seen through net.Conn and net.Listener only"},
 	{"k8s.io/client-go", []string{"pkg/node/kube", "pkg/e2e"}, "the API server's client stays in its adapter"},
 	{"github.com/sigstore/", []string{"pkg/image/fetch"}, "signatures are verified where files arrive"},

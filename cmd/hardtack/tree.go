@@ -81,7 +81,7 @@ func composeTree(c *cli.Context) (*rootfs.Tree, error) {
 			fmt.Fprintf(c.App.ErrWriter, "%s %s comes from %s: %s\n", r.Component, r.Version, r.Source, r.Fallback)
 		},
 	}
-	for _, program := range []*rootfs.Entry{ours.agent, ours.reader, ours.hello} {
+	for _, program := range []*rootfs.Entry{ours.agent, ours.reader, ours.archive} {
 		if program != nil {
 			plan.Extra = append(plan.Extra, *program)
 		}
@@ -93,8 +93,8 @@ func composeTree(c *cli.Context) (*rootfs.Tree, error) {
 	return job.Tree, err
 }
 
-// programs are the entries of --agent, --reader and --hello; nil if the flag is not set.
-type programs struct{ agent, reader, hello *rootfs.Entry }
+// programs are the entries of --agent, --reader and --hello, and of the container image with the last; nil if the flag is not set.
+type programs struct{ agent, reader, hello, archive *rootfs.Entry }
 
 func readPrograms(c *cli.Context, arch string) (p programs, err error) {
 	for _, of := range []struct {
@@ -119,7 +119,8 @@ func readPrograms(c *cli.Context, arch string) (p programs, err error) {
 		if err != nil {
 			return programs{}, err
 		}
-		p.hello = &e
+		named := rootfs.Bytes(rootfs.FromAgent, oci.HelloProgram, 0o755, program)
+		p.hello, p.archive = &named, &e
 	}
 	return p, nil
 }

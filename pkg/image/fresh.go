@@ -2,6 +2,7 @@ package image
 
 import (
 	"io/fs"
+	"path"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
@@ -17,7 +18,7 @@ type Now struct {
 	Layers []layer.Layer
 	// Lock is nil for the lock in Assets that has the baked one's name.
 	Lock *lock.Lock
-	// Agent, Reader and Hello are the programs' entries; nil is not compared.
+	// Agent, Reader and Hello are the programs' entries, by the names of their files; nil is not compared.
 	Agent, Reader, Hello *rootfs.Entry
 }
 
@@ -55,10 +56,10 @@ func (n Now) fingerprint(name string) (string, error) {
 	return plan.Fingerprint()
 }
 
-// holds reports whether the image has the entry as it would be now.
+// holds reports whether the image has the program as it would be now, in whatever directory.
 func holds(baked bake.Manifest, e rootfs.Entry) bool {
 	for _, f := range baked.Tree.Files {
-		if f.Path == e.Path && f.Digest == e.Digest {
+		if f.From == e.Component && path.Base(f.Path) == path.Base(e.Path) && f.Digest == e.Digest {
 			return true
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/cache"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/containerd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/oci"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
@@ -66,7 +68,57 @@ func (p Plan) Compose(ctx context.Context) (bake.Job, error) {
 	if err := p.addContainers(ctx, fetcher); err != nil {
 		return bake.Job{}, err
 	}
+	if err := p.unpack(ctx, components); err != nil {
+		return bake.Job{}, err
+	}
 	return p.Job(components)
+}
+
+// unpack puts the files of container images in the place of their archives: of the lock's, of the hello image and of Containers. An archive that the
+// template puts there as a file is left as it is.
+func (p *Plan) unpack(ctx context.Context, components []bake.Fetched) error {
+	isArchive := func(e rootfs.Entry) bool {
+		return path.Dir(e.Path) == oci.Dir && path.Ext(e.Path) == ".tar" && e.Component != rootfs.FromExtra
+	}
+	var archives []rootfs.Entry
+	for _, list := range append([][]rootfs.Entry{p.Extra, bake.ContainerEntries(p.Containers)}, entriesOf(components)...) {
+		for _, e := range list {
+			if isArchive(e) {
+				archives = append(archives, e)
+			}
+		}
+	}
+	c, err := cache.Open(p.Fetch.Cache)
+	if err != nil {
+		return err
+	}
+	r, err := containerd.Unpack(ctx, archives, p.Architecture, c)
+	if err != nil {
+		return err
+	}
+	for archive, why := range r.Left {
+		if p.Fetch.Log != nil {
+			p.Fetch.Log.Warn("container images are not unpacked, and imported when a machine boots", "archive", archive, "why", why)
+		}
+	}
+	gone := func(e rootfs.Entry) bool { return isArchive(e) && r.Unpacked[e.Path] != "" }
+	for i := range components {
+		components[i].Entries = slices.DeleteFunc(slices.Clone(components[i].Entries), gone)
+	}
+	p.Extra = append(slices.DeleteFunc(slices.Clone(p.Extra), gone), r.Entries...)
+	for i, image := range p.Containers {
+		if dir := r.Unpacked[image.Path]; dir != "" {
+			p.Containers[i].Path, p.Containers[i].Entry = dir, rootfs.Entry{}
+		}
+	}
+	return nil
+}
+
+func entriesOf(components []bake.Fetched) (lists [][]rootfs.Entry) {
+	for _, c := range components {
+		lists = append(lists, c.Entries)
+	}
+	return lists
 }
 
 func (p *Plan) addContainers(ctx context.Context, fetcher *fetch.Fetcher) error {

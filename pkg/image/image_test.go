@@ -82,7 +82,7 @@ func TestChanged(t *testing.T) {
 	other := rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("another"))
 	baked := bake.Manifest{}
 	baked.Lock.Name = bake.DefaultLock
-	baked.Tree.Files = []bake.File{{Path: agent.Path, Digest: agent.Digest}}
+	baked.Tree.Files = []bake.File{{Path: agent.Path, Digest: agent.Digest, From: agent.Component}}
 	for name, tt := range map[string]struct {
 		now  image.Now
 		want []string

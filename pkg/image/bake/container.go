@@ -10,7 +10,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 )
 
-// FromContainers is the component of the archives of Plan.Containers.
+// FromContainers is the component of the archives of Plan.Containers, of their files, and of containerd's databases.
 const FromContainers = "containers"
 
 // Container is a container image that a template adds for the nodes.
@@ -19,18 +19,19 @@ type Container struct {
 	Name string `json:"name"`
 	// Digest is "sha256:hex" of its manifest, or of an index.
 	Digest string `json:"digest"`
-	// Path is its archive's, which may have other images too.
+	// Path is the directory of its files, or its archive's, which may have other images too.
 	Path string `json:"path"`
 	// Origin is "registry", or "file" for an archive of the template's.
-	Origin string       `json:"origin"`
-	Entry  rootfs.Entry `json:"-"`
+	Origin string `json:"origin"`
+	// Entry is the archive; zero if other entries have the image's files.
+	Entry rootfs.Entry `json:"-"`
 }
 
-// containerEntries are the archives of container images, each once.
-func containerEntries(list []Container) (entries []rootfs.Entry) {
+// ContainerEntries are the archives of container images, each once.
+func ContainerEntries(list []Container) (entries []rootfs.Entry) {
 	seen := map[string]bool{}
 	for _, c := range list {
-		if !seen[c.Path] {
+		if c.Entry.Path != "" && !seen[c.Path] {
 			entries = append(entries, c.Entry)
 		}
 		seen[c.Path] = true

@@ -119,7 +119,7 @@ type File struct {
 func newFile(e rootfs.Entry) File {
 	f := File{Path: e.Path, Link: e.Link, Size: e.Size, Digest: e.Digest}
 	if e.Mode.IsRegular() {
-		f.Mode = fmt.Sprintf("%04o", e.Mode.Perm())
+		f.Mode = fmt.Sprintf("%04o", e.UnixMode())
 	}
 	return f
 }
@@ -168,11 +168,15 @@ func newManifest(job Job, system System, packages []Package) Manifest {
 		m.Components = append(m.Components, ManifestComponent{Name: c.Name, Version: c.Version, Licence: c.Licence, Source: image.source(c, job.Architecture)})
 	}
 	for e := range job.Tree.All() {
+		// A container image may have thousands: ContainerImages has its digest.
+		if e.Mode.IsDir() || e.Component == FromContainers {
+			continue
+		}
 		file := newFile(e)
 		if i, ok := byName[e.Component]; ok {
 			m.Components[i].Files = append(m.Components[i].Files, file)
 			m.Components[i].Size += e.Size
-		} else if !e.Mode.IsDir() {
+		} else {
 			file.From = e.Component
 			m.Tree.Files = append(m.Tree.Files, file)
 		}

@@ -122,10 +122,10 @@ func differs(e rootfs.Entry, at observation, there bool) string {
 		return fmt.Sprintf("it leads to %s instead of %s", at.link, e.Link)
 	case want == "link" || want == "dir" && e.Component == rootfs.FromImplied:
 		return "" // a link has no mode, and an implied directory keeps the one that it had
-	case at.owner != "0:0":
-		return fmt.Sprintf("it belongs to %s instead of root (0:0)", at.owner)
-	case at.mode != e.Mode.Perm():
-		return fmt.Sprintf("its mode is %04o instead of %04o", at.mode, e.Mode.Perm())
+	case at.owner != e.Owner():
+		return fmt.Sprintf("it belongs to %s instead of %s (0:0 is root)", at.owner, e.Owner())
+	case at.mode != e.UnixMode():
+		return fmt.Sprintf("its mode is %04o instead of %04o", at.mode, e.UnixMode())
 	case want == "file" && at.size != e.Size:
 		return fmt.Sprintf("it has %d bytes instead of %d", at.size, e.Size)
 	case want == "file" && at.digest != e.Digest:

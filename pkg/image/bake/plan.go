@@ -57,7 +57,7 @@ func (p Plan) Job(components []Fetched) (Job, error) {
 	if image.Fingerprint, err = p.Fingerprint(); err != nil {
 		return Job{}, err
 	}
-	files := slices.Concat(p.Extra, containerEntries(p.Containers))
+	files := slices.Concat(p.Extra, ContainerEntries(p.Containers))
 	for _, c := range components {
 		files = append(files, c.Entries...)
 		image.Sources = append(image.Sources, c.Source)

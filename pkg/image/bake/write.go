@@ -62,7 +62,7 @@ func (b *baker) writeDiffering(ctx context.Context, tree *rootfs.Tree, found map
 		case there && at.kind != kind(e):
 			obstacles = append(obstacles, e.Path)
 		case there && at.kind == "dir":
-			loose = append(loose, fmt.Sprintf("%04o\x00%s\x00", e.Mode.Perm(), e.Path))
+			loose = append(loose, fmt.Sprintf("%s\x00%04o\x00%s\x00", e.Owner(), e.UnixMode(), e.Path))
 			return false
 		}
 		return true
@@ -71,7 +71,7 @@ func (b *baker) writeDiffering(ctx context.Context, tree *rootfs.Tree, found map
 		return err
 	}
 	if len(loose) > 0 {
-		fix := "xargs -0 -n2 sh -c 'chown 0:0 \"$1\" && chmod \"$0\" \"$1\"'"
+		fix := "xargs -0 -n3 sh -c 'chown \"$0\" \"$2\" && chmod \"$1\" \"$2\"'"
 		if _, err := b.script(ctx, fix, strings.NewReader(strings.Join(loose, ""))); err != nil {
 			return fmt.Errorf("setting the modes of directories: %w", err)
 		}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"path"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -76,6 +77,8 @@ const (
 	HelloImage = "hardtack.local/hello"
 	HelloTag   = "1"
 	HelloPath  = Dir + "/hello.tar"
+	// HelloProgram is the program's path in the image.
+	HelloProgram = "/hello"
 )
 
 // NobodyUser runs programs without any rights: an unused id, as in upstream's pause image.
@@ -84,6 +87,6 @@ const NobodyUser = "65535:65535"
 // Hello returns the entry of the hello image's archive.
 func Hello(program []byte, arch string) (rootfs.Entry, error) {
 	var archive bytes.Buffer
-	err := WriteProgram(&archive, Program{Name: "hello", Content: program, Image: HelloImage, Tag: HelloTag, User: NobodyUser, Arch: arch})
+	err := WriteProgram(&archive, Program{Name: path.Base(HelloProgram), Content: program, Image: HelloImage, Tag: HelloTag, User: NobodyUser, Arch: arch})
 	return rootfs.Bytes(rootfs.FromAgent, HelloPath, 0o644, archive.Bytes()), err
 }

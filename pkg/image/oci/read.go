@@ -15,7 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Dir is where a node's archives of container images are: what is there when a minion boots is imported into containerd.
+// Dir is where a node's archives of container images are: those that are there when a minion boots are imported into containerd.
 const Dir = "/usr/lib/hardtack/images"
 
 // maxIndex bounds what is read into memory of an archive: an index or a manifest.
@@ -27,7 +27,11 @@ type Named struct{ Name, Digest string }
 // Read reads an OCI archive, a tar of an image layout, and returns its images. It compares every blob with the digest in its name, and
 // looks for all that manifests name. An image without a name is an error, since no pod would find it.
 func Read(r io.Reader) ([]Named, error) {
-	a := archive{small: map[string][]byte{}, have: map[string]bool{}}
+	return archive{small: map[string][]byte{}, have: map[string]bool{}}.images(r)
+}
+
+// images reads an archive as Read does. They are in the order of its index.
+func (a archive) images(r io.Reader) ([]Named, error) {
 	if err := a.read(tar.NewReader(r)); err != nil {
 		return nil, err
 	}

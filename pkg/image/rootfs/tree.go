@@ -56,12 +56,16 @@ func (t *Tree) Size() int64 {
 	return total
 }
 
-// Digest is the sha256, in hex, of path, mode, link, size and content digest of every entry: two trees have the same
+// Digest is the sha256, in hex, of path, mode, owner, link, size and content digest of every entry: two trees have the same
 // digest exactly if they write the same files.
 func (t *Tree) Digest() string {
 	hash := sha256.New()
 	for _, e := range t.entries {
-		fmt.Fprintf(hash, "%s\x00%o\x00%s\x00%d\x00%s\n", e.Path, e.Mode, e.Link, e.Size, e.Digest)
+		fmt.Fprintf(hash, "%s\x00%o\x00%s\x00%d\x00%s", e.Path, e.Mode, e.Link, e.Size, e.Digest)
+		if e.UID != 0 || e.GID != 0 {
+			fmt.Fprintf(hash, "\x00%s", e.Owner())
+		}
+		fmt.Fprintln(hash)
 	}
 	return hex.EncodeToString(hash.Sum(nil))
 }
@@ -101,7 +105,7 @@ func (t *Tree) Select(keep func(Entry) bool) *Tree {
 	return &s
 }
 
-// WriteTar streams the tree as a tar archive: root owns everything, times are the epoch. Names are
+// WriteTar streams the tree as a tar archive: owners are numbers, times are the epoch. Names are
 // relative to the root directory. The content of each file is compared with its size and digest while
 // it passes; on any difference, or when ctx ends, the archive is left unfinished and the error says why.
 func (t *Tree) WriteTar(ctx context.Context, w io.Writer) error {
@@ -123,8 +127,8 @@ func writeEntry(ctx context.Context, archive *tar.Writer, e Entry) error {
 		return err
 	}
 	header := &tar.Header{
-		Name: strings.TrimPrefix(e.Path, "/"), Linkname: e.Link, Mode: int64(e.Mode.Perm()), Size: e.Size,
-		ModTime: time.Unix(0, 0), Uname: "root", Gname: "root",
+		Name: strings.TrimPrefix(e.Path, "/"), Linkname: e.Link, Mode: int64(e.UnixMode()), Size: e.Size,
+		ModTime: time.Unix(0, 0), Uid: e.UID, Gid: e.GID,
 	}
 	switch e.Mode.Type() {
 	case fs.ModeDir:

@@ -266,7 +266,7 @@ func TestMinionAlone(t *testing.T) {
 	c.write(t, "/etc/systemd/system/hardtack-ready.service.d/test.conf", "[Service]\nExecStart=\nExecStart=/usr/lib/hardtack/bin/hardtack-agent ready --stall=1s\n")
 	// The daemons before the kubelet are stand-ins, which do not notify and have no images.
 	c.write(t, "/etc/systemd/system/containerd.service.d/test.conf", "[Service]\nType=exec\n")
-	c.write(t, "/etc/systemd/system/hardtack-images.service.d/test.conf", "[Unit]\nAssertPathExists=\n[Service]\nExecStart=\nExecStart=/bin/true\n")
+	c.write(t, "/etc/systemd/system/hardtack-images.service.d/test.conf", "[Unit]\nConditionPathExistsGlob=\n[Service]\nExecStart=\nExecStart=/bin/true\n")
 	_, out := c.boot(t, `
 failed() { until journalctl --unit=hardtack-ready.service --output=cat | grep --quiet '^{"hardtack":"failed",.*"reason":"'$1; do sleep 0.2; done; }
 failed dns

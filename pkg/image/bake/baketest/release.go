@@ -1,6 +1,7 @@
 package baketest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/oci"
 )
 
 // Host is where the releases of [SmallRelease] come from: the first part of each path in its mirror.
@@ -35,6 +37,9 @@ func SmallRelease(t *testing.T, full *lock.Lock) (file, mirror string) {
 		for i, f := range files {
 			files[i].Within = ""
 			content := Program(c.Name, f.Name)
+			if filepath.Ext(f.Name) == ".tar" {
+				content = container(t, c, content)
+			}
 			sum := sha256.Sum256(content)
 			path := c.Name + "/" + f.Name
 			write(t, filepath.Join(mirror, Host, path), content)
@@ -52,6 +57,17 @@ func SmallRelease(t *testing.T, full *lock.Lock) (file, mirror string) {
 	file = filepath.Join(mirror, "small.lock.yaml")
 	write(t, file, data)
 	return file, mirror
+}
+
+// container is the archive of a container image with the program.
+func container(t *testing.T, c lock.Component, program []byte) []byte {
+	t.Helper()
+	var archive bytes.Buffer
+	p := oci.Program{Name: c.Name, Content: program, Image: Host + "/" + c.Name, Tag: c.Version, User: oci.NobodyUser, Arch: "amd64"}
+	if err := oci.WriteProgram(&archive, p); err != nil {
+		t.Fatal(err)
+	}
+	return archive.Bytes()
 }
 
 func write(t *testing.T, file string, content []byte) {
