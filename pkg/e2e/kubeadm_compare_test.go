@@ -345,6 +345,11 @@ func (c *compared) measure(t *testing.T, by string, m lab.MachineStatus) join {
 	if err != nil {
 		t.Fatal(err)
 	}
+	owners, err := parseOwners(c.ask(t, m.ID, "awk '/^cpu / {print \"all=\" ($2+$3+$4+$7+$8)/'$(getconf CLK_TCK)'}' /proc/stat; "+
+		"systemctl show --no-pager --property=Id,CPUUsageNSec '*.service' init.scope"))
+	if err != nil {
+		t.Errorf("%s: who used the processors: %v", by, err)
+	}
 	seen := c.nodes.node(m.Name)
 	if seen.kubelet != c.version {
 		t.Errorf("%s: the kubelet is of version %q, and kubeadm of %q: what is compared is not of one module", by, seen.kubelet, c.version)
@@ -352,7 +357,7 @@ func (c *compared) measure(t *testing.T, by string, m lab.MachineStatus) join {
 	if seen.err != nil {
 		t.Errorf("%s: the machine's processor time: %v", by, seen.err)
 	}
-	j := join{By: by, CPU: seen.cpu.Seconds(), Registered: seen.registered.Sub(m.PoweredOn).Seconds(), Ready: seen.ready.Sub(m.PoweredOn).Seconds()}
+	j := join{By: by, Owners: owners, CPU: seen.cpu.Seconds(), Registered: seen.registered.Sub(m.PoweredOn).Seconds(), Ready: seen.ready.Sub(m.PoweredOn).Seconds()}
 	if j.Tasks, err = strconv.Atoi(strings.TrimPrefix(head, "tasks=")); err != nil {
 		t.Errorf("%s: the number of tasks: %v", by, err)
 	}

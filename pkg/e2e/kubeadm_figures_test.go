@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -50,7 +53,45 @@ type join struct {
 	CPU float64 `json:"cpu_s"`
 	// Tasks is the number of processes and threads that the kernel had started shortly after that.
 	Tasks int `json:"tasks"`
+	// Owners are the seconds of processor time by unit, as the machine's kernel counted them shortly after that. What no unit has is
+	// the kernel's own, and of what ran before systemd.
+	Owners map[string]float64 `json:"owners_s,omitempty"`
 }
+
+// parseOwners reads all=SECONDS, and what systemctl shows of Id and CPUUsageNSec.
+func parseOwners(text string) (map[string]float64, error) {
+	head, shown, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	rest, err := strconv.ParseFloat(strings.TrimPrefix(head, "all="), 64)
+	if err != nil {
+		return nil, err
+	}
+	owners := map[string]float64{}
+	for block := range strings.SplitSeq(shown, "\n\n") {
+		var id string
+		var used float64
+		for line := range strings.Lines(block) {
+			switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); {
+			case key == "Id":
+				id = value
+			case key == "CPUUsageNSec" && value != "[not set]":
+				ns, err := strconv.ParseFloat(value, 64)
+				if err != nil {
+					return nil, err
+				}
+				used = ns / 1e9
+			}
+		}
+		if used > 0 {
+			owners[id] = used
+			rest -= used
+		}
+	}
+	owners[theKernel] = rest
+	return owners, nil
+}
+
+// theKernel is the owner of what no unit has.
+const theKernel = "kernel"
 
 // rows are the lines of the table.
 var rows = []struct {
@@ -106,7 +147,27 @@ func (c comparison) table(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t\t%s\t%s\t\n", r.name, c.median(byHardtack, r.of), c.median(byKubeadm, r.of), c.each(byHardtack, r.of), c.each(byKubeadm, r.of))
 	}
 	fmt.Fprintf(w, "user data, bytes\t%d\t%d\t\t\t\t\n", c.UserData[byHardtack], c.UserData[byKubeadm])
+	if owners := c.owners(); len(owners) > 0 {
+		fmt.Fprint(w, "\nprocessor time in the machine, by unit\t\t\t\t\t\t\n")
+		for _, name := range owners {
+			of := func(j join) float64 { return j.Owners[name] }
+			fmt.Fprintf(w, "%s\t%.1f\t%.1f\t\t%s\t%s\t\n", name, c.median(byHardtack, of), c.median(byKubeadm, of), c.each(byHardtack, of), c.each(byKubeadm, of))
+		}
+	}
 	return w.Flush()
+}
+
+// owners are the units that use half a second in either way of joining, the greatest first.
+func (c comparison) owners() []string {
+	most := map[string]float64{}
+	for _, j := range c.Joins {
+		for name := range j.Owners {
+			of := func(j join) float64 { return j.Owners[name] }
+			most[name] = max(c.median(byHardtack, of), c.median(byKubeadm, of))
+		}
+	}
+	maps.DeleteFunc(most, func(_ string, s float64) bool { return s < 0.5 })
+	return slices.SortedFunc(maps.Keys(most), func(a, b string) int { return cmp.Or(cmp.Compare(most[b], most[a]), cmp.Compare(a, b)) })
 }
 
 // write writes the table and the JSON to a directory, each atomically.
@@ -141,14 +202,29 @@ func TestKubeadmFigures(t *testing.T) {
 	c := comparison{Kubernetes: "v1.2.3", CPUs: 2, UserData: map[string]int{byHardtack: 1100, byKubeadm: 900}}
 	for i, ready := range []float64{212.4, 199.6, 350} {
 		c.Joins = append(c.Joins,
-			join{byHardtack, i + 1, 5.2, 60, 100, 130, 170, ready, ready / 2, 900},
-			join{byKubeadm, i + 1, 5.3, 61, 62, 180, 230, ready + 50, ready / 2, 800})
+			join{byHardtack, i + 1, 5.2, 60, 100, 130, 170, ready, ready / 2, 900, map[string]float64{theKernel: 9, "kubelet.service": ready / 10, "small.service": 0.4}},
+			join{byKubeadm, i + 1, 5.3, 61, 62, 180, 230, ready + 50, ready / 2, 800, map[string]float64{theKernel: 9, "kubeadm-join.service": 8}})
 	}
 	dir := t.TempDir()
 	if err := c.write(dir); err != nil {
 		t.Fatal(err)
 	}
 	assertFigures(t, dir, "compare-kubeadm", "kubeadm")
+}
+
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	got, err := parseOwners("all=20.5\nId=kubelet.service\nCPUUsageNSec=12500000000\n\nId=never.service\nCPUUsageNSec=[not set]\n\nId=init.scope\nCPUUsageNSec=3000000000\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"kubelet.service": 12.5, "init.scope": 3, theKernel: 5}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if _, err := parseOwners("all=x\n"); err == nil {
+		t.Error("no figure is no error")
+	}
 }
 
 // assertFigures compares what writeFigures has written with testdata.
