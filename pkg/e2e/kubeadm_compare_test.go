@@ -345,8 +345,7 @@ func (c *compared) measure(t *testing.T, by string, m lab.MachineStatus) join {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owners, err := parseOwners(c.ask(t, m.ID, "awk '/^cpu / {print \"all=\" ($2+$3+$4+$7+$8)/'$(getconf CLK_TCK)'}' /proc/stat; "+
-		"systemctl show --no-pager --property=Id,CPUUsageNSec '*.service' init.scope"))
+	owners, err := parseOwners(c.ask(t, m.ID, "systemctl show --no-pager --property=Id,CPUUsageNSec '*.service' init.scope"))
 	if err != nil {
 		t.Errorf("%s: who used the processors: %v", by, err)
 	}

@@ -53,20 +53,15 @@ type join struct {
 	CPU float64 `json:"cpu_s"`
 	// Tasks is the number of processes and threads that the kernel had started shortly after that.
 	Tasks int `json:"tasks"`
-	// Owners are the seconds of processor time by unit, as the machine's kernel counted them shortly after that. What no unit has is
-	// the kernel's own, and of what ran before systemd.
+	// Owners are the seconds of processor time by unit, as the machine's kernel counted them shortly after that. Where other work
+	// on this computer takes processors away from the machine, that is in them.
 	Owners map[string]float64 `json:"owners_s,omitempty"`
 }
 
-// parseOwners reads all=SECONDS, and what systemctl shows of Id and CPUUsageNSec.
+// parseOwners reads what systemctl shows of Id and CPUUsageNSec.
 func parseOwners(text string) (map[string]float64, error) {
-	head, shown, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	rest, err := strconv.ParseFloat(strings.TrimPrefix(head, "all="), 64)
-	if err != nil {
-		return nil, err
-	}
 	owners := map[string]float64{}
-	for block := range strings.SplitSeq(shown, "\n\n") {
+	for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		var id string
 		var used float64
 		for line := range strings.Lines(block) {
@@ -83,15 +78,10 @@ func parseOwners(text string) (map[string]float64, error) {
 		}
 		if used > 0 {
 			owners[id] = used
-			rest -= used
 		}
 	}
-	owners[theKernel] = rest
 	return owners, nil
 }
-
-// theKernel is the owner of what no unit has.
-const theKernel = "kernel"
 
 // rows are the lines of the table.
 var rows = []struct {
@@ -202,8 +192,8 @@ func TestKubeadmFigures(t *testing.T) {
 	c := comparison{Kubernetes: "v1.2.3", CPUs: 2, UserData: map[string]int{byHardtack: 1100, byKubeadm: 900}}
 	for i, ready := range []float64{212.4, 199.6, 350} {
 		c.Joins = append(c.Joins,
-			join{byHardtack, i + 1, 5.2, 60, 100, 130, 170, ready, ready / 2, 900, map[string]float64{theKernel: 9, "kubelet.service": ready / 10, "small.service": 0.4}},
-			join{byKubeadm, i + 1, 5.3, 61, 62, 180, 230, ready + 50, ready / 2, 800, map[string]float64{theKernel: 9, "kubeadm-join.service": 8}})
+			join{byHardtack, i + 1, 5.2, 60, 100, 130, 170, ready, ready / 2, 900, map[string]float64{"init.scope": 9, "kubelet.service": ready / 10, "small.service": 0.4}},
+			join{byKubeadm, i + 1, 5.3, 61, 62, 180, 230, ready + 50, ready / 2, 800, map[string]float64{"init.scope": 9, "kubeadm-join.service": 8}})
 	}
 	dir := t.TempDir()
 	if err := c.write(dir); err != nil {
@@ -214,15 +204,15 @@ func TestKubeadmFigures(t *testing.T) {
 
 func TestOwners(t *testing.T) {
 	t.Parallel()
-	got, err := parseOwners("all=20.5\nId=kubelet.service\nCPUUsageNSec=12500000000\n\nId=never.service\nCPUUsageNSec=[not set]\n\nId=init.scope\nCPUUsageNSec=3000000000\n")
+	got, err := parseOwners("Id=kubelet.service\nCPUUsageNSec=12500000000\n\nId=never.service\nCPUUsageNSec=[not set]\n\nId=init.scope\nCPUUsageNSec=3000000000\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]float64{"kubelet.service": 12.5, "init.scope": 3, theKernel: 5}
+	want := map[string]float64{"kubelet.service": 12.5, "init.scope": 3}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if _, err := parseOwners("all=x\n"); err == nil {
+	if _, err := parseOwners("Id=x.service\nCPUUsageNSec=x\n"); err == nil {
 		t.Error("no figure is no error")
 	}
 }

@@ -156,17 +156,31 @@ func (w *watch) round(ctx context.Context) []failed {
 	w.readStates(ctx)
 	errs := make([]error, len(w.Checks))
 	var wg sync.WaitGroup
+	done := make([]chan struct{}, len(w.Checks))
 	for i, c := range w.Checks {
+		done[i] = make(chan struct{})
 		u, known := w.states[c.Unit]
 		switch {
 		case w.works[c.Name]:
 		case known && missing(u):
 			errs[i] = reason.Errorf(ofName(c.Unit), "%s%s", unitIs, state(u))
 		case c.Probe != nil:
-			wg.Go(func() { errs[i] = c.Probe(ctx) })
+			wg.Go(func() {
+				defer close(done[i])
+				// A node is asked for, by TLS and perhaps far away, when its kubelet says that it is healthy.
+				if first := w.first(i); first >= 0 {
+					if <-done[first]; errs[first] != nil {
+						errs[i] = errs[first]
+						return
+					}
+				}
+				errs[i] = c.Probe(ctx)
+			})
+			continue
 		case !known:
 			errs[i] = reason.Errorf(reason.Unit, "the state of %s is not known", c.Unit)
 		}
+		close(done[i])
 	}
 	wg.Wait()
 	var out []failed
@@ -182,6 +196,11 @@ func (w *watch) round(ctx context.Context) []failed {
 		}
 	}
 	return out
+}
+
+// first is the check before this one that looks at the same unit; -1 is none.
+func (w *watch) first(i int) int {
+	return slices.IndexFunc(w.Checks[:i], func(c Check) bool { return c.Unit == w.Checks[i].Unit })
 }
 
 // readStates reads the states of all units in one call: on an emulated processor during the boot such calls cost more
