@@ -28,12 +28,14 @@ type box struct {
 	answers map[string]any // a body, or an error
 	units   map[string]timeline.Unit
 	patched []string
+	asked   []string
 	round   func() // is called when the states are asked for; may be nil
 }
 
 func (b *box) Get(_ context.Context, target *url.URL) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.asked = append(b.asked, target.String())
 	switch answer := b.answers[target.String()].(type) {
 	case string:
 		return []byte(answer), nil
@@ -123,6 +125,30 @@ func (c *clock) read() uint64 {
 	defer c.mu.Unlock()
 	c.now += c.step
 	return c.now
+}
+
+// A node is not asked for before its kubelet says that it is healthy: each request is a handshake, and the API server has a thousand nodes.
+func TestNodeAfterKubelet(t *testing.T) {
+	b := &box{answers: map[string]any{}, units: map[string]timeline.Unit{}}
+	rounds := 0
+	b.round = func() {
+		if rounds++; rounds == 5 {
+			if asked := strings.Join(b.asked, " "); !strings.Contains(asked, kubeletURL) || strings.Contains(asked, "/nodes/") {
+				t.Errorf("of a kubelet that does not answer: %s", asked)
+			}
+			b.set(kubeletURL, "ok")
+		}
+	}
+	m := b.machine(role.Minions)
+	nodeURL := m.Config.APIServer(m.Roles) + "/api/v1/nodes/node-1"
+	b.set(nodeURL, node("True", "KubeletReady", "sha256:00ff"))
+	c := &clock{step: 1000}
+	if _, err := ready.Run(t.Context(), ready.Options{Checks: m.Checks(), Manager: b, Units: m.Units(), MinWait: time.Millisecond, MaxWait: time.Millisecond, Clock: c.read}); err != nil {
+		t.Fatal(err)
+	}
+	if rounds < 5 || !slices.Contains(b.asked, nodeURL) {
+		t.Errorf("after %d rounds: %v", rounds, b.asked)
+	}
 }
 
 // TestWholeMachine starts one machine with every role, check by check; each step is taken once the status names the
