@@ -184,8 +184,12 @@ func daemon(t *testing.T, root string) func(args ...string) string {
 		text, _ := os.ReadFile(log.Name()) // a reader of messages
 		return string(text)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Wait() }()
+	ended := make(chan struct{})
+	var end error
+	go func() {
+		end = server.Wait()
+		close(ended)
+	}()
 	t.Cleanup(func() {
 		stop()
 		_ = server.Process.Signal(os.Interrupt)
@@ -208,9 +212,8 @@ func daemon(t *testing.T, root string) func(args ...string) string {
 	}
 	for ctx.Err() == nil {
 		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("containerd has ended: %v:\n%s", err, said())
+		case <-ended:
+			t.Fatalf("containerd has ended: %v:\n%s", end, said())
 		case <-time.After(200 * time.Millisecond):
 		}
 		if exists(filepath.Join(root, socket)) && strings.Contains(said(), "containerd successfully booted") {

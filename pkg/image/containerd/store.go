@@ -41,7 +41,7 @@ const (
 
 // write writes the databases and blobs below dir, and returns the links of snapshots to the images' files, by their paths below dir.
 func write(ctx context.Context, dir string, list []unpacked) (links map[string]string, err error) {
-	s, err := open(dir)
+	s, err := open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ type store struct {
 	snapshots *database
 }
 
-func open(dir string) (*store, error) {
+func open(ctx context.Context, dir string) (*store, error) {
 	for _, name := range []string{metadataDir, snapshotDir} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func open(dir string) (*store, error) {
 		return nil, err
 	}
 	s.DB = metadata.NewDB(s.file, blobs, map[string]snapshots.Snapshotter{snapshotter: s.snapshots})
-	if err := s.Init(context.Background()); err != nil {
+	if err := s.Init(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
@@ -229,20 +229,12 @@ func timeless(name string) error {
 		return err
 	}
 	// The page of amd64 and arm64's smallest, whatever machine writes it; containerd reads it from the file.
-	to, err := bolt.Open(name+".new", 0o600, &bolt.Options{PageSize: 4096})
+	to, err := bolt.Open(name+".new", 0o600, &bolt.Options{PageSize: 4096, NoSync: true})
 	if err != nil {
 		return errors.Join(err, from.Close())
 	}
 	err = from.View(func(old *bolt.Tx) error {
-		return to.Update(func(tx *bolt.Tx) error {
-			return old.ForEach(func(key []byte, b *bolt.Bucket) error {
-				made, err := tx.CreateBucket(key)
-				if err != nil {
-					return err
-				}
-				return copyBucket(b, made, epoch)
-			})
-		})
+		return old.ForEach(func(key []byte, b *bolt.Bucket) error { return copyBucket(b, to, [][]byte{key}, epoch) })
 	})
 	if err := errors.Join(err, from.Close(), to.Close()); err != nil {
 		return err
@@ -250,23 +242,38 @@ func timeless(name string) error {
 	return os.Rename(name+".new", name)
 }
 
-func copyBucket(from, to *bolt.Bucket, epoch []byte) error {
-	if err := to.SetSequence(from.Sequence()); err != nil {
-		return err
-	}
-	return from.ForEach(func(key, value []byte) error {
-		if value == nil {
-			if b := from.Bucket(key); b != nil {
-				made, err := to.CreateBucket(key)
-				if err != nil {
-					return err
-				}
-				return copyBucket(b, made, epoch)
+// copyBucket copies a bucket to its path in another database. Each bucket is a transaction of its own: of two in one, which gets the lower
+// page is left to the order of a map.
+func copyBucket(from *bolt.Bucket, to *bolt.DB, at [][]byte, epoch []byte) error {
+	var inner [][]byte
+	err := to.Update(func(tx *bolt.Tx) error {
+		made, err := tx.CreateBucketIfNotExists(at[0])
+		for _, key := range at[1:] {
+			if err == nil {
+				made, err = made.CreateBucketIfNotExists(key)
 			}
 		}
-		if at := string(key); at == "createdat" || at == "updatedat" {
-			value = epoch
+		if err != nil {
+			return err
 		}
-		return to.Put(key, value)
+		if err := made.SetSequence(from.Sequence()); err != nil {
+			return err
+		}
+		return from.ForEach(func(key, value []byte) error {
+			if value == nil && from.Bucket(key) != nil {
+				inner = append(inner, key)
+				return nil
+			}
+			if name := string(key); name == "createdat" || name == "updatedat" {
+				value = epoch
+			}
+			return made.Put(key, value)
+		})
 	})
+	for _, key := range inner {
+		if err == nil {
+			err = copyBucket(from.Bucket(key), to, append(slices.Clone(at), key), epoch)
+		}
+	}
+	return err
 }
