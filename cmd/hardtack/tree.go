@@ -80,6 +80,10 @@ func composeTree(c *cli.Context) (*rootfs.Tree, error) {
 			bar.finish() // all transfers are over by now
 			fmt.Fprintf(c.App.ErrWriter, "%s %s comes from %s: %s\n", r.Component, r.Version, r.Source, r.Fallback)
 		},
+		OnArchive: func(archive, why string) {
+			bar.finish()
+			fmt.Fprintf(c.App.ErrWriter, "%s is not unpacked, and each minion imports it at its boot: %s\n", archive, why)
+		},
 	}
 	for _, program := range []*rootfs.Entry{ours.agent, ours.reader, ours.archive} {
 		if program != nil {

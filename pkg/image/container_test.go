@@ -1,12 +1,20 @@
 package image_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image"
@@ -60,6 +68,19 @@ func TestContainerArchives(t *testing.T) {
 		t.Errorf("described as %s, %v", text, err)
 	}
 
+	var capable bytes.Buffer
+	w := tar.NewWriter(&capable)
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "ping", Mode: 0o755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	plan.ContainerArchives = []string{ociArchive(t, "registry.example/shop/ping", capable.Bytes())}
+	told := ""
+	plan.OnArchive = func(archive, why string) { told += archive + ": " + why }
+	const want = "/usr/lib/hardtack/images/layer.tar: registry.example/shop/ping:1: /ping has the extended attribute security.capability"
+	if job, err = plan.Compose(t.Context()); err != nil || told != want || !job.Tree.Has("/usr/lib/hardtack/images/layer.tar") {
+		t.Errorf("an image with a capability: %v, told %q, want %q", err, told, want)
+	}
+
 	plan.ContainerArchives = []string{name, name}
 	if _, err := plan.Compose(t.Context()); err == nil || !strings.Contains(err.Error(), "registry.example/shop/web:1.2 is there twice") {
 		t.Errorf("the same image twice: %v", err)
@@ -68,4 +89,26 @@ func TestContainerArchives(t *testing.T) {
 	if _, err := plan.Compose(t.Context()); err == nil || !strings.Contains(err.Error(), "has no digest") {
 		t.Errorf("no digest: %v", err)
 	}
+}
+
+// ociArchive is a file with an image of one layer.
+func ociArchive(t *testing.T, name string, layer []byte) string {
+	t.Helper()
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer)), nil }, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := oci.Write(&text, image, name+":1", "1"); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "layer.tar")
+	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -7,6 +7,7 @@ package image
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -31,6 +32,8 @@ type Plan struct {
 	ContainerImages, ContainerArchives []string
 	// OnFallback is told of each component that does not come from the source that it should; nil: nobody is.
 	OnFallback func(fetch.Result)
+	// OnArchive is told of each archive of container images that is not unpacked, and why: each minion imports it at its boot. nil: nobody is.
+	OnArchive func(archive, why string)
 }
 
 // OptionsError is a Fetch that asks for what there is not.
@@ -96,9 +99,9 @@ func (p *Plan) unpack(ctx context.Context, components []bake.Fetched) error {
 	if err != nil {
 		return err
 	}
-	for archive, why := range r.Left {
-		if p.Fetch.Log != nil {
-			p.Fetch.Log.Warn("container images are not unpacked, and imported when a machine boots", "archive", archive, "why", why)
+	for _, archive := range slices.Sorted(maps.Keys(r.Left)) {
+		if p.OnArchive != nil {
+			p.OnArchive(archive, r.Left[archive])
 		}
 	}
 	gone := func(e rootfs.Entry) bool { return isArchive(e) && r.Unpacked[e.Path] != "" }

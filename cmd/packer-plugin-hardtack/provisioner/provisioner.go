@@ -114,6 +114,9 @@ func (p *Provisioner) plan(ctx context.Context, ui packer.Ui, log *slog.Logger, 
 		OnFallback: func(r fetch.Result) {
 			ui.Say(fmt.Sprintf("hardtack: %s %s comes from %s: %s", r.Component, r.Version, r.Source, r.Fallback))
 		},
+		OnArchive: func(archive, why string) {
+			ui.Say(fmt.Sprintf("hardtack: warning: %s is not unpacked, and each minion imports it at its boot: %s", archive, why))
+		},
 	}.Compose(ctx)
 }
 

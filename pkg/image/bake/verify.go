@@ -100,14 +100,11 @@ func (b *baker) verifyClean(ctx context.Context, findings *problem.List) error {
 	return nil
 }
 
-// imagesDir is where the files of container images are.
-const imagesDir = rootfs.Home + "/images"
-
 // verifyKeys looks for private keys: a line that is the header of one, in a text file of a size that
 // a key can have. Container images are as their registry has them, with the keys of their test suites.
 func (b *baker) verifyKeys(ctx context.Context, findings *problem.List) error {
 	out, err := b.script(ctx, `
-find /etc /usr /root /home /var/lib /opt /srv -xdev -path `+"'"+imagesDir+"/*/rootfs/*'"+` -prune -o -type f -size -1024k -print0 2>/dev/null |
+find /etc /usr /root /home /var/lib /opt /srv -xdev -path '`+rootfs.ImagesDir+`/*/rootfs/*' -prune -o -type f -size -1024k -print0 2>/dev/null |
 xargs -0r grep -lI -E -e '^[[:space:]]*-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----[[:space:]]*$' -- || :`, nil)
 	if err != nil {
 		return fmt.Errorf("looking for private keys: %w", err)

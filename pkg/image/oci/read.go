@@ -13,10 +13,12 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 )
 
 // Dir is where a node's archives of container images are: those that are there when a minion boots are imported into containerd.
-const Dir = "/usr/lib/hardtack/images"
+const Dir = rootfs.ImagesDir
 
 // maxIndex bounds what is read into memory of an archive: an index or a manifest.
 const maxIndex = 4 << 20

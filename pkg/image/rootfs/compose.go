@@ -30,7 +30,9 @@ const (
 	AgentPath = Home + "/bin/hardtack-agent"
 	// ReaderPath is the program that reads the user data.
 	ReaderPath = Home + "/bin/hardtack-userdata"
-	UnitDir    = "/usr/lib/systemd/system"
+	// ImagesDir has the files of container images, and archives of those that are not unpacked.
+	ImagesDir = Home + "/images"
+	UnitDir   = "/usr/lib/systemd/system"
 	// CmdlinePath is read by kernel-install, by systemd's ukify and by the disk builder; GrubPath by
 	// update-grub.
 	CmdlinePath = "/etc/kernel/cmdline"
