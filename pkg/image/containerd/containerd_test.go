@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,7 +197,7 @@ func TestShared(t *testing.T) {
 		t.Errorf("unpacked: %v", r.Unpacked)
 	}
 	n := 0
-	for e := range slices.Values(r.Entries) {
+	for _, e := range r.Entries {
 		if path.Base(e.Path) == "x" {
 			n++
 		}

@@ -50,7 +50,8 @@ func flatten(ctx context.Context, image v1.Image, c *cache.Cache) (entries []roo
 			if err != nil {
 				return nil, "", fmt.Errorf("reading its layers: %s: %w", e.Path, err)
 			}
-			e = withContent(e, c.Entry("", lock.File{}, blob))
+			stored := c.Entry("", lock.File{}, blob)
+			e.Size, e.Digest, e.Open = stored.Size, stored.Digest, stored.Open
 			fallthrough
 		default:
 			found[e.Path] = e
@@ -118,12 +119,6 @@ func headers(l v1.Layer, see func(*tar.Header)) error {
 		}
 		see(h)
 	}
-}
-
-// withContent is the entry with the content of another one.
-func withContent(e, of rootfs.Entry) rootfs.Entry {
-	e.Size, e.Digest, e.Open = of.Size, of.Digest, of.Open
-	return e
 }
 
 // entryOf is the entry of a tar's header, without its content. why says what of it a tree cannot have.
