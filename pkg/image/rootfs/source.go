@@ -110,14 +110,19 @@ func instanceName(name string, options []unit.Option) string {
 func plainEntries(in Inputs) ([]Entry, error) {
 	var entries []Entry
 	err := walk(in.Rootfs, func(name string, content []byte) error {
-		mode := fs.FileMode(0o644)
-		if bytes.HasPrefix(content, []byte("#!")) {
-			mode = 0o755
-		}
-		entries = append(entries, Bytes(FromRootfs, "/"+name, mode, content))
+		entries = append(entries, Bytes(FromRootfs, "/"+name, FileMode(content), content))
 		return nil
 	})
 	return entries, err
+}
+
+// FileMode is the mode that the image gives a file of images/rootfs: 0755 where it begins with "#!", otherwise 0644. Embedded
+// files have no modes of their own.
+func FileMode(content []byte) fs.FileMode {
+	if bytes.HasPrefix(content, []byte("#!")) {
+		return 0o755
+	}
+	return 0o644
 }
 
 // walk calls visit for each regular file of the assets that is not a place holder.

@@ -21,6 +21,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake/baketest"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine/machinetest"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
@@ -58,11 +59,11 @@ func newContainer(t *testing.T, roles role.Set, env string, real ...string) cont
 		t.Skip("systemd-nspawn is not installed (Debian's package systemd-container)")
 	}
 	c := container{debian.Root(t, "../../../images", 512), t.TempDir()}
-	rootfs, err := fs.Sub(images.FS, "rootfs")
+	files, err := fs.Sub(images.FS, "rootfs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.copy(t, rootfs, "/")
+	c.copy(t, files, "/")
 	c.copy(t, units.FS, "/usr/lib/systemd/system")
 	us, problems := unit.Load(units.FS)
 	if err := problems.Err(); err != nil {
@@ -112,7 +113,7 @@ func (c container) copy(t *testing.T, from fs.FS, to string) {
 		text, err := fs.ReadFile(from, name)
 		if err == nil && !strings.HasSuffix(name, ".go") {
 			c.write(t, path.Join(to, name), string(text))
-			err = os.Chmod(filepath.Join(c.root, to, name), 0o644)
+			err = os.Chmod(filepath.Join(c.root, to, name), rootfs.FileMode(text))
 		}
 		return err
 	})
