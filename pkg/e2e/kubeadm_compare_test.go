@@ -191,6 +191,10 @@ func (c *compared) allowKubeadm(t *testing.T) {
 	c.token = newToken(t)
 	c.phases(t, kubeconfig)
 	c.announce(t, config.CAData)
+	// Its pods would wait for the first machine, and start on that one alone.
+	if out, err := c.kubectl(t, "scale", "deployment", "coredns", "--namespace", "kube-system", "--replicas", "0"); err != nil {
+		t.Fatalf("scaling CoreDNS to nothing: %v: %s", err, out)
+	}
 	c.userData[byKubeadm] = c.joinData(t, config.CAData)
 	var err error
 	if c.userData[byHardtack], err = completed(t, compareCluster).UserData("minions", config.CAData); err != nil {
