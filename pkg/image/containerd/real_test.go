@@ -6,16 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hardtack/packer-plugin-hardtack/images"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/build"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/image/cache"
+	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/containerd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 )
@@ -29,8 +24,10 @@ func TestContainerd(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounts and containers need root, and this is user ", os.Geteuid())
 	}
-	root := t.TempDir()
-	entries := slices.Concat(program(t, "containerd"), program(t, "runc"), unpack(t, greeting(t)).Entries)
+	root, lock := t.TempDir(), programs.DefaultLock(t)
+	programs.NeedBuilt(t, lock, "containerd", "runc")
+	programs.Install(t, root, lock, "containerd", "runc")
+	entries := unpack(t, greeting(t)).Entries
 	for _, name := range []string{"etc/containerd/config.toml", "usr/lib/hardtack/images.sh"} {
 		text, err := os.ReadFile("../../../images/rootfs/" + name)
 		if err != nil {
@@ -87,33 +84,6 @@ func TestContainerd(t *testing.T) {
 func exists(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil
-}
-
-// program is a component of the newest lock out of the user's cache.
-func program(t *testing.T, component string) []rootfs.Entry {
-	t.Helper()
-	l, err := bake.LoadLock(images.FS, bake.DefaultLock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, _ := l.Component(component)
-	store, err := cache.Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &build.Builder{Assets: images.FS, Cache: store, Arch: runtime.GOARCH}
-	built, err := b.Built(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !built {
-		t.Skipf("%s is not built: run `hardtack lock verify --source modules` first", component)
-	}
-	entries, _, err := b.Build(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return entries
 }
 
 // greeting is an image with a program that prints a file of the image.
