@@ -1,7 +1,8 @@
 #!/bin/sh
 # Lets the kubelet register this node before a daemon starts that would take the processors from it: waits for the pods'
 # network that containerd writes when the kubelet has it from its node. A node that does not get it holds nothing up for
-# longer than two minutes, and one whose containerd writes none (an operator's own network) nothing at all.
+# longer than two minutes, and one whose containerd writes none (an operator's own network) nothing at all. On a root that
+# keeps its files it is there from the second boot on, and nothing waits.
 set -eu
 
 network=/etc/cni/net.d/10-containerd-net.conflist
