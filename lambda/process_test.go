@@ -152,11 +152,8 @@ func TestStart(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("exec to the first /next: median %v, fastest %v, slowest %v of 20; peak memory by then %d KiB",
 		took[10], took[0], took[19], peak)
-	// The aim is 10 ms on a quiet machine; a busy one must not fail for its own slowness.
-	if took[0] > 50*time.Millisecond {
-		t.Errorf("the fastest start took %v", took[0])
-	}
-	if peak > 64<<10 {
+	// The aim is 10 ms, which a busy computer may miss. What a start does before it asks for work is what it touches: 10 MiB.
+	if peak > 16<<10 {
 		t.Errorf("%d KiB at the first /next", peak)
 	}
 }
