@@ -205,7 +205,7 @@ func (c Composer) ext4(ctx context.Context, r Result) error {
 		"E2FSPROGS_FAKE_TIME=" + strconv.FormatInt(c.Epoch, 10),
 		"LC_ALL=C exec mke2fs -q -F -t ext4 -b", strconv.Itoa(block),
 		"-m 1 -L root -U", r.FileSystem.String(),
-		fmt.Sprintf("-E hash_seed=%s,offset=%d,assume_storage_prezeroed=1,nodiscard", r.FileSystem, r.RootStart),
+		fmt.Sprintf("-E hash_seed=%s,offset=%d,assume_storage_prezeroed=1,nodiscard,orphan_file_size=128k", r.FileSystem, r.RootStart),
 		"-d", AtRoot, AtWork + "/" + filepath.Base(r.File), strconv.FormatInt(r.RootSize/1024, 10) + "k",
 	}, " "))
 }

@@ -18,6 +18,11 @@ import (
 // rootModules are the kernel modules that a sealed root is opened with; NVMe and ext4 are built into Debian's cloud kernel.
 var rootModules = []string{"dm-verity", "erofs", "overlay"}
 
+// hashModules compute dm-verity's hashes with the processor's own instructions, on amd64 and on arm64. dm-verity takes what is
+// there when it is set up, for as long as the machine is up; the kernel's own SHA-256 uses none, and udev would load these later.
+// One whose instructions the processor has not is not loaded.
+var hashModules = []string{"sha256-ssse3", "sha256-arm64", "sha2-ce"}
+
 // driverModules are those of other disks than NVMe, loaded only where the root is on none: virtio, SATA and Xen. One that the
 // kernel has not is left out.
 var driverModules = []string{"virtio_blk", "virtio_scsi", "sd_mod", "ahci", "xen-blkfront"}
@@ -35,7 +40,7 @@ func moduleFiles(root, release string) ([]uki.File, error) {
 		dir      string
 		names    []string
 		optional bool
-	}{{sealed.RootModules, rootModules, false}, {sealed.DriverModules, driverModules, true}} {
+	}{{sealed.RootModules, hashModules, true}, {sealed.RootModules, rootModules, false}, {sealed.DriverModules, driverModules, true}} {
 		ordered, err := inOrder(needs, set.names, set.optional)
 		if err != nil {
 			return nil, fmt.Errorf("modules of kernel %s: %w", release, err)

@@ -64,8 +64,13 @@ func TestSealed(t *testing.T) {
 		t.Errorf("the root becomes writable: %s", got)
 	}
 	first.run(ctx, t, `[ "$(cat /sys/dev/block/$(findmnt -rno MAJ:MIN /)/queue/read_ahead_kb)" = 4 ]`)
+	// The hashes are computed with the processor's own instructions, from the first block on.
+	first.run(ctx, t, `h=$(dmesg | grep 'verity: sha256 using') && ! echo "$h" | grep generic`)
 	// The state partition takes what the disk has.
 	first.run(ctx, t, `[ $(( $(lsblk -bno SIZE "$(findmnt -no SOURCE /var)") * 2 )) -gt $(lsblk -bdno SIZE "/dev/$(lsblk -no PKNAME "$(findmnt -no SOURCE /var)")") ]`)
+	// Its journal has 64 MB and its file of orphans 128 KiB, whatever the disk has: a first boot writes the one, each mount reads the other.
+	first.run(ctx, t, `d=$(findmnt -no SOURCE /var); h=$(dumpe2fs -h "$d" 2>/dev/null); echo "$h" | grep -q 'journal size: *64M' &&
+		debugfs -R "stat <$(echo "$h" | sed -n 's/^Orphan file inode: *//p')>" "$d" 2>/dev/null | grep -q 'Size: 131072$'`)
 	// What the image has in /var is there.
 	first.run(ctx, t, "dpkg-query -W systemd && test -d /var/lib/dpkg/info && test -w /var/log")
 	// Nothing is installed there, and what Debian's packages were is listed still.
