@@ -95,11 +95,14 @@ func (c Composer) composeSealed(ctx context.Context, m machine, r Result) (Resul
 	return r, s.assemble(ctx, m, r.File, esp.file)
 }
 
-// describeSealed tells the root about its disk. There is nothing about the root itself: it is there before systemd is.
+// describeSealed tells the root about its disk. There is nothing about the root itself: it is there before systemd is. Nor has
+// systemd anything to grow or mount again: an empty file masks a unit.
 func (c Composer) describeSealed(l Layout) error {
 	return c.place([]textFile{
 		{"etc/fstab", fmt.Sprintf("PARTUUID=%s /var ext4 defaults,x-systemd.growfs 0 0\n", l.State)},
 		{strings.TrimPrefix(sealed.Repart, "/") + "/50-state.conf", l.repartState()},
+		{"etc/systemd/system/systemd-repart.service", ""},
+		{"etc/systemd/system/systemd-remount-fs.service", ""},
 	})
 }
 

@@ -168,7 +168,11 @@ for slice in hardtack-control hardtack-node; do
 done
 echo "resolver: $(weights systemd-resolved.service)"
 echo "journal: $(weights systemd-journald.service)"
+echo "systemd: $(systemctl show --property=CPUWeight --value init.scope)"
 `)
 	const asMuch = "1000 1000"
-	answers(t, out, map[string]string{"hardtack-control": asMuch, "hardtack-node": asMuch, "resolver": asMuch, "journal": asMuch})
+	answers(t, out, map[string]string{
+		"hardtack-control": asMuch, "hardtack-node": asMuch, "resolver": asMuch, "journal": asMuch,
+		"systemd": "10000",
+	})
 }
