@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,7 +76,8 @@ type compared struct {
 }
 
 // TestCompareKubeadm measures the time from power-on to a Ready node, with Hardtack and with kubeadm: the same lab,
-// master and baked disk (for kubeadm with kubeadm added), one machine at a time. It fails for no measured time.
+// master and baked disk (for kubeadm with kubeadm added), one machine at a time; and with Hardtack's sealed disk, where there is
+// one. It fails for no measured time.
 func TestCompareKubeadm(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("HARDTACK_COMPARE_KUBEADM"))
 	if err != nil || rounds < 1 {
@@ -90,6 +92,13 @@ func TestCompareKubeadm(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := startComparison(t)
+	order := []string{byHardtack, byKubeadm}
+	if sealed := os.Getenv(sealedVariable); sealed != "" {
+		if c.disks[bySealed], err = filepath.Abs(sealed); err != nil {
+			t.Fatal(err)
+		}
+		order = []string{byHardtack, bySealed, byKubeadm}
+	}
 	figures := comparison{Kubernetes: c.version, CPUs: runtime.NumCPU(), KVM: host.KVM, UserData: map[string]int{}}
 	c.until(t, "the master is ready", ready)
 	c.allowKubeadm(t)
@@ -97,10 +106,6 @@ func TestCompareKubeadm(t *testing.T) {
 		figures.UserData[by] = len(data)
 	}
 	for round := range rounds {
-		order := []string{byHardtack, byKubeadm}
-		if round%2 == 1 {
-			order = []string{byKubeadm, byHardtack} // so that neither is always the one that comes after the other
-		}
 		for _, by := range order {
 			j := c.join(t, by, round+1)
 			t.Logf("%+v", j)
@@ -110,6 +115,7 @@ func TestCompareKubeadm(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		slices.Reverse(order) // so that none is always the one that comes after another
 	}
 }
 
@@ -196,10 +202,11 @@ func (c *compared) allowKubeadm(t *testing.T) {
 		t.Fatalf("scaling CoreDNS to nothing: %v: %s", err, out)
 	}
 	c.userData[byKubeadm] = c.joinData(t, config.CAData)
-	var err error
-	if c.userData[byHardtack], err = completed(t, compareCluster).UserData("minions", config.CAData); err != nil {
+	data, err := completed(t, compareCluster).UserData("minions", config.CAData)
+	if err != nil {
 		t.Fatal(err)
 	}
+	c.userData[byHardtack], c.userData[bySealed] = data, data
 }
 
 // watch begins to watch the nodes, and returns the administrator's kubeconfig.
