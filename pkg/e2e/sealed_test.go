@@ -69,8 +69,8 @@ func TestSealed(t *testing.T) {
 	// The state partition takes what the disk has.
 	first.run(ctx, t, `[ $(( $(lsblk -bno SIZE "$(findmnt -no SOURCE /var)") * 2 )) -gt $(lsblk -bdno SIZE "/dev/$(lsblk -no PKNAME "$(findmnt -no SOURCE /var)")") ]`)
 	// Its journal has 64 MB and its file of orphans 128 KiB, whatever the disk has: a first boot writes the one, each mount reads the other.
-	first.run(ctx, t, `d=$(findmnt -no SOURCE /var); h=$(dumpe2fs -h "$d" 2>/dev/null); echo "$h" | grep -q 'journal size: *64M' &&
-		debugfs -R "stat <$(echo "$h" | sed -n 's/^Orphan file inode: *//p')>" "$d" 2>/dev/null | grep -q 'Size: 131072$'`)
+	first.run(ctx, t, `d=$(findmnt -no SOURCE /var) && dumpe2fs -h $d 2>&1 | grep -q 'journal size: *64M'`)
+	first.run(ctx, t, `d=$(findmnt -no SOURCE /var) && i=$(dumpe2fs -h $d 2>&1 | sed -n 's/^Orphan file inode: *//p') && debugfs -R "stat <$i>" $d 2>&1 | grep -q 'Size: 131072$'`)
 	// What the image has in /var is there.
 	first.run(ctx, t, "dpkg-query -W systemd && test -d /var/lib/dpkg/info && test -w /var/log")
 	// Nothing is installed there, and what Debian's packages were is listed still.
