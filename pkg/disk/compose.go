@@ -17,6 +17,7 @@ import (
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/sealed"
 )
 
 // Chroot runs a script inside the root directory, with the host's directories bound where Bind said. exit is the
@@ -205,7 +206,7 @@ func (c Composer) ext4(ctx context.Context, r Result) error {
 		"E2FSPROGS_FAKE_TIME=" + strconv.FormatInt(c.Epoch, 10),
 		"LC_ALL=C exec mke2fs -q -F -t ext4 -b", strconv.Itoa(block),
 		"-m 1 -L root -U", r.FileSystem.String(),
-		fmt.Sprintf("-E hash_seed=%s,offset=%d,assume_storage_prezeroed=1,nodiscard,orphan_file_size=128k", r.FileSystem, r.RootStart),
+		fmt.Sprintf("-E hash_seed=%s,offset=%d,assume_storage_prezeroed=1,nodiscard,%s", r.FileSystem, r.RootStart, sealed.OrphanFile),
 		"-d", AtRoot, AtWork + "/" + filepath.Base(r.File), strconv.FormatInt(r.RootSize/1024, 10) + "k",
 	}, " "))
 }

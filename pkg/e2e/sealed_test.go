@@ -71,6 +71,9 @@ func TestSealed(t *testing.T) {
 	// Its journal has 64 MB and its file of orphans 128 KiB, whatever the disk has: a first boot writes the one, each mount reads the other.
 	first.run(ctx, t, `d=$(findmnt -no SOURCE /var) && dumpe2fs -h $d 2>&1 | grep -q 'journal size: *64M'`)
 	first.run(ctx, t, `d=$(findmnt -no SOURCE /var) && i=$(dumpe2fs -h $d 2>&1 | sed -n 's/^Orphan file inode: *//p') && debugfs -R "stat <$i>" $d 2>&1 | grep -q 'Size: 131072$'`)
+	// Nothing has written zeros to the rest of the partition, and systemd has no disk to make ready.
+	first.run(ctx, t, `[ "$(awk '{print $7}' /sys/block/nvme0n1/stat)" -lt $((1 << 20)) ]`)
+	first.run(ctx, t, `[ "$(systemctl is-enabled systemd-repart systemd-remount-fs | sort -u)" = masked ]`)
 	// What the image has in /var is there.
 	first.run(ctx, t, "dpkg-query -W systemd && test -d /var/lib/dpkg/info && test -w /var/log")
 	// Nothing is installed there, and what Debian's packages were is listed still.

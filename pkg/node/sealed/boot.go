@@ -219,12 +219,10 @@ func enterRoot() error {
 	return errors.Join(os.Chdir(SystemRoot), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/"))
 }
 
-// formatState is systemd-repart's variable with further options of mkfs.ext4, of which the last -E replaces systemd-repart's:
-//   - The kernel reads the whole file of orphans (2 MB by default) at each mount, in reads of 4 KiB, one after the other. 32
-//     blocks are its least size, and more than a few for each processor, which mke2fs(8) calls ideal.
-//   - The journal is written with zeros once: 64 MB, as of a disk of 8 GB, and not the 512 MB of one of 100 GB, which take 4 s
-//     at what gp3 transfers.
-const formatState = "SYSTEMD_REPART_MKFS_OPTIONS_EXT4=-J size=64 -E nodiscard,lazy_itable_init=1,orphan_file_size=128k"
+// formatState is systemd-repart's variable with further options of mkfs.ext4, of which the last -E replaces systemd-repart's. The
+// journal is written with zeros once: 64 MB, as of a disk of 8 GB, and not the 512 MB of one of 100 GB, which take 4 s at what
+// gp3 transfers.
+const formatState = "SYSTEMD_REPART_MKFS_OPTIONS_EXT4=-J size=64 -E nodiscard,lazy_itable_init=1," + OrphanFile
 
 // openState has systemd-repart make the state partition at the first boot, filled with what the image has in /var, and grow
 // it later, and mounts it. systemd-repart makes the file system before it writes the partition table: a boot that is cut off
@@ -243,13 +241,12 @@ func openState(ctx context.Context, log *slog.Logger, disk string) error {
 		return err
 	}
 	// Without the loop device it would copy the file system through memory.
-	if err := execute(ctx, "/usr/sbin/modprobe", []string{"loop"}); err != nil {
+	if err := execute(ctx, "/usr/sbin/modprobe", "loop"); err != nil {
 		return err
 	}
 	// Through the loop device a discard is a write of zeros to the whole partition (blkdev_fallocate in the kernel), where the
 	// disk has that command: 8 GB of a lab's machine, and nothing of it is for anybody to read.
-	arguments := []string{"--dry-run=no", "--no-pager", "--discard=no", "--definitions=" + Repart, disk}
-	if err := execute(ctx, "/usr/bin/systemd-repart", arguments, formatState); err != nil {
+	if err := execute(ctx, "/usr/bin/systemd-repart", "--dry-run=no", "--no-pager", "--discard=no", "--definitions="+Repart, disk); err != nil {
 		return err
 	}
 	device, ok, err := stateDevice(disk, id)
@@ -284,7 +281,7 @@ func stateDevice(disk, id string) (string, bool, error) {
 
 // check repairs a file system that was not unmounted, where that needs nobody's decision.
 func check(ctx context.Context, device string) error {
-	err := execute(ctx, "/usr/sbin/e2fsck", []string{"-p", device})
+	err := execute(ctx, "/usr/sbin/e2fsck", "-p", device)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() < 4 { // 1 and 2: errors were corrected
 		return nil
@@ -292,10 +289,9 @@ func check(ctx context.Context, device string) error {
 	return err
 }
 
-// execute runs a program of the root, with further variables.
-func execute(ctx context.Context, name string, args []string, env ...string) error {
-	env = append([]string{"PATH=/usr/sbin:/usr/bin", "TMPDIR=/run", "LC_ALL=C"}, env...)
-	return run.Run(ctx, run.Command{Name: name, Args: args, Env: env})
+// execute runs a program of the root.
+func execute(ctx context.Context, name string, args ...string) error {
+	return run.Run(ctx, run.Command{Name: name, Args: args, Env: []string{"PATH=/usr/sbin:/usr/bin", "TMPDIR=/run", "LC_ALL=C", formatState}})
 }
 
 // coverEtc lets /etc be written to, for as long as the machine is up.

@@ -34,6 +34,11 @@ const (
 // directories that systemd-repart.service reads: the partition is there, and grown, before systemd starts.
 const Repart = "/usr/lib/hardtack/repart.d"
 
+// OrphanFile is mke2fs's option (-E) for the file of orphans, of a writable root too. The kernel reads all of it at each mount, in
+// reads of 4 KiB, one after the other: 2 MB by default. 32 blocks are its least size, and more than a few for each processor,
+// which mke2fs(8) calls ideal. Without its unit the number would be blocks.
+const OrphanFile = "orphan_file_size=128k"
+
 // Argument is the argument of the kernel with the root hash.
 const Argument = "roothash"
 

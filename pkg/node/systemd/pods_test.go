@@ -169,10 +169,11 @@ done
 echo "resolver: $(weights systemd-resolved.service)"
 echo "journal: $(weights systemd-journald.service)"
 echo "systemd: $(systemctl show --property=CPUWeight --value init.scope)"
+echo "network first: $(systemctl show --property=StartupCPUWeight --value systemd-networkd) $(systemctl show --property=After --value systemd-logind systemd-resolved systemd-timesyncd | grep -cw systemd-networkd.service)"
 `)
 	const asMuch = "1000 1000"
 	answers(t, out, map[string]string{
 		"hardtack-control": asMuch, "hardtack-node": asMuch, "resolver": asMuch, "journal": asMuch,
-		"systemd": "10000",
+		"systemd": "10000", "network first": "10000 3",
 	})
 }
