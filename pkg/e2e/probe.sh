@@ -31,10 +31,10 @@ decided() {
 }
 
 # have_run: every unit's start is over, well or not. The journal knows it longer than systemd, which forgets a unit that
-# nothing refers to.
+# nothing refers to. A start that has only begun has a JOB_TYPE too, but no JOB_RESULT.
 have_run() {
 	for unit in "$@"; do
-		journalctl --boot --quiet --lines=1 --output=cat _PID=1 "UNIT=$unit" JOB_TYPE=start | grep . >/dev/null || return 1
+		jobs_of "$unit" | grep '"JOB_TYPE":"start"' >/dev/null || return 1
 	done
 }
 
