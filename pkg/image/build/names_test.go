@@ -58,7 +58,7 @@ func TestProgramsOfSeveralNames(t *testing.T) {
 			}
 			within(t, root, c)
 			for _, p := range c.Modules.Programs {
-				if len(p.Names) > 1 {
+				if p.Path != "" {
 					refusesOtherNames(t, filepath.Join(root, p.Path), p)
 				}
 			}
@@ -116,6 +116,25 @@ func TestFlagsApart(t *testing.T) {
 		}
 		if name == "coredns" && strings.Count(string(out), "\n  -") != 7 {
 			t.Errorf("CoreDNS has other flags than its own:\n%s", out)
+		}
+	}
+}
+
+// TestMethodsLeftOut: the linker leaves out of the daemons what no code calls, as modules/kubernetes-1.36.txtar says, and keeps it in
+// the tools. A dependency that looks methods up by names ends that for a whole program, and nothing else would show it.
+func TestMethodsLeftOut(t *testing.T) {
+	needBuilt(t)
+	c, root := installed(t, "kubernetes")
+	// A method of a type that every program has, which none of them calls.
+	uncalled := []byte("reflect.Value.FieldByNameFunc")
+	for name, kept := range map[string]bool{"kube-apiserver": false, "kubelet": false, "kubectl": true} {
+		file, _ := c.File(name)
+		code, err := os.ReadFile(filepath.Join(root, file.Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(code, uncalled) != kept {
+			t.Errorf("%s has %s: %v, want %v; `go build -ldflags=-dumpdep` marks with ReflectMethod who keeps it", name, uncalled, !kept, kept)
 		}
 	}
 }

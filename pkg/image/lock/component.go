@@ -105,10 +105,11 @@ type Program struct {
 	Kind string `yaml:"kind,omitempty" json:"kind,omitempty"`
 	// Package is the Go package to build: relative to the archive ("./kubernetes") or an import path.
 	Package string `yaml:"package" json:"package"`
-	// Names are the File.Names that the program serves. With more than one, the program is installed
-	// once at Path, and each name is a link to it: it looks at the name that it is called by.
+	// Names are the File.Names that the program serves. With more than one, or with other components' files
+	// within it, the program is installed once at Path, and each name is a link to it: it looks at the name
+	// that it is called by.
 	Names []string `yaml:"names" json:"names"`
-	// Path is where a program of several names is installed; empty with one name.
+	// Path is where a program of several names is installed; empty with one name and nothing within it.
 	Path string   `yaml:"path,omitempty" json:"path,omitempty"`
 	CGO  bool     `yaml:"cgo,omitempty" json:"cgo,omitempty"`
 	Tags []string `yaml:"tags,omitempty" json:"tags,omitempty"`

@@ -24,12 +24,13 @@ var (
 	sourceForm  = regexp.MustCompile(`^modules/[a-z0-9][a-z0-9._-]*\.txtar$`)
 )
 
-// validator collects findings; lines maps a field path to its line, and refused holds the lines that
-// have a finding of the decoder.
+// validator collects findings; lines maps a field path to its line, refused holds the lines that
+// have a finding of the decoder, and hosts the paths of programs that serve files of other components.
 type validator struct {
 	file     string
 	lines    map[string]int
 	refused  map[int]bool
+	hosts    map[string]bool
 	problems *problem.List
 }
 
@@ -101,6 +102,12 @@ func (v validator) lock(l *Lock) {
 		v.required(yamlfile.At("over", i), name)
 	}
 	v.allPins(l)
+	v.hosts = map[string]bool{}
+	for _, c := range l.Components {
+		for _, f := range c.Files {
+			v.hosts[f.Within] = true
+		}
+	}
 	names, paths := map[string]string{}, map[string]string{}
 	for i, c := range l.Components {
 		field := yamlfile.At("components", i)
@@ -295,8 +302,8 @@ func (v validator) modules(field string, c Component) {
 			v.errorf(at+".names", "is empty")
 		case len(p.Names) > 1:
 			v.absolute(at+".path", p.Path)
-		case p.Path != "":
-			v.errorf(at+".path", "a program of one name is installed at its file's path: leave this out")
+		case p.Path != "" && !v.hosts[p.Path]:
+			v.errorf(at+".path", "a program of one name, with no other component's file within it, is installed at its file's path: leave this out")
 		}
 	}
 	s.reportMissing(field + ".programs")
