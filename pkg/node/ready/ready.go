@@ -112,6 +112,8 @@ type watch struct {
 	states map[string]timeline.Unit
 	// works has the checks that need not run again before all others work too.
 	works map[string]bool
+	// skipped has the units that have nothing to do, and in which state they were said to have nothing to do.
+	skipped map[string]string
 	// progress has the states that were reached so far, since is when the last new one was, in microseconds.
 	progress   map[string]bool
 	since      uint64
@@ -140,7 +142,7 @@ func newWatch(o Options) *watch {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &watch{Options: o, since: o.Clock(), works: map[string]bool{}, progress: map[string]bool{}}
+	return &watch{Options: o, since: o.Clock(), works: map[string]bool{}, progress: map[string]bool{}, skipped: map[string]string{}}
 }
 
 func setDefault(d *time.Duration, value time.Duration) {
@@ -264,11 +266,12 @@ func certain(r reason.Reason) bool {
 }
 
 // diagnose finds the cause: the first unit, in the order of their dependencies, that is not active. If all are active,
-// the failed check is the cause.
+// the failed check is the cause. A unit whose condition is not met, and for which no job waits, has nothing to do on this machine.
 func (w *watch) diagnose(ctx context.Context, errs []failed) reason.Failure {
 	own := reason.Explain(errs[0].check.Unit, errs[0].err)
 	for _, name := range w.Units {
-		if u, known := w.states[name]; !known || !missing(u) {
+		seen, ok := w.states[name]
+		if !ok || !missing(seen) || w.skipped[name] == known(seen) {
 			continue
 		}
 		u, err := w.Manager.Unit(ctx, name)
@@ -276,6 +279,8 @@ func (w *watch) diagnose(ctx context.Context, errs []failed) reason.Failure {
 		case err != nil:
 			w.Log.WarnContext(ctx, "the unit is not known", "unit", name, "error", err)
 			return own
+		case u.Skipped && u.Active == inactive && u.Job == 0:
+			w.skipped[name] = known(u)
 		case missing(u):
 			return ofUnit(u, own)
 		}
@@ -283,11 +288,15 @@ func (w *watch) diagnose(ctx context.Context, errs []failed) reason.Failure {
 	return own
 }
 
-// systemd's states of a unit that does not exist, of a disabled one, and of an active one.
+// known is what the manager gives of all units in one call.
+func known(u timeline.Unit) string { return fmt.Sprint(u.Load, u.Active, u.Sub, u.Job) }
+
+// systemd's states of a unit that does not exist, of a disabled one, of an active one, and of one that neither runs nor has failed.
 const (
 	notFound = "not-found"
 	masked   = "masked"
 	active   = "active"
+	inactive = "inactive"
 )
 
 // ofUnit explains a unit that is not active, by its own status if that has a reason.
@@ -310,6 +319,9 @@ func state(u timeline.Unit) string {
 	text := u.Active + " (" + u.Sub + ")"
 	if u.Refused {
 		text += ", one of its assertions failed: the image lacks what it needs"
+	}
+	if u.Skipped {
+		text += ", one of its conditions is not met: systemctl status says which"
 	}
 	if u.Result != "" && u.Result != "success" {
 		text += ", its last run ended with " + u.Result

@@ -79,7 +79,7 @@ func (b *box) States(_ context.Context, names ...string) ([]timeline.Unit, error
 	}
 	units, err := b.all(names...)
 	for i, u := range units {
-		units[i] = timeline.Unit{Name: u.Name, Load: u.Load, Active: u.Active, Sub: u.Sub}
+		units[i] = timeline.Unit{Name: u.Name, Load: u.Load, Active: u.Active, Sub: u.Sub, Job: u.Job}
 	}
 	return units, err
 }
@@ -283,6 +283,59 @@ func TestStalls(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSkipped: a unit that has nothing to do on this machine is not why another one does not work, unless a job is about to look
+// at its condition again. It is asked about once in each state.
+func TestSkipped(t *testing.T) {
+	const images = "hardtack-images.service"
+	skipped := timeline.Unit{Load: "loaded", Active: "inactive", Sub: "dead", Skipped: true}
+	waits := skipped
+	waits.Job = 7
+	b := &box{answers: map[string]any{}, units: map[string]timeline.Unit{
+		images: skipped, "kubelet.service": {Load: "loaded", Active: "activating", Sub: "start"},
+	}}
+	m := b.machine(role.Minions)
+	asked := &countUnits{box: b, of: map[string]int{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var said []string
+	rounds := 0
+	b.round = func() {
+		rounds++
+		switch rounds {
+		case 4:
+			b.set(images, waits)
+		case 6:
+			cancel()
+		}
+	}
+	_, err := ready.Run(ctx, ready.Options{Checks: m.Checks(), Manager: asked, Units: m.Units(), MinWait: time.Microsecond, MaxWait: time.Microsecond, Clock: (&clock{step: 1}).read,
+		Status: func(text string) { said = append(said, text) }})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	want := []string{
+		"[kubelet] kubelet, node not ready: kubelet.service: the unit is activating (start)",
+		"[unit] kubelet, node not ready: hardtack-images.service: the unit is inactive (dead), one of its conditions is not met: systemctl status says which",
+	}
+	if diff := cmp.Diff(want, said); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if asked.of[images] != 1+2 {
+		t.Errorf("asked %d times about a unit that was skipped, and then had a job for two rounds", asked.of[images])
+	}
+}
+
+// countUnits counts the questions about each unit.
+type countUnits struct {
+	*box
+	of map[string]int
+}
+
+func (c *countUnits) Unit(ctx context.Context, name string) (timeline.Unit, error) {
+	c.of[name]++
+	return c.box.Unit(ctx, name)
 }
 
 // TestUnitsUnknown expects the check's own error if the manager does not answer.

@@ -56,7 +56,7 @@ func (m *Manager) States(ctx context.Context, names ...string) ([]timeline.Unit,
 		u := timeline.Unit{Name: name, Load: "not-found", Active: "inactive", Sub: "dead"}
 		for _, f := range found {
 			if f.Name == name {
-				u.Load, u.Active, u.Sub = f.LoadState, f.ActiveState, f.SubState
+				u.Load, u.Active, u.Sub, u.Job = f.LoadState, f.ActiveState, f.SubState, f.JobId
 			}
 		}
 		units = append(units, u)
@@ -73,13 +73,16 @@ func (m *Manager) Unit(ctx context.Context, name string) (timeline.Unit, error) 
 	properties := map[string]any{"LoadState": units[0].Load, "ActiveState": units[0].Active, "SubState": units[0].Sub}
 	for _, q := range []struct{ kind, property string }{
 		{"Service", "StatusText"}, {"Service", "Result"}, {"Service", "NRestarts"}, {"Service", "ExecMainStatus"}, {"Unit", "AssertResult"}, {"Unit", "AssertTimestampMonotonic"},
+		{"Unit", "ConditionResult"}, {"Unit", "ConditionTimestampMonotonic"},
 	} {
 		// Other unit types lack some of these properties, and are reported with fewer.
 		if p, err := m.conn.GetUnitTypePropertyContext(ctx, name, q.kind, q.property); err == nil {
 			properties[q.property] = p.Value.Value()
 		}
 	}
-	return unitFrom(name, properties), nil
+	u := unitFrom(name, properties)
+	u.Job = units[0].Job
+	return u, nil
 }
 
 // Units reads units by name. A unit that does not exist has Load "not-found".
@@ -107,6 +110,8 @@ func unitFrom(name string, p map[string]any) timeline.Unit {
 	}
 	asserted, known := p["AssertResult"].(bool)
 	u.Refused = known && !asserted && get[uint64](p, "AssertTimestampMonotonic") != 0
+	met, known := p["ConditionResult"].(bool)
+	u.Skipped = known && !met && get[uint64](p, "ConditionTimestampMonotonic") != 0
 	const unknown = ^uint64(0) // systemd's value without accounting
 	if u.CPU == unknown {
 		u.CPU = 0

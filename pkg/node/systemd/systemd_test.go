@@ -40,19 +40,20 @@ func TestUnitFrom(t *testing.T) {
 		"LoadState": "loaded", "ActiveState": "activating", "SubState": "start-pre", "Result": "success", "StatusText": "[dns] x", "NRestarts": uint32(2), "ExecMainStatus": int32(1),
 		"InactiveExitTimestampMonotonic": uint64(10), "ExecMainStartTimestampMonotonic": uint64(20), "ExecMainExitTimestampMonotonic": uint64(30),
 		"ActiveEnterTimestampMonotonic": uint64(40), "CPUUsageNSec": ^uint64(0), "AssertResult": false, "AssertTimestampMonotonic": uint64(5),
+		"ConditionResult": false, "ConditionTimestampMonotonic": uint64(5),
 		"ExecStartPre": [][]any{line(11, 19, "/bin/a", "b"), {"short"}}, "ExecStart": [][]any{line(20, 0, "/bin/c")},
 	})
 	want := timeline.Unit{
 		Name: "a.service", Load: "loaded", Active: "activating", Sub: "start-pre", Result: "success", Status: "[dns] x", Restarts: 2, Exit: 1,
-		Begin: 10, ExecStart: 20, ExecExit: 30, ActiveEnter: 40, Refused: true,
+		Begin: 10, ExecStart: 20, ExecExit: 30, ActiveEnter: 40, Refused: true, Skipped: true,
 		Commands: []timeline.Command{{Args: []string{"/bin/a", "b"}, Start: 11, Stop: 19}, {Args: []string{"/bin/c"}, Main: true, Start: 20}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	// An assertion that was never looked at has not failed.
-	if u := unitFrom("a.slice", map[string]any{"AssertResult": false}); u.Refused {
-		t.Error("refused")
+	// What was never looked at has not failed.
+	if u := unitFrom("a.slice", map[string]any{"AssertResult": false, "ConditionResult": false}); u.Refused || u.Skipped {
+		t.Errorf("refused %v, skipped %v", u.Refused, u.Skipped)
 	}
 }
 

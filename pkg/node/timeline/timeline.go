@@ -90,8 +90,10 @@ type Unit struct {
 	// Begin, ExecStart, ExecExit and ActiveEnter are InactiveExitTimestampMonotonic and so on.
 	Begin, ExecStart, ExecExit, ActiveEnter uint64
 	Commands                                []Command
-	// Refused reports that an Assert…= of the unit failed.
-	Refused bool
+	// Refused reports that an Assert…= of the unit failed, Skipped that a Condition…= was not met when it was last looked at.
+	Refused, Skipped bool
+	// Job is the number of the job that waits or runs for the unit; 0 is none.
+	Job uint32
 	// CPU is in nanoseconds.
 	CPU      uint64
 	Restarts uint32
