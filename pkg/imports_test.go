@@ -123,11 +123,7 @@ const maxReaderPackages = 165
 
 // TestReaderImports checks what the program is linked from that reads the user data.
 func TestReaderImports(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/cmd/hardtack-userdata").Output()
-	if err != nil {
-		t.Fatalf("listing packages: %v", err)
-	}
-	packages := strings.Fields(string(out))
+	packages := linkedFrom(t, "hardtack-userdata")
 	if !slices.Contains(packages, module+"/pkg/node/boot") {
 		t.Fatalf("the reader has no pkg/node/boot: %v", packages)
 	}
@@ -142,6 +138,31 @@ func TestReaderImports(t *testing.T) {
 		t.Errorf("cmd/hardtack-userdata is linked from %d packages, over %d", len(packages), maxReaderPackages)
 	}
 	t.Logf("%d packages", len(packages))
+}
+
+// TestAgentImports: newer clients of the SDK have a package of schemas, whose tables are made whenever a program starts that is
+// linked with them: of SSM they take more than half of what the agent allocates before its main, and a fifth of the time of an
+// emulated processor until there. A boot starts the agent for several units.
+func TestAgentImports(t *testing.T) {
+	packages := linkedFrom(t, "hardtack-agent")
+	if !slices.Contains(packages, "github.com/aws/aws-sdk-go-v2/service/ssm") {
+		t.Fatal("the agent has no client of SSM")
+	}
+	for _, path := range packages {
+		if strings.HasPrefix(path, "github.com/aws/") && strings.HasSuffix(path, "/schemas") {
+			t.Errorf("cmd/hardtack-agent is linked from %s: keep the last version of the client without it (GODEBUG=inittrace=1 shows what it takes)", path)
+		}
+	}
+}
+
+// linkedFrom lists the packages that a program is linked from.
+func linkedFrom(t *testing.T, program string) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/cmd/"+program).Output()
+	if err != nil {
+		t.Fatalf("listing packages: %v", err)
+	}
+	return strings.Fields(string(out))
 }
 
 func checkOurs(t *testing.T, from, to string) {

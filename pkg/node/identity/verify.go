@@ -234,13 +234,14 @@ func refusal(host string, status int, body []byte) error {
 }
 
 // instance is the form of an instance's id, which EC2 makes the name of the session of its role.
-var instance = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
+// It is compiled when it is first needed: only masters do.
+var instance = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^i-[0-9a-f]{8,17}$`) })
 
 // caller takes apart arn:<partition>:sts::<account>:assumed-role/<role>/<instance>.
 func (o own) caller(arn string) (controller.Caller, error) {
 	rest, ok := strings.CutPrefix(arn, "arn:"+o.partition+":sts::"+o.account+":assumed-role/")
 	role, session, split := strings.Cut(rest, "/")
-	if !ok || !split || role == "" || !instance.MatchString(session) {
+	if !ok || !split || role == "" || !instance().MatchString(session) {
 		return controller.Caller{}, fmt.Errorf("%s is not an instance of account %s", arn, o.account)
 	}
 	return controller.Caller{Instance: session, Role: role}, nil

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -74,7 +75,10 @@ func Format(all []Notice) string {
 // maxMessage bounds a message that is read, in bytes: it is a node's, which may write what it likes.
 const maxMessage = 4 << 10
 
-var form = regexp.MustCompile(`^(spot|scheduled|rebalance) ([a-z][a-z-]{0,40}) at (\S{20,25})$`)
+// form is compiled when it is first needed: every command of the agent would start later for it.
+var form = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(spot|scheduled|rebalance) ([a-z][a-z-]{0,40}) at (\S{20,25})$`)
+})
 
 // Parse reads what Format writes, and nothing else.
 func Parse(message string) ([]Notice, error) {
@@ -83,7 +87,7 @@ func Parse(message string) ([]Notice, error) {
 	}
 	var all []Notice
 	for text := range strings.SplitSeq(message, "; ") {
-		parts := form.FindStringSubmatch(text)
+		parts := form().FindStringSubmatch(text)
 		if parts == nil {
 			return nil, fmt.Errorf("%.100q is not a notice of the form \"KIND ACTION at TIME\"", text)
 		}
