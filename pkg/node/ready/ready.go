@@ -271,7 +271,7 @@ func (w *watch) diagnose(ctx context.Context, errs []failed) reason.Failure {
 	own := reason.Explain(errs[0].check.Unit, errs[0].err)
 	for _, name := range w.Units {
 		seen, ok := w.states[name]
-		if !ok || !missing(seen) || w.skipped[name] == known(seen) {
+		if !ok || !missing(seen) || w.skipped[name] == listed(seen) {
 			continue
 		}
 		u, err := w.Manager.Unit(ctx, name)
@@ -280,7 +280,7 @@ func (w *watch) diagnose(ctx context.Context, errs []failed) reason.Failure {
 			w.Log.WarnContext(ctx, "the unit is not known", "unit", name, "error", err)
 			return own
 		case u.Skipped && u.Active == inactive && u.Job == 0:
-			w.skipped[name] = known(u)
+			w.skipped[name] = listed(u)
 		case missing(u):
 			return ofUnit(u, own)
 		}
@@ -288,8 +288,8 @@ func (w *watch) diagnose(ctx context.Context, errs []failed) reason.Failure {
 	return own
 }
 
-// known is what the manager gives of all units in one call.
-func known(u timeline.Unit) string { return fmt.Sprint(u.Load, u.Active, u.Sub, u.Job) }
+// listed is what the manager gives of all units in one call.
+func listed(u timeline.Unit) string { return fmt.Sprint(u.Load, u.Active, u.Sub, u.Job) }
 
 // systemd's states of a unit that does not exist, of a disabled one, of an active one, and of one that neither runs nor has failed.
 const (
