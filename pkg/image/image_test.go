@@ -2,7 +2,10 @@ package image_test
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -95,6 +98,29 @@ func TestChanged(t *testing.T) {
 		got, err := image.Changed(baked, tt.now)
 		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
+	}
+}
+
+// TestDevicesOnce: what udev is told of at boot it is not told of again when the user data are read, unless that was a part only of
+// a kind. systemd has no list that two units could share.
+func TestDevicesOnce(t *testing.T) {
+	read := func(name string) string {
+		text, err := fs.ReadFile(images.FS, "rootfs/usr/lib/systemd/system/"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first, late := read("systemd-udev-trigger.service.d/10-hardtack.conf"), read("udev-trigger-late.service")
+	matched := regexp.MustCompile(`--subsystem-match=(\w+)`).FindAllStringSubmatch(first, -1)
+	if len(matched) < 2 {
+		t.Fatalf("no subsystems in:\n%s", first)
+	}
+	for _, m := range matched {
+		// Of ACPI's devices only the power button is among the first.
+		if again := !strings.Contains(late, "--subsystem-nomatch="+m[1]+" "); again != (m[1] == "acpi") {
+			t.Errorf("subsystem %s is told of twice: %v", m[1], again)
 		}
 	}
 }
