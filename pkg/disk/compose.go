@@ -93,7 +93,7 @@ func (c Composer) Compose(ctx context.Context) (Result, error) {
 	if c.Sealed != nil {
 		return c.composeSealed(ctx, m, r)
 	}
-	if err := c.describe(r.Layout); err != nil {
+	if err := c.describe(); err != nil {
 		return r, err
 	}
 	extra, err := c.extraArguments()
@@ -111,11 +111,13 @@ func (c Composer) Compose(ctx context.Context) (Result, error) {
 }
 
 // describe tells the root file system about its disk.
-func (c Composer) describe(l Layout) error {
+func (c Composer) describe() error {
 	return c.place([]textFile{
-		{"etc/fstab", l.fstab()},
+		{"etc/fstab", fstab},
 		{"etc/repart.d/50-root.conf", repartRoot},
 		{"etc/systemd/system/systemd-repart.service.d/10-hardtack.conf", repartOrder},
+		{"etc/systemd/system/systemd-growfs-root.service.d/10-hardtack.conf", growOrder},
+		{"etc/systemd/system/systemd-remount-fs.service", ""},
 	})
 }
 
@@ -205,7 +207,7 @@ func (c Composer) ext4(ctx context.Context, r Result) error {
 		"SOURCE_DATE_EPOCH=" + strconv.FormatInt(c.Epoch, 10),
 		"E2FSPROGS_FAKE_TIME=" + strconv.FormatInt(c.Epoch, 10),
 		"LC_ALL=C exec mke2fs -q -F -t ext4 -b", strconv.Itoa(block),
-		"-m 1 -L root -U", r.FileSystem.String(),
+		"-m 1 -e remount-ro -L root -U", r.FileSystem.String(),
 		fmt.Sprintf("-E hash_seed=%s,offset=%d,assume_storage_prezeroed=1,nodiscard,%s", r.FileSystem, r.RootStart, sealed.OrphanFile),
 		"-d", AtRoot, AtWork + "/" + filepath.Base(r.File), strconv.FormatInt(r.RootSize/1024, 10) + "k",
 	}, " "))

@@ -109,24 +109,27 @@ func (l Layout) table(m machine) string {
 
 func upper(id uuid.UUID) string { return strings.ToUpper(id.String()) }
 
-// fstab mounts the root file system for writing once it is checked, and grows it to its partition.
-func (l Layout) fstab() string {
-	return fmt.Sprintf("PARTUUID=%s / ext4 defaults,x-systemd.growfs 0 1\n", l.Root)
-}
+// fstab has no line for the root: with one, systemd checks the file system and mounts it for writing before it starts udev and the
+// network. The kernel mounts it for writing instead; after a crash its journal is enough for that. One in which the kernel finds an
+// error becomes read-only (mke2fs -e), and its machine is to be replaced, not repaired.
+const fstab = "# The kernel mounts the root file system for writing. Nothing checks it, and with an error it becomes read-only:\n" +
+	"# replace the machine.\n"
 
 // repartRoot makes systemd-repart grow the root partition if the disk is larger than the image was.
 const repartRoot = "[Partition]\nType=root\n"
 
-// repartOrder makes it do so after the root file system is mounted for writing. Nothing else orders the two: while the
-// table is being written, mount might not find the partition that fstab names, and the machine would stay read-only
-// without a role.
-const repartOrder = "[Unit]\nAfter=systemd-remount-fs.service\n"
+// The partition and its file system grow when the user data are read, for which they are large enough, and before what fills them
+// starts. The kubelet tells the size of the disk once, when it registers its node.
+const (
+	repartOrder = "[Unit]\nWants=systemd-growfs-root.service\nAfter=hardtack-userdata.service\n"
+	growOrder   = "[Unit]\nBefore=containerd.service etcd.service kubelet.service\n"
+)
 
 // kernelArguments is the whole line. Of the consoles the last one is /dev/console, where systemd writes.
 // rootwait is needed: disks are found at their own pace, and without an initrd nobody else waits. A kernel that
 // panics tries again after 10 s instead of standing still until somebody looks.
 func (l Layout) kernelArguments(m machine, extra string) string {
-	return commandLine(fmt.Sprintf("root=PARTUUID=%s ro rootwait", l.Root), m, extra)
+	return commandLine(fmt.Sprintf("root=PARTUUID=%s rw rootwait", l.Root), m, extra)
 }
 
 // commandLine is the whole line of a kernel whose root is found by the arguments root.

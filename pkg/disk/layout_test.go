@@ -47,7 +47,7 @@ func TestTexts(t *testing.T) {
 		}
 		e := esp{machine: m, epoch: 1_800_000_000, arguments: l.kernelArguments(m, "  quiet\n loglevel=3 ")}
 		got := strings.Join([]string{
-			"--- sfdisk", l.table(m), "--- fstab", l.fstab(), "--- entry", e.entry(false),
+			"--- sfdisk", l.table(m), "--- entry", e.entry(false),
 			"--- entry with initrd", e.entry(true), "--- syslinux", e.syslinux(true),
 		}, "\n")
 		golden.Assert(t, got, arch+".golden")

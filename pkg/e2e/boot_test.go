@@ -63,7 +63,7 @@ func boot(t *testing.T, a Asked) *Booted {
 		disk = image(t)
 	}
 	c.Disks = append([]qemu.Disk{{Path: disk, Format: "qcow2"}}, c.Disks...)
-	asked := append(slices.Sorted(maps.Keys(loadUnits(t))), remountUnit, repartUnit, lateUnit)
+	asked := append(slices.Sorted(maps.Keys(loadUnits(t))), remountUnit, repartUnit, growUnit, lateUnit)
 	c.Credentials = Probe{Units: asked, Until: a.Until, Limit: decideWithin}.Credentials()
 	if a.UserData != "" {
 		c.Credentials["hardtack.userdata"] = []byte(a.UserData)
@@ -82,7 +82,7 @@ func boot(t *testing.T, a Asked) *Booted {
 			b.keepJournal(t)
 		}
 	})
-	b.writable(t)
+	b.grown(t)
 	b.devices(t)
 	return b
 }
@@ -90,6 +90,7 @@ func boot(t *testing.T, a Asked) *Booted {
 const (
 	remountUnit = "systemd-remount-fs.service"
 	repartUnit  = "systemd-repart.service"
+	growUnit    = "systemd-growfs-root.service"
 	lateUnit    = "udev-trigger-late.service"
 )
 
@@ -115,20 +116,26 @@ func (b *Booted) keepJournal(t *testing.T) {
 	t.Logf("the machine's journal is %s; its end:\n%s", file, strings.Join(lines[max(0, len(lines)-10):], "\n"))
 }
 
-// writable asserts that the root file system was mounted for writing before the partition table was written. While the
-// table is being written, mount may not find the partition.
-func (b *Booted) writable(t *testing.T) {
+// grown asserts that the root partition and then its file system grew, and not before the reader of user data had begun, and that
+// nothing has mounted the root again: the kernel mounts it for writing.
+func (b *Booted) grown(t *testing.T) {
 	t.Helper()
-	remount, repart := b.Units[remountUnit], b.Units[repartUnit]
+	remount, repart, grow, reader := b.Units[remountUnit], b.Units[repartUnit], b.Units[growUnit], b.Units["hardtack-userdata.service"]
+	if remount.Activated > 0 {
+		t.Errorf("%s %+v: want it masked", remountUnit, remount)
+	}
 	if strings.Contains(b.Console, sealed.Argument+"=") {
-		// A sealed root is never mounted for writing, and its disk was partitioned before systemd started.
-		if repart.Activated > 0 {
-			t.Errorf("%s %+v: on a sealed root it has nothing to do", repartUnit, repart)
+		// A sealed root is never written to, and its disk was partitioned before systemd started.
+		if repart.Activated > 0 || grow.Activated > 0 {
+			t.Errorf("%s %+v, and %s %+v: on a sealed root they have nothing to do", repartUnit, repart, growUnit, grow)
 		}
 		return
 	}
-	if remount.Result != "success" || remount.Exited == 0 || repart.Started < remount.Exited {
-		t.Errorf("%s %+v, and %s %+v: want the one well and over before the other begins", remountUnit, remount, repartUnit, repart)
+	if repart.Result != "success" || repart.Exited == 0 || reader.Conditioned == 0 || repart.Started < reader.Conditioned {
+		t.Errorf("%s %+v, and the reader of user data %+v: want it well, and after the reader", repartUnit, repart, reader)
+	}
+	if grow.Result != "success" || grow.Started < repart.Exited {
+		t.Errorf("%s %+v, and %s %+v: want the one well, and after the other", growUnit, grow, repartUnit, repart)
 	}
 }
 

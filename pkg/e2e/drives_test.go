@@ -37,7 +37,7 @@ TTYPath=/dev/ttyS1
 
 // TestDrives moves a volume between running machines of the baked image, as the lab does: plugged in, found by its
 // serial number, written to, given back and plugged in again; never at two machines; and whole after a machine was
-// killed.
+// killed. At last the root file system has an error: nothing is written to it any more.
 func TestDrives(t *testing.T) {
 	needMachines(t, 3*time.Minute)
 	ctx, cancel := context.WithTimeout(interrupted, bound)
@@ -82,6 +82,11 @@ func TestDrives(t *testing.T) {
 	attach(two)
 	if got := two.run(ctx, t, `dd if="$disk" bs=512 count=2 2>/dev/null | tr -d '\0'`); !strings.Contains(got, "first") || !strings.Contains(got, "second") {
 		t.Errorf("after the machine was killed the volume has %q", got)
+	}
+	// From then on Linux 6.12 reads nothing either: no other program starts.
+	two.run(ctx, t, ": >/var/before && echo here >/sys/fs/ext4/nvme0n1p2/trigger_fs_error && ! : >/var/after")
+	if !two.Console().Contains("Remounting filesystem read-only") {
+		t.Error("an error in the root file system did not make it read-only")
 	}
 }
 

@@ -55,7 +55,7 @@ const (
 // specific one.
 var next = map[Reason]string{
 	UserData:      "hardtack userdata -f CLUSTER.yaml --group GROUP prints the user data; start the machine again with it",
-	Disk:          "findmnt / shows whether the root file system is read-only (the cause is in systemctl status systemd-remount-fs systemd-fsck-root), df whether it is full; then restart the machine",
+	Disk:          "findmnt / shows whether the root file system is read-only (journalctl -k -g EXT4 has the cause: with an error in it, replace the machine), df whether it is full",
 	Config:        "hardtack-agent config shows the machine's configuration; compare it with the output of hardtack userdata -f CLUSTER.yaml --group GROUP",
 	Drift:         "hardtack pki show prints what the cluster agreed on; compare it with the output of hardtack userdata -f CLUSTER.yaml --group GROUP",
 	Metadata:      "aws ec2 modify-instance-metadata-options --instance-id ID --http-endpoint enabled, if the service is disabled; if it is not, networkctl status shows whether the machine has an address and a route",
