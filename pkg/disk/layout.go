@@ -118,11 +118,11 @@ const fstab = "# The kernel mounts the root file system for writing. Nothing che
 // repartRoot makes systemd-repart grow the root partition if the disk is larger than the image was.
 const repartRoot = "[Partition]\nType=root\n"
 
-// The partition and its file system grow when the user data are read, for which they are large enough, and before what fills them
-// starts. The kubelet tells the size of the disk once, when it registers its node.
+// The partition and its file system grow when the user data are read, for which they are large enough, and before the kubelet
+// starts, which reads the size of the disk once.
 const (
 	repartOrder = "[Unit]\nWants=systemd-growfs-root.service\nAfter=hardtack-userdata.service\n"
-	growOrder   = "[Unit]\nBefore=containerd.service etcd.service kubelet.service\n"
+	growOrder   = "[Unit]\nBefore=kubelet.service\n"
 )
 
 // kernelArguments is the whole line. Of the consoles the last one is /dev/console, where systemd writes.

@@ -63,7 +63,7 @@ func boot(t *testing.T, a Asked) *Booted {
 		disk = image(t)
 	}
 	c.Disks = append([]qemu.Disk{{Path: disk, Format: "qcow2"}}, c.Disks...)
-	asked := append(slices.Sorted(maps.Keys(loadUnits(t))), remountUnit, repartUnit, growUnit, lateUnit)
+	asked := append(slices.Sorted(maps.Keys(loadUnits(t))), remountUnit, repartUnit, growUnit, lateUnit, modulesUnit)
 	c.Credentials = Probe{Units: asked, Until: a.Until, Limit: decideWithin}.Credentials()
 	if a.UserData != "" {
 		c.Credentials["hardtack.userdata"] = []byte(a.UserData)
@@ -92,15 +92,19 @@ const (
 	repartUnit  = "systemd-repart.service"
 	growUnit    = "systemd-growfs-root.service"
 	lateUnit    = "udev-trigger-late.service"
+	modulesUnit = "modules-load-late.service"
 )
 
-// devices asserts that udev was told of the devices that nothing waits for, and not before the reader of user data had begun.
-// (Of a reader that was started again the manager has only the last start, but the first look at its conditions.)
+// devices asserts that udev was told of the devices that nothing waits for, and modules were loaded that nothing waits for, and not
+// before the reader of user data had begun. (Of a reader that was started again the manager has only the last start, but the first look at its conditions.)
 func (b *Booted) devices(t *testing.T) {
 	t.Helper()
-	late, reader := b.Units[lateUnit], b.Units["hardtack-userdata.service"]
-	if late.Result != "success" || late.Exited == 0 || reader.Conditioned == 0 || late.Started < reader.Conditioned {
-		t.Errorf("%s %+v, and the reader of user data %+v: want it well, and after the reader", lateUnit, late, reader)
+	reader := b.Units["hardtack-userdata.service"]
+	for _, name := range []string{lateUnit, modulesUnit} {
+		late := b.Units[name]
+		if late.Result != "success" || late.Exited == 0 || reader.Conditioned == 0 || late.Started < reader.Conditioned {
+			t.Errorf("%s %+v, and the reader of user data %+v: want it well, and after the reader", name, late, reader)
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ TTYPath=/dev/ttyS1
 
 // TestDrives moves a volume between running machines of the baked image, as the lab does: plugged in, found by its
 // serial number, written to, given back and plugged in again; never at two machines; and whole after a machine was
-// killed. At last the root file system has an error: nothing is written to it any more.
+// killed. At last modules are loaded, and the root file system has an error: nothing is written to it any more.
 func TestDrives(t *testing.T) {
 	needMachines(t, 3*time.Minute)
 	ctx, cancel := context.WithTimeout(interrupted, bound)
@@ -83,6 +83,9 @@ func TestDrives(t *testing.T) {
 	if got := two.run(ctx, t, `dd if="$disk" bs=512 count=2 2>/dev/null | tr -d '\0'`); !strings.Contains(got, "first") || !strings.Contains(got, "second") {
 		t.Errorf("after the machine was killed the volume has %q", got)
 	}
+	// Modules that are loaded late have the image's settings.
+	two.run(ctx, t, "systemctl start --job-mode=ignore-dependencies "+modulesUnit+
+		" && cd /proc/sys/net && [ $(cat bridge/bridge-nf-call-iptables netfilter/nf_conntrack_max | xargs echo | tr ' ' ,) = 1,1048576 ] && cd /")
 	// From then on Linux 6.12 reads nothing either: no other program starts.
 	two.run(ctx, t, ": >/var/before && echo here >/sys/fs/ext4/nvme0n1p2/trigger_fs_error && ! : >/var/after")
 	if !two.Console().Contains("Remounting filesystem read-only") {

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -73,6 +74,8 @@ type compared struct {
 	disks    map[string]string
 	userData map[string][]byte
 	nodes    *nodeWatch
+	// accel is the accelerator of machines that join; empty is the lab's.
+	accel qemu.Accel
 }
 
 // TestCompareKubeadm measures the time from power-on to a Ready node, with Hardtack and with kubeadm: the same lab,
@@ -92,6 +95,9 @@ func TestCompareKubeadm(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := startComparison(t)
+	if os.Getenv("HARDTACK_COMPARE_INSTRUCTIONS") == "1" {
+		c.accel = qemu.Instructions
+	}
 	order := []string{byHardtack, byKubeadm}
 	if sealed := os.Getenv(sealedVariable); sealed != "" {
 		if c.disks[bySealed], err = filepath.Abs(sealed); err != nil {
@@ -99,7 +105,7 @@ func TestCompareKubeadm(t *testing.T) {
 		}
 		order = []string{byHardtack, bySealed, byKubeadm}
 	}
-	figures := comparison{Kubernetes: c.version, CPUs: runtime.NumCPU(), KVM: host.KVM, UserData: map[string]int{}}
+	figures := comparison{Kubernetes: c.version, CPUs: runtime.NumCPU(), KVM: host.KVM, UserData: map[string]int{}, Instructions: c.accel == qemu.Instructions}
 	c.until(t, "the master is ready", ready)
 	c.allowKubeadm(t)
 	for by, data := range c.userData {
@@ -322,7 +328,7 @@ func (c *compared) join(t *testing.T, by string, round int) join {
 func (c *compared) launch(t *testing.T, by string) lab.MachineStatus {
 	t.Helper()
 	c.boots(t, by)
-	fault := lab.Fault{}
+	fault := lab.Fault{Accel: c.accel}
 	if by == byKubeadm {
 		fault.UserData = c.userData[by]
 	}
@@ -367,6 +373,11 @@ func (c *compared) measure(t *testing.T, by string, m lab.MachineStatus) join {
 	if seen.err != nil {
 		t.Errorf("%s: the machine's processor time: %v", by, seen.err)
 	}
+	if c.accel == qemu.Instructions {
+		j := c.counted(t, by, m, units)
+		j.Owners = owners
+		return j
+	}
 	j := join{By: by, Owners: owners, CPU: seen.cpu.Seconds(), Registered: seen.registered.Sub(m.PoweredOn).Seconds(), Ready: seen.ready.Sub(m.PoweredOn).Seconds()}
 	if j.Tasks, err = strconv.Atoi(strings.TrimPrefix(head, "tasks=")); err != nil {
 		t.Errorf("%s: the number of tasks: %v", by, err)
@@ -376,16 +387,48 @@ func (c *compared) measure(t *testing.T, by string, m lab.MachineStatus) join {
 			j.Kernel = r.Seconds
 		}
 	}
+	j.steps(t, units)
+	if j.Kernel <= 0 {
+		t.Errorf("%s: no kernel: %+v", by, m.Reached)
+	}
+	return j
+}
+
+// kubeletSaid are the kubelet's messages when its node is registered, and when the node becomes Ready for the first time.
+var kubeletSaid = regexp.MustCompile(`(?m)^\[ *([0-9.]+)\].*"(Successfully registered node|Fast updating node status as it just became ready)"`)
+
+// counted takes the figures of a machine that counts instructions: by its own clock, from its kernel's start.
+func (c *compared) counted(t *testing.T, by string, m lab.MachineStatus, units map[string]Unit) join {
+	t.Helper()
+	j := join{By: by}
+	text := c.ask(t, m.ID, "journalctl --boot --output=short-monotonic --no-hostname --unit=kubelet --grep='Successfully registered|just became ready'")
+	for _, said := range kubeletSaid.FindAllStringSubmatch(text, -1) {
+		seconds, err := strconv.ParseFloat(said[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(said[2], "Successfully") {
+			j.Registered = seconds
+		} else {
+			j.Ready = seconds
+		}
+	}
+	j.steps(t, units)
+	return j
+}
+
+// steps takes the times of the way to a node from the machine's units.
+func (j *join) steps(t *testing.T, units map[string]Unit) {
+	t.Helper()
 	after := func(d time.Duration) float64 { return j.Kernel + d.Seconds() }
 	j.Files, j.Kubelet = after(units["hardtack-userdata.service"].Exited), after(units["kubelet.service"].Started)
 	j.Joining = after(units["hardtack-bootstrap.service"].Exited)
-	if by == byKubeadm {
+	if j.By == byKubeadm {
 		j.Joining = after(units["kubeadm-join.service"].Started)
 	}
-	if j.Kernel <= 0 || j.Files <= j.Kernel || j.Joining < j.Files || j.Kubelet < j.Joining || j.Registered < j.Kubelet || j.Ready < j.Registered {
-		t.Errorf("%s: times that do not follow each other: %+v; units: %+v", by, j, units)
+	if j.Files <= j.Kernel || j.Joining < j.Files || j.Kubelet < j.Joining || j.Registered < j.Kubelet || j.Ready < j.Registered {
+		t.Errorf("%s: times that do not follow each other: %+v; units: %+v", j.By, j, units)
 	}
-	return j
 }
 
 // leave terminates a machine and waits until nothing is left of it that could affect the next one.

@@ -30,6 +30,9 @@ type comparison struct {
 	// CPUs are this computer's; KVM is false where the machines' processors are emulated.
 	CPUs int  `json:"cpus"`
 	KVM  bool `json:"kvm"`
+	// Instructions says that each machine had one processor and a clock by which an instruction takes 2 ns. Times are then by the
+	// machine's clock and from its kernel's start, and Kernel, CPU and Tasks are nothing.
+	Instructions bool `json:"instructions,omitempty"`
 	// UserData is the size of the user data that the metadata service serves, in bytes, for each way of joining.
 	UserData map[string]int `json:"user_data_bytes"`
 	Joins    []join         `json:"joins"`
@@ -115,11 +118,11 @@ func (c comparison) median(by string, of func(join) float64) float64 {
 }
 
 // each lists one figure of every round, the rounds in order.
-func (c comparison) each(by string, of func(join) float64) string {
+func (c comparison) each(by, format string, of func(join) float64) string {
 	var all []string
 	for _, j := range c.Joins {
 		if j.By == by {
-			all = append(all, fmt.Sprintf("%.0f", of(j)))
+			all = append(all, fmt.Sprintf(format, of(j)))
 		}
 	}
 	return strings.Join(all, " ")
@@ -134,12 +137,16 @@ func (c comparison) ways() []string {
 
 // row writes one figure's medians, with their format, and then all of them.
 func (c comparison) row(out io.Writer, name, format string, of func(join) float64) {
-	var medians, all strings.Builder
+	all := "%.0f"
+	if c.Instructions {
+		all = "%.1f"
+	}
+	var medians, each strings.Builder
 	for _, by := range c.ways() {
 		fmt.Fprintf(&medians, format+"\t", c.median(by, of))
-		fmt.Fprintf(&all, "%s\t", c.each(by, of))
+		fmt.Fprintf(&each, "%s\t", c.each(by, all, of))
 	}
-	fmt.Fprintf(out, "%s\t%s\t%s\n", name, &medians, &all)
+	fmt.Fprintf(out, "%s\t%s\t%s\n", name, &medians, &each)
 }
 
 // table writes the medians for people, and all figures beside them.
@@ -148,12 +155,22 @@ func (c comparison) table(out io.Writer) error {
 	if c.KVM {
 		processors = "with KVM"
 	}
-	fmt.Fprintf(out, "seconds after power-on, medians (Kubernetes %s, %d processors, machines %s)\n", c.Kubernetes, c.CPUs, processors)
+	since, cpus := "power-on", fmt.Sprintf("%d processors", c.CPUs)
+	if c.Instructions {
+		since, cpus, processors = "the kernel's start", "one processor of 500 million instructions a second", "emulated"
+	}
+	fmt.Fprintf(out, "seconds after %s, medians (Kubernetes %s, %s, machines %s)\n", since, c.Kubernetes, cpus, processors)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	ways := c.ways()
 	fmt.Fprintf(w, "\t%s\t\tall of %s\t\n", strings.Join(ways, "\t"), strings.Join(ways, "\tall of "))
+	format := "%.0f"
+	if c.Instructions {
+		format = "%.1f"
+	}
 	for _, r := range rows {
-		c.row(w, r.name, "%.0f", r.of)
+		if slices.ContainsFunc(c.Joins, func(j join) bool { return r.of(j) > 0 }) {
+			c.row(w, r.name, format, r.of)
+		}
 	}
 	none := strings.Repeat("\t", len(ways))
 	fmt.Fprint(w, "user data, bytes\t")

@@ -6,15 +6,18 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/vnet/metadata"
 )
 
-// Fault is a fault of the machines that a group launches from then on. The zero value is no fault.
+// Fault is a fault of the machines that a group launches from then on, or what else is theirs alone. The zero value is no fault.
 type Fault struct {
 	// Skew is how far the machine's clock is ahead at power-on; negative if it is behind.
 	Skew time.Duration `json:"skew,omitempty"`
 	// NoTime has the time server not answer the machine, which else corrects its clock.
 	NoTime bool `json:"no_time,omitempty"`
+	// Accel replaces the accelerator of the machine; empty leaves the lab's.
+	Accel qemu.Accel `json:"accel,omitempty"`
 	// UserData replaces the user data of the group's launch template; nil leaves them.
 	UserData []byte `json:"user_data,omitempty"`
 	// Metadata are faults of the metadata service's answers.

@@ -162,7 +162,7 @@ func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
 func (m *machines) config(l Launch, port *vnet.Port) qemu.Config {
 	disks := []qemu.Disk{{Path: l.Boot.Path, Format: l.Boot.Format, Overlay: filepath.Join(l.Dir, OverlayFile)}}
 	config := qemu.Config{
-		Name: l.Group + " " + l.ID, Memory: l.Memory, CPUs: l.CPUs, Disks: disks, Arch: l.Boot.Arch, Firmware: l.Boot.Firmware, Reboots: true, Skew: l.Fault.Skew, Slots: l.Volumes,
+		Name: l.Group + " " + l.ID, Memory: l.Memory, CPUs: l.CPUs, Disks: disks, Arch: l.Boot.Arch, Firmware: l.Boot.Firmware, Reboots: true, Skew: l.Fault.Skew, Accel: l.Fault.Accel, Slots: l.Volumes,
 		// Programs recognise EC2 by these.
 		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: l.Type, Serial: "ec2" + l.ID[len(l.ID)-9:]},
 		Network: qemu.Network{Kind: qemu.Stream, MAC: port.Machine().MAC.String(), Socket: port.Socket()},

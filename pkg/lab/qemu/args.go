@@ -25,6 +25,12 @@ const (
 // and a machine takes a third of a GiB less memory.
 const tcgEngine = "tcg,thread=multi,tb-size=512"
 
+// Instructions are counted by one thread. Shift 1 is 2^1 ns for each.
+const (
+	countingEngine = "tcg,thread=single,tb-size=512"
+	counting       = "shift=1,sleep=on"
+)
+
 // board is the machine's. The variables of Secure Boot are the firmware's alone: it writes them in system management mode.
 func (c Config) board() string {
 	board := platforms[c.arch()].board
@@ -43,20 +49,26 @@ func (c Config) accelerator(h Host) Accel {
 }
 
 // Emulates reports whether a machine's processors are emulated on this computer.
-func (h Host) Emulates(c Config) bool { return c.accelerator(h) == TCG }
+func (h Host) Emulates(c Config) bool { return c.accelerator(h) != KVM }
 
 // args returns QEMU's arguments for a machine that is powered on at that time. It has no side effects: dir is the
 // directory in which Start writes the files that the arguments name.
 func (c Config) args(h Host, dir string, now time.Time) []string {
-	engine, cpu, platform := string(KVM), "host", platforms[c.arch()]
-	if c.accelerator(h) == TCG {
+	engine, cpu, cpus, platform := string(KVM), "host", c.CPUs, platforms[c.arch()]
+	switch c.accelerator(h) {
+	case TCG:
 		engine, cpu = tcgEngine, platform.tcgCPU
+	case Instructions:
+		engine, cpu, cpus = countingEngine, platform.tcgCPU, 1
 	}
 	a := []string{
 		"-name", option(c.Name),
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-machine", c.board(), "-accel", engine, "-cpu", cpu,
-		"-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
+		"-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(cpus),
+	}
+	if c.accelerator(h) == Instructions {
+		a = append(a, "-icount", counting)
 	}
 	if c.Firmware == SecureBoot {
 		a = append(a, "-global", "driver=cfi.pflash01,property=secure,value=on")

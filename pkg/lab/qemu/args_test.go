@@ -25,9 +25,10 @@ func TestArgs(t *testing.T) {
 		host   Host
 		config Config
 	}{
-		"minimal": {host, Config{Disks: []Disk{{Path: "/disk.raw"}}}},
-		"kvm":     {kvm, Config{Disks: []Disk{{Path: "/disk.raw"}}}},
-		"tcg":     {kvm, Config{Disks: []Disk{{Path: "/disk.raw"}}, Accel: TCG}},
+		"minimal":      {host, Config{Disks: []Disk{{Path: "/disk.raw"}}}},
+		"kvm":          {kvm, Config{Disks: []Disk{{Path: "/disk.raw"}}}},
+		"tcg":          {kvm, Config{Disks: []Disk{{Path: "/disk.raw"}}, Accel: TCG}},
+		"instructions": {kvm, Config{Disks: []Disk{{Path: "/disk.raw"}}, Accel: Instructions}},
 		"uefi": {host, Config{
 			Name: "masters,etcd", Memory: 2048, CPUs: 2, Firmware: UEFI,
 			Disks:       []Disk{{Path: "/a,b.qcow2", Format: "qcow2"}, {Path: "/seed.img"}},
@@ -84,7 +85,7 @@ func TestValidate(t *testing.T) {
 		"firmware":       {Config{Disks: disks, Firmware: "coreboot"}, `firmware "coreboot" is not bios, uefi or uefi-secure-boot`},
 		"architecture":   {Config{Disks: disks, Arch: "riscv64"}, `architecture "riscv64" is not amd64 or arm64`},
 		"no BIOS":        {Config{Disks: disks, Arch: ARM64, Firmware: BIOS}, `firmware "bios": a machine of arm64 has uefi`},
-		"accelerator":    {Config{Disks: disks, Accel: "xen"}, `accelerator "xen" is not kvm or tcg`},
+		"accelerator":    {Config{Disks: disks, Accel: "xen"}, `accelerator "xen" is not kvm, tcg or instructions`},
 		"no kind":        {Config{Disks: disks, Network: Network{MAC: "02::"}}, "settings without a kind"},
 		"kind":           {Config{Disks: disks, Network: Network{Kind: "tap"}}, `kind "tap" is not user or stream`},
 		"no socket":      {Config{Disks: disks, Network: Network{Kind: Stream}}, "a stream needs a socket"},

@@ -31,9 +31,9 @@ var platforms = map[string]platform{
 		// the SMBus (I2C). The HPET stays: the kernel verifies the TSC with it, and the only other clock wraps within 5 s, a time for which
 		// an overloaded host can stop a guest.
 		board: "q35,sata=off,smbus=off",
-		// All features of TCG except five levels of page tables, which make every TLB miss slower, and nested virtualization, for which
-		// the guest would load KVM.
-		tcgCPU: "max,la57=off,svm=off",
+		// All features of TCG except five levels of page tables, which make every TLB miss slower, nested virtualization, for which
+		// the guest would load KVM, and fast strings (ERMS), with which the kernel clears and copies by the byte: TCG emulates each.
+		tcgCPU: "max,la57=off,svm=off,erms=off",
 		ports:  func(chardev string) []string { return []string{"-serial", "chardev:" + chardev} },
 	},
 	ARM64: {
