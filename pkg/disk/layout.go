@@ -119,10 +119,11 @@ const fstab = "# The kernel mounts the root file system for writing. Nothing che
 const repartRoot = "[Partition]\nType=root\n"
 
 // The partition and its file system grow when the user data are read, for which they are large enough, and before the kubelet
-// starts, which reads the size of the disk once.
+// starts, which reads the size of the disk once: so they have the weight of what a node waits for.
 const (
-	repartOrder = "[Unit]\nWants=systemd-growfs-root.service\nAfter=hardtack-userdata.service\n"
-	growOrder   = "[Unit]\nBefore=kubelet.service\n"
+	repartOrder = "[Unit]\nWants=systemd-growfs-root.service\nAfter=hardtack-userdata.service\n" + nodeWeight
+	growOrder   = "[Unit]\nBefore=kubelet.service\n" + nodeWeight
+	nodeWeight  = "[Service]\nSlice=hardtack-node.slice\nStartupCPUWeight=1000\n"
 )
 
 // kernelArguments is the whole line. Of the consoles the last one is /dev/console, where systemd writes.
