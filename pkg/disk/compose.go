@@ -116,7 +116,7 @@ func (c Composer) describe() error {
 		{"etc/fstab", fstab},
 		{"etc/repart.d/50-root.conf", repartRoot},
 		{"etc/systemd/system/systemd-repart.service.d/10-hardtack.conf", repartOrder},
-		{"etc/systemd/system/systemd-growfs-root.service.d/10-hardtack.conf", growOrder},
+		{"etc/systemd/system/systemd-growfs-root.service.d/10-hardtack.conf", nodeWeight},
 		{"etc/systemd/system/systemd-remount-fs.service", ""},
 	})
 }

@@ -118,11 +118,10 @@ const fstab = "# The kernel mounts the root file system for writing. Nothing che
 // repartRoot makes systemd-repart grow the root partition if the disk is larger than the image was.
 const repartRoot = "[Partition]\nType=root\n"
 
-// The partition and its file system grow when the user data are read, for which they are large enough, and before the kubelet
-// starts, which reads the size of the disk once: so they have the weight of what a node waits for.
+// The partition and its file system grow when the user data are read, for which they are large enough. The kubelet waits for it,
+// and so they have the weight of what a node waits for.
 const (
 	repartOrder = "[Unit]\nWants=systemd-growfs-root.service\nAfter=hardtack-userdata.service\n" + nodeWeight
-	growOrder   = "[Unit]\nBefore=kubelet.service\n" + nodeWeight
 	nodeWeight  = "[Service]\nSlice=hardtack-node.slice\nStartupCPUWeight=1000\n"
 )
 

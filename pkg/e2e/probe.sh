@@ -83,6 +83,8 @@ properties=$properties,InactiveExitTimestampMonotonic,ExecMainStartTimestampMono
 frame uptime cat /proc/uptime
 frame decided wait_until_decided "$@"
 frame show show "$@"
+# journald may be behind with what systemd has told it: it has little of the processors at boot.
+journalctl --sync
 frame jobs jobs_of "$@"
 frame failed systemctl list-units --failed --no-legend --plain
 frame files files
