@@ -245,6 +245,22 @@ func TestKubeadmFigures(t *testing.T) {
 	assertFigures(t, dir, "compare-kubeadm", "kubeadm")
 }
 
+// TestKubeadmInstructions: by instructions there are no rows of what is not counted, and tenths of a second.
+func TestKubeadmInstructions(t *testing.T) {
+	t.Parallel()
+	c := comparison{Kubernetes: "v1.2.3", CPUs: 2, Instructions: true, UserData: map[string]int{byHardtack: 1100, byKubeadm: 900}}
+	for i, ready := range []float64{19.52, 19.61} {
+		c.Joins = append(c.Joins,
+			join{By: byHardtack, Round: i + 1, Files: 11.72, Joining: 15.6, Kubelet: 15.93, Registered: 18.68, Ready: ready},
+			join{By: byKubeadm, Round: i + 1, Files: 11.6, Joining: 14.1, Kubelet: 22.04, Registered: 25.4, Ready: ready + 7})
+	}
+	dir := t.TempDir()
+	if err := c.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	assertFigures(t, dir, "compare-kubeadm", "kubeadm/instructions")
+}
+
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	got, err := parseOwners("Id=kubelet.service\nCPUUsageNSec=12500000000\n\nId=never.service\nCPUUsageNSec=[not set]\n\nId=init.scope\nCPUUsageNSec=3000000000\n")
