@@ -196,7 +196,8 @@ func TestStartsIsSystemds(t *testing.T) {
 			for name, text := range texts {
 				// What the roles do not decide holds here, as it does in Starts.
 				elsewhere := strings.NewReplacer("ConditionPathExists=/run/hardtack/etcd/member", "ConditionPathExists=/",
-					"ConditionPathExistsGlob=/usr/lib/hardtack/images/*.tar", "ConditionPathExists=/", role.Dir+"/", etc+"/", "/etc//sysconfig/./", etc+"//./").Replace(text)
+					"ConditionPathExistsGlob=/usr/lib/hardtack/images/*.tar", "ConditionPathExists=/",
+					"ConditionPathExistsGlob=|/run/hardtack/pki/*/*.key", "ConditionPathExists=|/", role.Dir+"/", etc+"/", "/etc//sysconfig/./", etc+"//./").Replace(text)
 				// systemd says nothing about a unit without conditions; this one always holds.
 				elsewhere += "\n[Unit]\nConditionPathExists=/\n"
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(elsewhere), 0o644); err != nil {

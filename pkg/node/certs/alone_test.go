@@ -120,8 +120,8 @@ func TestAloneKubelet(t *testing.T) {
 	}
 	const noCertificate = "unable to read client-cert"
 	for name, test := range map[string]struct{ kubeconfig, want, wantNot string }{
-		"alone":  {b.aloneKubeconfig(t), "Certificate rotation deadline determined", noCertificate},
-		"before": {string(normal), noCertificate, "Certificate rotation deadline determined"},
+		"alone":  {b.aloneKubeconfig(t), "Certificate rotation is enabled", noCertificate},
+		"before": {string(normal), noCertificate, "Certificate rotation is enabled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -2,6 +2,7 @@ package certs
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -97,9 +98,15 @@ func Bootstrap(ctx context.Context, o BootstrapOptions) (Bootstrapped, error) {
 		return out, err
 	}
 	cert := o.identity(out.Node, trusted)
-	if out.Joined = cert == nil; out.Joined {
+	if cert == nil {
 		stop := o.alone(out.Server, out.Node)
-		cert, err = o.join(ctx, w, out.Server, ca, out.Node)
+		cert, err = o.turn(ctx, w, func() (*x509.Certificate, error) {
+			if cert := o.identity(out.Node, trusted); cert != nil {
+				return cert, nil
+			}
+			out.Joined = true
+			return o.join(ctx, w, out.Server, ca, out.Node)
+		})
 		stop()
 		if err != nil {
 			return out, err

@@ -82,6 +82,41 @@ func (o BootstrapOptions) identity(node string, trusted []*x509.Certificate) *x5
 	return pair.Leaf
 }
 
+// turn calls join while no other process of the machine does: a clock that is set right starts hardtack-renew.service while
+// hardtack-bootstrap.service waits, and each would ask for a certificate.
+func (o BootstrapOptions) turn(ctx context.Context, w *waiter, join func() (*x509.Certificate, error)) (*x509.Certificate, error) {
+	dir, err := o.identityDir()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the directory of the node's certificate: %w", err)
+	}
+	defer f.Close()
+	err = w.retry(ctx, func() error {
+		err := file.TryLock(f)
+		if errors.Is(err, file.ErrLocked) {
+			return temporaryError{reason.Errorf(reason.Identity, "another process of this machine is asking for the node's certificate")}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return join()
+}
+
+// identityDir makes the directory of the node's certificate. It is a link to one on a tmpfs, which the image's tmpfiles.d makes;
+// the kubelet's state directory does not exist on a test's root.
+func (o BootstrapOptions) identityDir() (string, error) {
+	dir := filepath.Dir(filepath.Join("/", o.Root, NodeIdentity))
+	if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("making the directory of the node's certificate: %w", err)
+	}
+	return dir, nil
+}
+
 // attempt is one request, the key of its certificate, and the server that has it.
 type attempt struct {
 	JoinRequest
@@ -238,17 +273,15 @@ func (o BootstrapOptions) keep(certificate, key []byte) (*x509.Certificate, erro
 	if err != nil {
 		return nil, reason.Errorf(reason.Identity, "the API server's certificate is not for the node's key: %w", err)
 	}
-	link := filepath.Join("/", o.Root, NodeIdentity)
-	// The directory is a link to one on a tmpfs, which the image's tmpfiles.d makes; the kubelet's state directory does not
-	// exist on a test's root.
-	if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("making the directory of the node's certificate: %w", err)
+	dir, err := o.identityDir()
+	if err != nil {
+		return nil, err
 	}
 	name := "kubelet-client-" + o.Now().UTC().Format("2006-01-02-15-04-05") + ".pem"
-	if _, err := file.Replace(filepath.Join(filepath.Dir(link), name), bytes.Join([][]byte{certificate, key}, nil), 0o600); err != nil {
+	if _, err := file.Replace(filepath.Join(dir, name), bytes.Join([][]byte{certificate, key}, nil), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the node's certificate: %w", err)
 	}
-	if err := symlink(name, link); err != nil {
+	if err := symlink(name, filepath.Join("/", o.Root, NodeIdentity)); err != nil {
 		return nil, fmt.Errorf("writing the node's certificate: %w", err)
 	}
 	return pair.Leaf, nil
