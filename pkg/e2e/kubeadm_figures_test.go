@@ -31,7 +31,8 @@ type comparison struct {
 	CPUs int  `json:"cpus"`
 	KVM  bool `json:"kvm"`
 	// Instructions says that each machine had one processor and a clock by which an instruction takes 2 ns. Times are then by the
-	// machine's clock and from its kernel's start, and Kernel, CPU and Tasks are nothing.
+	// machine's clock and from its kernel's start, registered and Ready by the kubelet's own words, CPU is the time until Ready in which
+	// the machine's processor was busy, and Kernel and Tasks are nothing.
 	Instructions bool `json:"instructions,omitempty"`
 	// UserData is the size of the user data that the metadata service serves, in bytes, for each way of joining.
 	UserData map[string]int `json:"user_data_bytes"`
@@ -251,14 +252,37 @@ func TestKubeadmInstructions(t *testing.T) {
 	c := comparison{Kubernetes: "v1.2.3", CPUs: 2, Instructions: true, UserData: map[string]int{byHardtack: 1100, byKubeadm: 900}}
 	for i, ready := range []float64{19.52, 19.61} {
 		c.Joins = append(c.Joins,
-			join{By: byHardtack, Round: i + 1, Files: 11.72, Joining: 15.6, Kubelet: 15.93, Registered: 18.68, Ready: ready},
-			join{By: byKubeadm, Round: i + 1, Files: 11.6, Joining: 14.1, Kubelet: 22.04, Registered: 25.4, Ready: ready + 7})
+			join{By: byHardtack, Round: i + 1, Files: 11.72, Joining: 15.6, Kubelet: 15.93, Registered: 18.68, Ready: ready, CPU: ready - 0.2},
+			join{By: byKubeadm, Round: i + 1, Files: 11.6, Joining: 14.1, Kubelet: 22.04, Registered: 25.4, Ready: ready + 7, CPU: ready + 4})
 	}
 	dir := t.TempDir()
 	if err := c.write(dir); err != nil {
 		t.Fatal(err)
 	}
 	assertFigures(t, dir, "compare-kubeadm", "kubeadm/instructions")
+}
+
+func TestSaid(t *testing.T) {
+	t.Parallel()
+	const text = "1796000014.500000000 74.25\n" +
+		`I1130 00:52:39.000000     327 kubelet_node_status.go:78] "Successfully registered node" node="a"` + "\n" +
+		`I1130 00:52:39.500000     327 kubelet_node_status.go:431] "Fast updating node status as it just became ready"` + "\n"
+	registered, ready, err := said(text)
+	if err != nil || registered != 18.75 || ready != 19.25 {
+		t.Errorf("%v, %v, %v", registered, ready, err)
+	}
+	if _, _, err := said("no time"); err == nil {
+		t.Error("no time is no error")
+	}
+	idle, err := idled("11.6 40 10\n18.9 60 20\n19.3 70 20\n", ready)
+	if err != nil || idle != 0.8 {
+		t.Errorf("%v, %v", idle, err)
+	}
+	for _, none := range []string{"", "30.1 10 10\n", "11.6 x 10\n"} {
+		if _, err := idled(none, ready); err == nil {
+			t.Errorf("%q is no error", none)
+		}
+	}
 }
 
 func TestOwners(t *testing.T) {
