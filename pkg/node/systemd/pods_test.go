@@ -170,10 +170,16 @@ echo "resolver: $(weights systemd-resolved.service)"
 echo "journal: $(weights systemd-journald.service)"
 echo "systemd: $(systemctl show --property=CPUWeight --value init.scope)"
 echo "network first: $(systemctl show --property=StartupCPUWeight --value systemd-networkd) $(systemctl show --property=After --value systemd-logind systemd-resolved systemd-timesyncd | grep -cw systemd-networkd.service)"
+echo "then a node: $(systemctl show --property=StartupCPUWeight --value hardtack.slice hardtack-node containerd hardtack-bootstrap kubelet systemd-logind | xargs)"
+echo "later: $(systemctl show --property=StartupCPUWeight --value systemd-journald systemd-timesyncd | xargs)"
+systemctl start dbus.service systemd-logind.service
+echo "the kubelet asks for: $(sed -n 's/^shutdownGracePeriod: //p' /etc/kubernetes/kubelet.yaml)"
+echo "logind gives: $(busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager InhibitDelayMaxUSec)"
 `)
 	const asMuch = "1000 1000"
 	answers(t, out, map[string]string{
 		"hardtack-control": asMuch, "hardtack-node": asMuch, "resolver": asMuch, "journal": asMuch,
-		"systemd": "10000", "network first": "10000 3",
+		"systemd": "10000", "network first": "10000 3", "then a node": "10000 1000 1000 1000 1000 1000", "later": "20 10",
+		"the kubelet asks for": "30s", "logind gives": "t 30000000",
 	})
 }
