@@ -262,29 +262,6 @@ func TestKubeadmInstructions(t *testing.T) {
 	assertFigures(t, dir, "compare-kubeadm", "kubeadm/instructions")
 }
 
-func TestSaid(t *testing.T) {
-	t.Parallel()
-	const text = "1796000014.500000000 74.25\n" +
-		`I1130 00:52:39.000000     327 kubelet_node_status.go:78] "Successfully registered node" node="a"` + "\n" +
-		`I1130 00:52:39.500000     327 kubelet_node_status.go:431] "Fast updating node status as it just became ready"` + "\n"
-	registered, ready, err := said(text)
-	if err != nil || registered != 18.75 || ready != 19.25 {
-		t.Errorf("%v, %v, %v", registered, ready, err)
-	}
-	if _, _, err := said("no time"); err == nil {
-		t.Error("no time is no error")
-	}
-	idle, err := idled("11.6 40 10\n18.9 60 20\n19.3 70 20\n", ready)
-	if err != nil || idle != 0.8 {
-		t.Errorf("%v, %v", idle, err)
-	}
-	for _, none := range []string{"", "30.1 10 10\n", "11.6 x 10\n"} {
-		if _, err := idled(none, ready); err == nil {
-			t.Errorf("%q is no error", none)
-		}
-	}
-}
-
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	got, err := parseOwners("Id=kubelet.service\nCPUUsageNSec=12500000000\n\nId=never.service\nCPUUsageNSec=[not set]\n\nId=init.scope\nCPUUsageNSec=3000000000\n")

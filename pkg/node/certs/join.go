@@ -83,11 +83,12 @@ func (o BootstrapOptions) identity(node string, trusted []*x509.Certificate) *x5
 }
 
 // turn calls join while no other process of the machine does: a clock that is set right starts hardtack-renew.service while
-// hardtack-bootstrap.service waits, and each would ask for a certificate.
+// hardtack-bootstrap.service waits, and each would ask for a certificate. It makes the certificate's directory, which is a link to
+// one on a tmpfs by the image's tmpfiles.d; the kubelet's state directory does not exist on a test's root.
 func (o BootstrapOptions) turn(ctx context.Context, w *waiter, join func() (*x509.Certificate, error)) (*x509.Certificate, error) {
-	dir, err := o.identityDir()
-	if err != nil {
-		return nil, err
+	dir := filepath.Dir(filepath.Join("/", o.Root, NodeIdentity))
+	if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("making the directory of the node's certificate: %w", err)
 	}
 	f, err := os.Open(dir)
 	if err != nil {
@@ -105,16 +106,6 @@ func (o BootstrapOptions) turn(ctx context.Context, w *waiter, join func() (*x50
 		return nil, err
 	}
 	return join()
-}
-
-// identityDir makes the directory of the node's certificate. It is a link to one on a tmpfs, which the image's tmpfiles.d makes;
-// the kubelet's state directory does not exist on a test's root.
-func (o BootstrapOptions) identityDir() (string, error) {
-	dir := filepath.Dir(filepath.Join("/", o.Root, NodeIdentity))
-	if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", fmt.Errorf("making the directory of the node's certificate: %w", err)
-	}
-	return dir, nil
 }
 
 // attempt is one request, the key of its certificate, and the server that has it.
@@ -267,21 +258,18 @@ func (a *attempt) failed(err error) error {
 	return temporaryError{reason.With(reason.NotReady, err)}
 }
 
-// keep writes certificate and key as the kubelet keeps them: a file with a date, and a link to it.
+// keep writes certificate and key as the kubelet keeps them: a file with a date, and a link to it. turn has made their directory.
 func (o BootstrapOptions) keep(certificate, key []byte) (*x509.Certificate, error) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		return nil, reason.Errorf(reason.Identity, "the API server's certificate is not for the node's key: %w", err)
 	}
-	dir, err := o.identityDir()
-	if err != nil {
-		return nil, err
-	}
+	link := filepath.Join("/", o.Root, NodeIdentity)
 	name := "kubelet-client-" + o.Now().UTC().Format("2006-01-02-15-04-05") + ".pem"
-	if _, err := file.Replace(filepath.Join(dir, name), bytes.Join([][]byte{certificate, key}, nil), 0o600); err != nil {
+	if _, err := file.Replace(filepath.Join(filepath.Dir(link), name), bytes.Join([][]byte{certificate, key}, nil), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the node's certificate: %w", err)
 	}
-	if err := symlink(name, filepath.Join("/", o.Root, NodeIdentity)); err != nil {
+	if err := symlink(name, link); err != nil {
 		return nil, fmt.Errorf("writing the node's certificate: %w", err)
 	}
 	return pair.Leaf, nil
