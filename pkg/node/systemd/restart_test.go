@@ -42,3 +42,23 @@ grep -c BEGIN /run/hardtack/pki/etcd/peer-ca.crt
 		t.Errorf("%q, want %q", out, want)
 	}
 }
+
+// TestRenewSkipped: a clock that is set right starts the renewal while a node joins. Nothing is due then; where the node has a
+// certificate, the renewal starts.
+func TestRenewSkipped(t *testing.T) {
+	_, out := minion(t).boot(t, `
+looked() { systemctl show --value --property="$1" hardtack-renew.service; }
+runs() { # it waits for the store, once it runs
+	before=$(looked ConditionTimestampMonotonic)
+	systemctl start --no-block hardtack-renew.service
+	until [ "$(looked ConditionTimestampMonotonic)" != "$before" ]; do sleep 0.1; done
+	looked ConditionResult
+}
+rm -f /var/lib/kubelet/pki/kubelet-client-current.pem
+echo "joining: $(runs)"
+mkdir -p /run/hardtack/pki/node
+touch /run/hardtack/pki/node/kubelet-client-current.pem
+echo "joined: $(runs)"
+`)
+	answers(t, out, map[string]string{"joining": "no", "joined": "yes"})
+}
