@@ -250,6 +250,7 @@ var exposed = map[string]float64{
 	"hardtack-node.service":           2.2,
 	"hardtack-notices.service":        1.8,
 	"hardtack-ready.service":          2.1,
+	"hardtack-registered.service":     9.0,
 	"hardtack-renew.service":          2.1,
 	"hardtack-userdata.service":       4.6,
 	"kubelet.service":                 9.5,

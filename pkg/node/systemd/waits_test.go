@@ -2,8 +2,8 @@ package systemd_test
 
 import "testing"
 
-// TestWaits has the scripts before a node's daemons find what is there, wait for what comes later, and leave an operator's own
-// network alone.
+// TestWaits has the scripts that a node's daemons wait with find what is there, wait for what comes later, and leave an
+// operator's own network alone.
 func TestWaits(t *testing.T) {
 	_, out := minion(t).boot(t, `
 network=/etc/cni/net.d/10-containerd-net.conflist
@@ -12,13 +12,19 @@ later() { sleep 1; mkdir -p "${1%/*}"; echo later >"$1"; }
 echo "there: $(/usr/lib/hardtack/wait.sh /etc/passwd /run/empty,/etc/group && echo yes)"
 later /run/a/late & /usr/lib/hardtack/wait.sh /etc/passwd /run/empty,/run/a/late >/dev/null
 echo "file: $(cat /run/a/late)"
-later $network & /usr/lib/hardtack/after-node.sh >/dev/null
-echo "network: $(cat $network)"
-/usr/lib/hardtack/after-node.sh
+echo "come after a node: $(systemctl show --property=After --value kube-proxy flanneld konnectivity-agent hardtack-notices | grep -cw hardtack-registered.service)"
+# A node that has not joined holds up nothing.
+/usr/lib/hardtack/registered.sh
+mkdir -p /var/lib/kubelet/pki
+echo joined >/var/lib/kubelet/pki/kubelet-client-current.pem
+# Here they would wait for ever.
+systemctl stop hardtack-node.service hardtack-bootstrap.service
+later $network & systemctl start hardtack-registered.service
+echo "network: $(cat $network), $(systemctl is-active hardtack-registered.service)"
 rm $network
 sed -i /^conf_template/d /etc/containerd/config.toml
-/usr/lib/hardtack/after-node.sh
+/usr/lib/hardtack/registered.sh
 echo "own network: goes on"
 `)
-	answers(t, out, map[string]string{"there": "yes", "file": "later", "network": "later", "own network": "goes on"})
+	answers(t, out, map[string]string{"there": "yes", "file": "later", "come after a node": "4", "network": "later, active", "own network": "goes on"})
 }
