@@ -409,7 +409,7 @@ func TestKilled(t *testing.T) {
 	root := tree{fileSource: minions}.make(t)
 	a := newAgent(options(root, &service{}))
 	for _, name := range []string{minionsFile, stateFile} {
-		if _, err := a.stage(step{path: "/" + name, content: []byte("half"), mode: 0o600, uid: keepOwner, gid: keepOwner}); err != nil {
+		if _, err := a.stage(step{path: "/" + name, place: "/" + name, content: []byte("half"), mode: 0o600, uid: keepOwner, gid: keepOwner}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/config"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/envfile"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -79,7 +80,11 @@ func (a *agent) checkLines(report *Report, texts map[role.Role]string) error {
 	if corrected == "" || a.dryRun {
 		return nil
 	}
-	return a.write([]step{{path: correctedFile, content: []byte(corrected), mode: 0o644, uid: keepOwner, gid: keepOwner, action: actionWrite}})
+	s, err := a.step(userdata.File{Path: correctedFile, Content: []byte(corrected), Mode: 0o644})
+	if err != nil {
+		return err
+	}
+	return a.write([]step{s})
 }
 
 // etcdPrefix begins the variables that etcd itself reads.

@@ -35,6 +35,7 @@ const keepOwner = -1
 // step is one file to write.
 type step struct {
 	path     string // on the machine, without the root directory
+	place    string // the same, with the links on the way to it followed
 	content  []byte
 	mode     fs.FileMode // the twelve bits of chmod(2)
 	uid, gid int
@@ -109,7 +110,12 @@ func (a *agent) step(f userdata.File) (step, error) {
 	if s.gid, err = a.lookupID("/etc/group", f.Group); err != nil {
 		return step{}, fmt.Errorf("group of %s: %w", f.Path, err)
 	}
-	info, err := os.Lstat(a.path(f.Path))
+	dir, err := a.directory(path.Dir(f.Path))
+	if err != nil {
+		return step{}, fmt.Errorf("the way to %s: %w", f.Path, err)
+	}
+	s.place = path.Join(dir, path.Base(f.Path))
+	info, err := os.Lstat(a.path(s.place))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.created = true
@@ -126,7 +132,7 @@ func (a *agent) step(f userdata.File) (step, error) {
 	}
 	var have []byte
 	if info.Mode().IsRegular() || f.Append {
-		if have, err = os.ReadFile(a.path(f.Path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if have, err = os.ReadFile(a.path(s.place)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return step{}, err
 		}
 	}

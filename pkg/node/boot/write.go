@@ -55,7 +55,7 @@ func (a *agent) write(steps []step) (err error) {
 // stage writes one file beside its place. The result has a temp as soon as there is one, also with an
 // error.
 func (a *agent) stage(s step) (staged, error) {
-	out := staged{name: a.path(s.path)}
+	out := staged{name: a.path(s.place)}
 	dir := filepath.Dir(out.name)
 	if err := makeDirs(dir, s.uid, s.gid); err != nil {
 		return out, err
