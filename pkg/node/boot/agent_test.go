@@ -167,6 +167,8 @@ func TestSources(t *testing.T) {
 		{"credential, id from the hardware", tree{credential: minions}.with(uuid), "credential", "0dd7d1c4-0000-4000-8000-0123456789ab", 0, "", ""},
 		{"seed", seed.with(net, file, nitro), "seed", "i-seed", 1, "", ""},
 		{"second seed", net.with(file), "seed", "", 1, "", ""},
+		{"no seed beside a sealed root", seed.with(nitro, sealedRoot), "imds", "i-imds", 4, minions, ""},
+		{"but if it is asked for", seed.with(nitro, tree{"proc/cmdline": "roothash=0 hardtack.userdata=seed,imds\n"}), "seed", "i-seed", 0, "", ""},
 		{"empty credential passed over", cred.with(seed, tree{credential: " \n"}), "seed", "i-seed", 1, "", ""},
 		{"file", file.with(nitro), "file", "i-0123456789abcdef0", 3, "", ""},
 		{"metadata service", nitro, "imds", "i-imds", 4, minions, ""},

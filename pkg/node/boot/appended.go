@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
@@ -28,6 +29,8 @@ type appended struct {
 	InstanceID string         `json:"instance_id"`
 	Files      []appendedFile `json:"files"`
 
+	// boot is the boot's identifier on a machine with a sealed root, else empty.
+	boot string
 	// isNew: there is something that the record on the disk does not have.
 	isNew bool
 }
@@ -37,17 +40,22 @@ type appendedFile struct {
 	Path    string `json:"path"`
 	Content string `json:"content"`
 	Before  string `json:"before"`
+	// Boot is the boot that it was done in, where the file is made anew at each (/etc on a sealed root).
+	Boot string `json:"boot,omitempty"`
 }
 
 // loadAppended returns the record for an instance, an empty one if there is none. One that cannot be read is a finding: what it
 // says may be appended a second time.
 func (a *agent) loadAppended(report *Report, instanceID string) *appended {
 	none := &appended{InstanceID: instanceID}
+	if a.sealed {
+		none.boot = a.sys("/proc/sys/kernel/random/boot_id")
+	}
 	data, err := os.ReadFile(a.path(appendedPath))
 	if errors.Is(err, fs.ErrNotExist) {
 		return none
 	}
-	var r appended
+	r := appended{boot: none.boot}
 	if err == nil {
 		err = json.Unmarshal(data, &r)
 	}
@@ -65,11 +73,19 @@ func (a *agent) loadAppended(report *Report, instanceID string) *appended {
 // needs reports whether content is still to be appended to a file that has have, and records that it will be.
 func (r *appended) needs(path string, have, content []byte) bool {
 	f := appendedFile{Path: path, Content: digest(content), Before: digest(have)}
-	i := slices.IndexFunc(r.Files, func(done appendedFile) bool { return done.Path == f.Path && done.Content == f.Content })
-	if i >= 0 {
-		return r.Files[i].Before == f.Before
+	if strings.HasPrefix(path, "/etc/") {
+		f.Boot = r.boot
 	}
-	r.Files, r.isNew = append(r.Files, f), true
+	i := slices.IndexFunc(r.Files, func(done appendedFile) bool { return done.Path == f.Path && done.Content == f.Content })
+	switch {
+	case i < 0:
+		r.Files = append(r.Files, f)
+	case r.Files[i].Boot == f.Boot:
+		return r.Files[i].Before == f.Before
+	default:
+		r.Files[i] = f
+	}
+	r.isNew = true
 	return true
 }
 

@@ -9,8 +9,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/sealed"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
 )
+
+// sealedRoot is what the kernel of a machine with a sealed root was told.
+var sealedRoot = tree{"proc/cmdline": sealed.Argument + "=0 quiet\n"}
+
+// TestSealedAppend boots a machine twice whose /etc is new each time, and not the same: its users' file has the day of the boot.
+func TestSealedAppend(t *testing.T) {
+	const shadow = "etc/shadow"
+	data := tree{credential: minions + "- {path: /etc/shadow, append: true, content: \"admin\\n\"}\n- {path: /var/log/boots, append: true, content: \"boot\\n\"}\n"}
+	root := data.with(sealedRoot, tree{"var/log/boots": "log\n"}).make(t)
+	for _, day := range []string{"20786", "20787"} {
+		tree{shadow: day + "\n", "proc/sys/kernel/random/boot_id": day + "\n"}.put(t, root)
+		for range 2 { // the reader's unit, started again
+			mustRun(t, root)
+			if got := readTree(t, root); got[shadow] != day+"\nadmin\n" || got["var/log/boots"] != "log\nboot\n" {
+				t.Errorf("on day %s: %q, and in /var %q", day, got[shadow], got["var/log/boots"])
+			}
+		}
+	}
+}
 
 // TestSealedRoot asks for files on a root that is mounted read-only, as a sealed one is, beside an /etc that is not.
 func TestSealedRoot(t *testing.T) {

@@ -90,7 +90,9 @@ type agent struct {
 	log               *slog.Logger
 	machine           machine
 	kernel            map[string]string
-	units             func(context.Context) (Units, error)
+	// sealed: the kernel was told the root hash, so that only /etc, /var and /run are written to, and /etc is new at each boot.
+	sealed bool
+	units  func(context.Context) (Units, error)
 	// before is the state of the last run.
 	before   state
 	appended *appended
@@ -109,7 +111,7 @@ func newAgent(o Options) *agent {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	a.machine = a.readMachine()
-	a.kernel = a.kernelOptions()
+	a.kernel, a.sealed = a.kernelOptions()
 	return a
 }
 
@@ -188,19 +190,26 @@ func (a *agent) isSelected(source string) bool {
 	return slices.Contains(strings.Split(a.kernel[OptionSource], ","), source)
 }
 
-// kernelOptions reads the options of the kernel command line that are ours; the last of a name counts.
-func (a *agent) kernelOptions() map[string]string {
-	options := map[string]string{}
+// rootHashArgument is the argument of the kernel by which a machine has a sealed root: sealed.Argument, of whose package the reader
+// needs nothing else.
+const rootHashArgument = "roothash"
+
+// kernelOptions reads the options of the kernel command line that are ours, of which the last of a name counts, and whether it
+// has a root hash.
+func (a *agent) kernelOptions() (options map[string]string, sealed bool) {
+	options = map[string]string{}
 	line, err := os.ReadFile(a.path("/proc/cmdline"))
 	if err != nil {
-		return options // a container without /proc has no kernel command line of its own
+		return options, false // a container without /proc has no kernel command line of its own
 	}
 	for word := range strings.FieldsSeq(string(line)) {
-		if name, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(name, "hardtack.") {
+		name, value, ok := strings.Cut(word, "=")
+		if ok && strings.HasPrefix(name, "hardtack.") {
 			options[name] = strings.Trim(value, `"`)
 		}
+		sealed = sealed || ok && name == rootHashArgument
 	}
-	return options
+	return options, sealed
 }
 
 func (a *agent) readCredential(context.Context) (foundData, error) {
@@ -226,7 +235,12 @@ func (a *agent) readCredential(context.Context) (foundData, error) {
 	return foundData{}, absentError("no credential " + CredentialUserData + " in " + strings.Join(dirs, " or "))
 }
 
+// readSeed reads the seed's directory. Below a sealed root that is on the state partition, which lasts when everything else of a
+// machine is made anew: whoever has once written there would have the machine for good.
 func (a *agent) readSeed(context.Context) (foundData, error) {
+	if a.sealed && !a.isSelected(sourceSeed) {
+		return foundData{}, absentError("not looked for, since the root is sealed and " + seedDir + " is not part of it")
+	}
 	for _, name := range seedNames {
 		dir := a.path(filepath.Join(seedDir, name))
 		read := func(file string) ([]byte, error) { return readFile(filepath.Join(dir, file)) }
