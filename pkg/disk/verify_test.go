@@ -77,6 +77,7 @@ func TestVerifySealed(t *testing.T) {
 		s.RootStart + 5: "the hash tree on the disk is another", s.RootStart + s.RootSize - 1: "the hash tree on the disk is another",
 		s.tree + 3*verity.BlockSize: "the hash tree on the disk is another", s.tree + 90: "the partitions are named",
 		s.tree: "superblock", s.tree + 74: "the hash tree is for",
+		s.tree + 79: "it is for", // the highest byte of the number of blocks
 		gpt.Sector + 60: "checksum",
 	} {
 		flipped(t, f, at, func() {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -104,6 +105,19 @@ func TestSealedChanged(t *testing.T) {
 		"a bit of the root": {func(t *testing.T, disk *os.File) { t.Helper(); flip(t, disk, partition(t, disk, 2).Start+100) },
 			"dm-verity device corrupted", "the hash tree on the disk is another"},
 		"the root hash": {changeHash, "this machine does not boot", "the kernel image opens another root"},
+		// So many that the tree has as many levels, and the kernel finds the same root hash.
+		"the number of blocks": {func(t *testing.T, disk *os.File) {
+			t.Helper()
+			at, blocks := partition(t, disk, 3).Start+72, make([]byte, 8)
+			_, err := disk.ReadAt(blocks, at)
+			if err == nil {
+				binary.LittleEndian.PutUint64(blocks, binary.LittleEndian.Uint64(blocks)-128)
+				_, err = disk.WriteAt(blocks, at)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, "its superblock was changed", "the partitions are named"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw := rawDisk(ctx, t, image)
@@ -130,6 +144,26 @@ func TestSealedChanged(t *testing.T) {
 				t.Errorf("systemd was started:\n%s", m.Console().Tail(consoleTail))
 			}
 		})
+	}
+}
+
+// TestSealedTwice starts a machine with its disk and a copy of it. It cannot know which is its own, and the copy could bring a /var
+// with what it likes: it starts with neither.
+func TestSealedTwice(t *testing.T) {
+	image := sealedImage(t)
+	ctx, cancel := context.WithTimeout(interrupted, bound)
+	defer cancel()
+	m, err := qemu.Start(ctx, qemu.Config{Name: "hardtack-e2e-twice", Firmware: qemu.UEFI, Disks: []qemu.Disk{{Path: image, Format: "qcow2"}, {Path: image, Format: "qcow2"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Stop() }() // it has panicked
+	const says = "the disks nvme0n1, nvme1n1 have it"
+	if err := m.Await(ctx, quiet, func() bool { return m.Console().Contains("Kernel panic") && m.Console().Contains(says) }); err != nil {
+		t.Fatalf("waiting for a panic and %q: %v\n%s", says, err, m.Console().Tail(consoleTail))
+	}
+	if m.Console().Contains("systemd[1]") {
+		t.Errorf("systemd was started:\n%s", m.Console().Tail(consoleTail))
 	}
 }
 

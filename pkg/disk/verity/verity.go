@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 
 	"github.com/google/uuid"
@@ -50,7 +51,7 @@ func (h Hash) Data() uuid.UUID { return uuid.UUID(h[:16]) }
 func (h Hash) Tree() uuid.UUID { return uuid.UUID(h[16:]) }
 
 // Superblock describes a tree. It lies in front of the tree, and nothing vouches for it but the root hash, which is another
-// one with any other Salt or Blocks.
+// one with any other Salt. With fewer Blocks the kernel finds the same one, if the tree has as many levels for them.
 type Superblock struct {
 	// ID is the tree's identifier, which nothing depends on.
 	ID uuid.UUID
@@ -109,8 +110,8 @@ func ReadSuperblock(r io.Reader) (Superblock, error) {
 			d.Version, d.HashType, bytes.TrimRight(d.Algorithm[:], "\x00"), d.DataBlockSize, d.HashBlockSize, BlockSize)
 	case int(d.SaltSize) > len(d.Salt):
 		return Superblock{}, fmt.Errorf("verity superblock: a salt of %d bytes", d.SaltSize)
-	case d.Blocks == 0:
-		return Superblock{}, errors.New("verity superblock: it is for no block of data")
+	case d.Blocks == 0 || d.Blocks > math.MaxInt64/BlockSize:
+		return Superblock{}, fmt.Errorf("verity superblock: it is for %d blocks of data", d.Blocks)
 	}
 	return Superblock{ID: d.ID, Blocks: d.Blocks, Salt: bytes.Clone(d.Salt[:d.SaltSize])}, nil
 }

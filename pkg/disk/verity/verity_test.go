@@ -127,6 +127,7 @@ func TestSuperblock(t *testing.T) {
 		"blocks":    func(b []byte) { b[65] = 2 },
 		"salt":      func(b []byte) { b[81] = 2 },
 		"no data":   func(b []byte) { b[72] = 0 },
+		"too much":  func(b []byte) { b[79] = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := bytes.Clone(block)

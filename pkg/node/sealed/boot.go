@@ -23,7 +23,8 @@ import (
 const (
 	// patience is how long the disk may take to appear; EC2 attaches it before power-on.
 	patience = time.Minute
-	// alone is how long the drivers that the kernel has built in may take before all others are loaded.
+	// alone is how long the drivers that the kernel has built in may take before all others are loaded, and a controller before it
+	// is taken for one without a disk.
 	alone = 2 * time.Second
 	// pause is between two looks at the disks.
 	pause = 20 * time.Millisecond
@@ -148,13 +149,32 @@ func openRoot(ctx context.Context, root verity.Hash) (string, error) {
 		return "", err
 	}
 	mapped := fmt.Sprintf("/dev/dm-%d", unix.Minor(device))
-	if err := setReadAhead(mapped); err != nil {
+	if err := errors.Join(isWhole(mapped, s), setReadAhead(mapped)); err != nil {
 		return "", err
 	}
 	if err := unix.Mount(mapped, SystemRoot, "erofs", unix.MS_RDONLY, ""); err != nil {
 		return "", fmt.Errorf("mounting it: %w", err)
 	}
 	return "/dev/" + data.disk, nil
+}
+
+// isWhole returns an error unless the whole file system of a device is within its hash tree. The root hash does not vouch for the
+// tree's number of blocks where the tree has as many levels with fewer: what is then behind its end cannot be read, and systemd
+// would stand still for want of it, and not panic.
+func isWhole(device string, s verity.Superblock) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // only read
+	size, err := erofsSize(f)
+	if err != nil {
+		return fmt.Errorf("the file system of %s: %w", device, err)
+	}
+	if has := s.Blocks * verity.BlockSize; size > has {
+		return fmt.Errorf("the file system of %s has %d bytes, and the hash tree is of %d of them: its superblock was changed", device, size, has)
+	}
+	return nil
 }
 
 // readAhead is how much the kernel reads of the root around what a program touches, in sectors of 512 bytes: one page, with which
@@ -178,15 +198,22 @@ func setReadAhead(device string) error {
 func await(ctx context.Context, root verity.Hash) (data, tree partition, err error) {
 	began := time.Now()
 	for loaded := false; ; {
-		all, err := partitions("/sys", "/dev")
+		disks, err := tables("/sys", "/dev")
 		if err != nil {
 			return data, tree, err
 		}
-		var ok bool
-		if data, tree, ok = pair(all, root); ok {
-			return data, tree, nil
+		if found := copies(disks, root); len(found) > 1 {
+			return data, tree, fmt.Errorf("the disks %s have it: one is the machine's own, and another a copy of a root, which could bring a state of its own; detach that, and start the machine again", strings.Join(found, ", "))
+		}
+		all, err := partitions("/sys", "/dev", disks)
+		if err != nil {
+			return data, tree, err
 		}
 		waited := time.Since(began)
+		var ok bool
+		if data, tree, ok = pair(all, root); ok && (len(unseen("/sys")) == 0 || waited > alone) {
+			return data, tree, nil
+		}
 		if waited > patience {
 			return data, tree, fmt.Errorf("no disk has the partitions %s and %s after %s; partitions there are: %v", root.Data(), root.Tree(), patience, all)
 		}
@@ -267,7 +294,11 @@ func openState(ctx context.Context, log *slog.Logger, disk string) error {
 
 // stateDevice finds the device of the state partition on a disk.
 func stateDevice(disk, id string) (string, bool, error) {
-	all, err := partitions("/sys", "/dev")
+	disks, err := tables("/sys", "/dev")
+	if err != nil {
+		return "", false, err
+	}
+	all, err := partitions("/sys", "/dev", disks)
 	if err != nil {
 		return "", false, err
 	}

@@ -7,8 +7,11 @@
 package sealed
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -49,15 +52,16 @@ type Kept struct {
 	Path, State string
 	// Reason is why it lasts.
 	Reason string
-	// make makes it where there is none yet.
-	make func() ([]byte, error)
+	// make makes it where there is none yet, or none that is valid.
+	make    func() ([]byte, error)
+	isValid func([]byte) bool
 }
 
 // KeptFiles is the one list of what lasts. What is in /var lasts by itself: what the user data was, and what it has
 // appended; etcd's data; containers, images and pods; logs.
 func KeptFiles() []Kept {
 	return []Kept{{
-		Path: "/etc/machine-id", State: "/var/lib/hardtack/machine-id", make: newMachineID,
+		Path: "/etc/machine-id", State: "/var/lib/hardtack/machine-id", make: newMachineID, isValid: isMachineID,
 		Reason: "the journal in /var is named by it, and so is the machine to a DHCP server, which would give it another address",
 	}}
 }
@@ -96,22 +100,28 @@ func arguments(commandLine string) (found []string) {
 // partition is one of a disk, by the names of their devices.
 type partition struct{ name, disk, id string }
 
-// partitions reads the tables of all disks. sys is where sysfs is, and dev where the devices are. A disk without a table that
-// can be read has none: it is another's. A partition that cannot be opened yet is left out.
-func partitions(sys, dev string) ([]partition, error) {
+// tables reads the tables of all disks: the identifiers of each disk's partitions by their numbers. sys is where sysfs is, and dev
+// where the devices are. A disk without a table that can be read has none: it is another's.
+func tables(sys, dev string) (map[string]map[string]string, error) {
+	names, err := filepath.Glob(path.Join(sys, "block/*"))
+	found := map[string]map[string]string{}
+	for _, name := range names {
+		found[path.Base(name)] = table(path.Join(dev, path.Base(name)))
+	}
+	return found, err
+}
+
+// partitions are those of the disks' tables that the kernel has made devices for. One that cannot be opened yet is left out.
+func partitions(sys, dev string, tables map[string]map[string]string) ([]partition, error) {
 	// What is a directory there and has a number is a partition of the device above it.
 	names, err := filepath.Glob(path.Join(sys, "block/*/*/partition"))
 	if err != nil {
 		return nil, err
 	}
-	tables := map[string]map[string]string{}
 	var found []partition
 	for _, name := range names {
 		dir := path.Dir(name)
 		p := partition{name: path.Base(dir), disk: path.Base(path.Dir(dir))}
-		if tables[p.disk] == nil {
-			tables[p.disk] = table(path.Join(dev, p.disk))
-		}
 		number, err := readText(name)
 		if err != nil {
 			continue // it has just gone
@@ -121,6 +131,34 @@ func partitions(sys, dev string) ([]partition, error) {
 		}
 	}
 	return found, nil
+}
+
+// copies are the disks with the two partitions of a root hash, in order. The identifiers follow from what the image holds, so that
+// every machine has the same ones, and a volume with them may be attached: another machine's root, or what a pod has written to a
+// volume of its own. None of them vouches for the state beside the root, so that of two no one is taken.
+func copies(tables map[string]map[string]string, root verity.Hash) (disks []string) {
+	for disk, ids := range tables {
+		has := slices.Collect(maps.Values(ids))
+		if slices.Contains(has, root.Data().String()) && slices.Contains(has, root.Tree().String()) {
+			disks = append(disks, disk)
+		}
+	}
+	slices.Sort(disks)
+	return disks
+}
+
+// unseen are the NVMe controllers of which the kernel has shown no disk yet, by their places on the bus. It looks at them side by
+// side, so that the machine's own disk is not always the first. Where other drivers find the root, that is not known.
+func unseen(sys string) (controllers []string) {
+	const nvme = "0x010802"                                                // PCI's class: mass storage, non-volatile memory, NVM Express
+	classes, _ := filepath.Glob(path.Join(sys, "bus/pci/devices/*/class")) // the pattern is right
+	for _, name := range classes {
+		class, _ := readText(name) // "" where it has just gone
+		if disks, _ := filepath.Glob(path.Join(path.Dir(name), "nvme/nvme*/nvme*n*")); strings.TrimSpace(class) == nvme && len(disks) == 0 {
+			controllers = append(controllers, path.Base(path.Dir(name)))
+		}
+	}
+	return controllers
 }
 
 // opens reports whether a device can be opened. The kernel shows a partition in sysfs before it makes the device, and makes the
@@ -151,8 +189,7 @@ func table(device string) map[string]string {
 	return ids
 }
 
-// pair finds the partitions of a root hash. They are on one disk: a volume that is a copy of another machine's may be attached
-// too.
+// pair finds the partitions of a root hash. They are on one disk: a volume that has one of them may be attached too.
 func pair(all []partition, root verity.Hash) (data, tree partition, ok bool) {
 	for _, d := range all {
 		if d.id != root.Data().String() {
@@ -178,4 +215,21 @@ func stateID(fstab string) (string, error) {
 		}
 	}
 	return "", errors.New("/etc/fstab of the root names no partition for /var by PARTUUID=")
+}
+
+// erofsSize is the size in bytes of the erofs on a device, by its superblock (struct erofs_super_block in the kernel's
+// fs/erofs/erofs_fs.h).
+func erofsSize(device io.ReaderAt) (uint64, error) {
+	const (
+		offset, magic = 1024, 0xe0f5e1e2
+		atBits, at    = 12, 36 // of the block's size, as a power of two, and of the number of blocks
+	)
+	var super [at + 4]byte
+	if _, err := device.ReadAt(super[:], offset); err != nil {
+		return 0, err
+	}
+	if found := binary.LittleEndian.Uint32(super[:]); found != magic {
+		return 0, fmt.Errorf("is no erofs (magic %#x)", found)
+	}
+	return uint64(binary.LittleEndian.Uint32(super[at:])) << super[atBits], nil
 }

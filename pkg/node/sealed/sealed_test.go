@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/verity"
 )
 
@@ -31,13 +33,13 @@ func TestRootHash(t *testing.T) {
 }
 
 // disks lays out a sysfs and a /dev with disks whose tables sfdisk has written.
-func disks(t *testing.T, tables map[string]string) (sys, dev string) {
+func disks(t *testing.T, tables map[string]string) machine {
 	t.Helper()
 	program, err := exec.LookPath("sfdisk")
 	if err != nil {
 		t.Skipf("%v: install Debian's package fdisk", err)
 	}
-	sys, dev = t.TempDir(), t.TempDir()
+	sys, dev := t.TempDir(), t.TempDir()
 	for disk, table := range tables {
 		name := filepath.Join(dev, disk)
 		if err := errors.Join(os.MkdirAll(filepath.Join(sys, "block", disk), 0o755), os.WriteFile(name, nil, 0o600), os.Truncate(name, 8<<20)); err != nil {
@@ -62,8 +64,11 @@ func disks(t *testing.T, tables map[string]string) (sys, dev string) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	return sys, dev
+	return machine{sys, dev}
 }
+
+// machine is where sysfs and the devices are.
+type machine struct{ sys, dev string }
 
 // The root is on the disk that has both of its partitions, whatever else is attached.
 func TestPair(t *testing.T) {
@@ -77,22 +82,92 @@ func TestPair(t *testing.T) {
 	for name, c := range map[string]struct {
 		tables     map[string]string
 		data, tree string
+		copies     string
 	}{
-		"one disk":        {map[string]string{"nvme0n1": other + data + tree}, "nvme0n1p2", "nvme0n1p3"},
-		"half of another": {map[string]string{"nvme0n1": data, "nvme1n1": tree + data}, "nvme1n1p2", "nvme1n1p1"},
-		"on two disks":    {map[string]string{"nvme0n1": data, "nvme1n1": tree}, "", ""},
-		"another root":    {map[string]string{"nvme0n1": other, "nvme1n1": ""}, "", ""},
+		"one disk":        {map[string]string{"nvme0n1": other + data + tree}, "nvme0n1p2", "nvme0n1p3", "nvme0n1"},
+		"half of another": {map[string]string{"nvme0n1": data, "nvme1n1": tree + data}, "nvme1n1p2", "nvme1n1p1", "nvme1n1"},
+		"on two disks":    {map[string]string{"nvme0n1": data, "nvme1n1": tree}, "", "", ""},
+		"another root":    {map[string]string{"nvme0n1": other, "nvme1n1": ""}, "", "", ""},
+		"and a copy":      {map[string]string{"nvme1n1": tree + data, "nvme0n1": other + data + tree}, "nvme0n1p2", "nvme0n1p3", "nvme0n1 nvme1n1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all, err := partitions(disks(t, c.tables))
-			if err != nil {
-				t.Fatal(err)
-			}
+			tables, all := read(t, disks(t, c.tables))
 			d, tr, ok := pair(all, hash)
 			if d.name != c.data || tr.name != c.tree || ok != (c.data != "") || d.disk != tr.disk {
 				t.Errorf("found %+v and %+v, %v, of %v", d, tr, ok, all)
 			}
+			if got := strings.Join(copies(tables, hash), " "); got != c.copies {
+				t.Errorf("disks with both are %q, want %q", got, c.copies)
+			}
 		})
+	}
+}
+
+// read reads the tables and the partitions of disks.
+func read(t *testing.T, m machine) (map[string]map[string]string, []partition) {
+	t.Helper()
+	found, err := tables(m.sys, m.dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := partitions(m.sys, m.dev, found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found, all
+}
+
+// A controller counts until the kernel has shown a disk of it, by that disk's own name or as one way to it (nvme0c0n1).
+func TestUnseen(t *testing.T) {
+	sys := t.TempDir()
+	for name, class := range map[string]string{"0000:00:03.0": "0x010802", "0000:00:04.0": "0x010802", "0000:00:05.0": "0x010802", "0000:00:06.0": "0x020000"} {
+		dir := filepath.Join(sys, "bus/pci/devices", name)
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "nvme/nvme0"), 0o755), os.WriteFile(filepath.Join(dir, "class"), []byte(class+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for at, disk := range []string{"0000:00:03.0/nvme/nvme0/nvme0n1", "0000:00:04.0/nvme/nvme0/nvme1c1n1"} {
+		if got := unseen(sys); len(got) != 3-at {
+			t.Errorf("%d disks are there, and %v wait for one", at, got)
+		}
+		if err := os.Mkdir(filepath.Join(sys, "bus/pci/devices", disk), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := unseen(sys); len(got) != 1 || got[0] != "0000:00:05.0" {
+		t.Errorf("%v wait for a disk", got)
+	}
+}
+
+// The size is mkfs.erofs's own.
+func TestErofsSize(t *testing.T) {
+	program, err := exec.LookPath("mkfs.erofs")
+	if err != nil {
+		t.Skipf("%v: install Debian's package erofs-utils", err)
+	}
+	file, dir := filepath.Join(t.TempDir(), "root"), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "content"), make([]byte, 3<<20+5), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), program, file, dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size, err := erofsSize(f); err != nil || size != uint64(info.Size()) {
+		t.Errorf("%d bytes of %d, %v", size, info.Size(), err)
+	}
+	for name, wrong := range map[string]string{"none": strings.Repeat("\x00", 2048), "cut short": "x"} {
+		if size, err := erofsSize(strings.NewReader(wrong)); err == nil {
+			t.Errorf("%s: %d bytes", name, size)
+		}
 	}
 }
 
@@ -102,8 +177,8 @@ func TestPartitionWithoutDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sys, dev := disks(t, map[string]string{"nvme0n1": "size=1MiB, uuid=" + hash.Data().String() + "\nsize=1MiB, uuid=" + hash.Tree().String() + "\n"})
-	late := filepath.Join(dev, "nvme0n1p2")
+	m := disks(t, map[string]string{"nvme0n1": "size=1MiB, uuid=" + hash.Data().String() + "\nsize=1MiB, uuid=" + hash.Tree().String() + "\n"})
+	late := filepath.Join(m.dev, "nvme0n1p2")
 	if err := os.Remove(late); err != nil {
 		t.Fatal(err)
 	}
@@ -113,10 +188,7 @@ func TestPartitionWithoutDevice(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		all, err := partitions(sys, dev)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, all := read(t, m)
 		if _, _, ok := pair(all, hash); ok != there {
 			t.Errorf("with its device %v, the root is found: %v", there, ok)
 		}
@@ -180,12 +252,20 @@ func TestBring(t *testing.T) {
 	if len(first) != 33 || first != second {
 		t.Errorf("%q, and then %q", first, second)
 	}
-	// A crash may leave an empty file.
-	if err := errors.Join(os.Remove(k.State), os.WriteFile(k.State, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if third := read("three"); len(third) != 33 || third == first {
-		t.Errorf("%q after %q", third, first)
+	// A crash may leave an empty file, and who writes to the disk any other.
+	for name, leave := range map[string]func() error{
+		"empty":   func() error { return os.WriteFile(k.State, nil, 0o600) },
+		"zeros":   func() error { return os.WriteFile(k.State, make([]byte, 33), 0o600) },
+		"digit 0": func() error { return os.WriteFile(k.State, []byte(strings.Repeat("0", 32)+"\n"), 0o600) },
+		"a pipe":  func() error { return unix.Mkfifo(k.State, 0o600) },
+		"a link":  func() error { return os.Symlink("/dev/zero", k.State) },
+	} {
+		if err := errors.Join(os.Remove(k.State), leave()); err != nil {
+			t.Fatal(err)
+		}
+		if other := read(name); !isMachineID([]byte(other)) || other == first {
+			t.Errorf("%s: %q after %q", name, other, first)
+		}
 	}
 }
 
