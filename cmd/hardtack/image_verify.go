@@ -72,8 +72,10 @@ func imageVerify(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("verifying %s: %w", what, err)
 	}
-	if manifest != "" && baked.RootHash != v.RootHash {
-		return fmt.Errorf("verifying %s: its root hash is %s, and %s has %q: this is not the disk that was described", what, v.RootHash, manifest, baked.RootHash)
+	if manifest != "" {
+		if err := v.differs(baked.RootHash, baked.EFIPartition, "this is not the disk that was described"); err != nil {
+			return fmt.Errorf("verifying %s, comparing it with %s: %w", what, manifest, err)
+		}
 	}
 	v.Manifest = manifest
 	if structured(c) {
@@ -81,6 +83,18 @@ func imageVerify(c *cli.Context) error {
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "root hash %s, %s, %d MB; %s\n", v.RootHash, v.Arch, v.RootSize/1e6, v.compared())
 	return err
+}
+
+// differs returns an error that names each digest that is another than what was said of the disk; an empty one was not said.
+func (v verification) differs(rootHash, efiPartition, so string) error {
+	var wrong []error
+	if rootHash != v.RootHash {
+		wrong = append(wrong, fmt.Errorf("its root hash is %s, and not %q: %s", v.RootHash, rootHash, so))
+	}
+	if efiPartition != "" && efiPartition != v.EFIPartition {
+		wrong = append(wrong, fmt.Errorf("the sha256 of its EFI partition is %s, and not %s: the kernel, or what opens the root, is another: %s", v.EFIPartition, efiPartition, so))
+	}
+	return errors.Join(wrong...)
 }
 
 // compared says what has the same root hash.
@@ -136,11 +150,12 @@ func verifyAMI(c *cli.Context, id string) (v verification, err error) {
 	}
 	v.Image, v.Snapshot = image.ID, image.Snapshot
 	tag, tagged := image.Tags[ami.TagRootHash]
-	if tagged && tag != v.RootHash {
-		return v, fmt.Errorf("its root hash is %s, and its tag %s says %q: the tag or the snapshot is another image's", v.RootHash, ami.TagRootHash, tag)
+	if !tagged {
+		return v, nil
 	}
-	if tagged {
-		v.Tag = ami.TagRootHash
+	v.Tag = ami.TagRootHash
+	if err := v.differs(tag, image.Tags[ami.TagEFIPartition], "the tags or the snapshot are another image's"); err != nil {
+		return v, fmt.Errorf("comparing it with its tags %s and %s: %w", ami.TagRootHash, ami.TagEFIPartition, err)
 	}
 	return v, nil
 }

@@ -32,6 +32,8 @@ const (
 	TagRoles = tagPrefix + "roles"
 	// TagRootHash is the root hash of a sealed root in hexadecimal digits: a fact of its manifest.
 	TagRootHash = tagPrefix + "root-hash"
+	// TagEFIPartition is the sha256 of a sealed disk's EFI partition in hexadecimal digits: a fact of its manifest.
+	TagEFIPartition = tagPrefix + "efi-sha256"
 	// TagPorts are the ports that units of the image open, as role.FormatOpenings writes them: a fact of its manifest.
 	TagPorts = tagPrefix + "ports"
 	// tagPrefix is reserved: no tag of the operator may begin with it.

@@ -68,8 +68,9 @@ type Result struct {
 	Content
 	// CommandLine is the kernel's.
 	CommandLine string
-	// RootHash is that of a sealed root, in hexadecimal digits; empty is a root that is written to.
-	RootHash string
+	// RootHash is that of a sealed root, and EFIPartition the sha256 of the partition with its kernel image, in hexadecimal digits;
+	// both are empty where the root is written to.
+	RootHash, EFIPartition string
 }
 
 // Compose writes <Work>/disk.raw.

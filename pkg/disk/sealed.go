@@ -92,7 +92,8 @@ func (c Composer) composeSealed(ctx context.Context, m machine, r Result) (Resul
 	if err := c.makeSealedESP(ctx, esp, kernel, r.CommandLine); err != nil {
 		return r, err
 	}
-	return r, s.assemble(ctx, m, r.File, esp.file)
+	r.EFIPartition, err = s.assemble(ctx, m, r.File, esp.file)
+	return r, err
 }
 
 // describeSealed tells the root about its disk. There is nothing about the root itself: it is there before systemd is. Nor has
@@ -284,28 +285,31 @@ func (s Sealed) sign(ctx context.Context, name string) error {
 	return nil
 }
 
-// assemble writes the partition table and the three partitions.
-func (s seal) assemble(ctx context.Context, m machine, disk, esp string) error {
+// assemble writes the partition table and the three partitions, and returns the sha256 of the EFI partition.
+func (s seal) assemble(ctx context.Context, m machine, disk, esp string) (digest string, err error) {
 	if err := partitioned(ctx, disk, s.Size, s.table(m)); err != nil {
-		return err
+		return "", err
 	}
 	if m.bios {
 		if err := firstBytes(disk, biosNotice()); err != nil {
-			return err
+			return "", err
 		}
+	}
+	if digest, err = file.SHA256(esp); err != nil {
+		return "", fmt.Errorf("hashing the EFI partition: %w", err)
 	}
 	for _, part := range []struct {
 		file  string
 		start int64
 	}{{esp, first}, {s.rootFile, s.RootStart}, {s.treeFile, s.tree}} {
 		if err := copySparse(part.file, disk, part.start); err != nil {
-			return err
+			return "", err
 		}
 		if err := os.Remove(part.file); err != nil {
-			return fmt.Errorf("removing a partition's copy: %w", err)
+			return "", fmt.Errorf("removing a partition's copy: %w", err)
 		}
 	}
-	return nil
+	return digest, nil
 }
 
 // table is the input of sfdisk.

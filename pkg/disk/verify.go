@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/gpt"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/uki"
@@ -27,6 +28,9 @@ type Verified struct {
 	RootSize int64 `json:"root_size"`
 	// CommandLine is that of the kernel image in the EFI partition.
 	CommandLine string `json:"command_line"`
+	// EFIPartition is the sha256 of that partition, in hexadecimal digits. The root hash stands for nothing in it: not for the
+	// kernel, nor for the program that opens the root.
+	EFIPartition string `json:"efi_partition_sha256"`
 }
 
 // ErrNotSealed means that the root of a disk is written to, and so has no root hash.
@@ -89,7 +93,7 @@ func VerifySealed(ctx context.Context, disk io.ReaderAt, progress Progress) (Ver
 	if root.ID != hash.Data() || tree.ID != hash.Tree() {
 		wrong = append(wrong, fmt.Errorf("the partitions are named %s and %s, and root hash %s names them %s and %s", root.ID, tree.ID, hash, hash.Data(), hash.Tree()))
 	}
-	if v.CommandLine, err = kernelCommandLine(ctx, disk, table, m); err != nil {
+	if v.CommandLine, v.EFIPartition, err = efiPartition(ctx, disk, table, m); err != nil {
 		wrong = append(wrong, err)
 	} else if argument := sealed.Argument + "=" + v.RootHash; !slices.Contains(strings.Fields(v.CommandLine), argument) {
 		wrong = append(wrong, fmt.Errorf("the kernel image opens another root: its command line has no %s: %s", argument, v.CommandLine))
@@ -164,32 +168,36 @@ func difference(r io.Reader, want []byte) (int, error) {
 	return -1, nil
 }
 
-// kernelCommandLine reads the command line of the kernel image in the EFI partition.
-func kernelCommandLine(ctx context.Context, disk io.ReaderAt, table []gpt.Partition, m machine) (string, error) {
+// efiPartition reads the command line of the kernel image in the EFI partition, and the digest of the whole partition.
+func efiPartition(ctx context.Context, disk io.ReaderAt, table []gpt.Partition, m machine) (commandLine, digest string, err error) {
 	at := partitionOf(table, typeESP)
 	if at < 0 {
-		return "", errors.New("the disk has no EFI partition")
+		return "", "", errors.New("the disk has no EFI partition")
 	}
 	dir, err := os.MkdirTemp("", "hardtack-verify-")
 	if err != nil {
-		return "", fmt.Errorf("reading the EFI partition: %w", err)
+		return "", "", fmt.Errorf("reading the EFI partition: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	esp, image := filepath.Join(dir, "esp"), filepath.Join(dir, "image")
-	if err := writeTo(esp, io.NewSectionReader(disk, table[at].Start, table[at].Size)); err != nil {
-		return "", fmt.Errorf("reading the EFI partition: %w", err)
+	err = writeTo(esp, io.NewSectionReader(disk, table[at].Start, table[at].Size))
+	if err == nil {
+		digest, err = file.SHA256(esp)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("reading the EFI partition: %w", err)
 	}
 	read := run.Command{Name: "mcopy", Args: []string{"-i", esp, "::/EFI/BOOT/" + m.removed, image}, Env: append(os.Environ(), "MTOOLS_SKIP_CHECK=1")}
 	if err := run.Run(ctx, read); err != nil {
-		return "", fmt.Errorf("reading the EFI partition (with Debian's package mtools): %w", err)
+		return "", digest, fmt.Errorf("reading the EFI partition (with Debian's package mtools): %w", err)
 	}
 	f, err := os.Open(image)
 	if err != nil {
-		return "", fmt.Errorf("reading the kernel image: %w", err)
+		return "", digest, fmt.Errorf("reading the kernel image: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
 	line, err := uki.Read(f, uki.CommandLine)
-	return strings.TrimRight(string(line), "\x00\n"), err
+	return strings.TrimRight(string(line), "\x00\n"), digest, err
 }
 
 func writeTo(name string, r io.Reader) error {

@@ -43,7 +43,7 @@ func (c *counted) Add(n int64)                 { c.done += n }
 
 // The blocks of an AMI's snapshot are the disk that was published.
 func TestVerifySealedAMI(t *testing.T) {
-	name, s := sealedDisk(t, same)
+	r, s := sealedDisk(t, same)
 	account := awsfake.New(awsfake.Options{EBS: awsfake.EBSOptions{Directory: t.TempDir()}})
 	server := httptest.NewServer(account.Handler())
 	t.Cleanup(func() {
@@ -58,7 +58,7 @@ func TestVerifySealedAMI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := qcow2.Open(name)
+	d, err := qcow2.Open(r.File)
 	if err != nil {
 		t.Fatal(err)
 	}

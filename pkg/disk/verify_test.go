@@ -20,7 +20,7 @@ import (
 
 // sealedDisk makes a disk as a bake does, but for the file system in the root partition, which is bytes without a meaning, and for
 // the programs in the kernel image. change changes the command line before it goes into the kernel image.
-func sealedDisk(t *testing.T, change func(string) string) (string, seal) {
+func sealedDisk(t *testing.T, change func(string) string) (Result, seal) {
 	t.Helper()
 	for _, tool := range []string{"sfdisk", "mkfs.vfat", "mcopy"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -50,17 +50,20 @@ func sealedDisk(t *testing.T, change func(string) string) (string, seal) {
 	line := change(commandLine("roothash="+s.hash.String(), m, ""))
 	e := esp{file: filepath.Join(c.Work, "esp.img"), machine: m, epoch: c.Epoch, volume: s.Volume}
 	kernel := kernelParts{stub: ukitest.Stub(t), sections: []uki.Section{{Name: uki.Linux, Content: []byte("kernel")}}}
-	if err := errors.Join(c.makeSealedESP(t.Context(), e, kernel, line), s.assemble(t.Context(), m, r.File, e.file)); err != nil {
+	if err := c.makeSealedESP(t.Context(), e, kernel, line); err != nil {
 		t.Fatal(err)
 	}
-	return r.File, s
+	if r.EFIPartition, err = s.assemble(t.Context(), m, r.File, e.file); err != nil {
+		t.Fatal(err)
+	}
+	return r, s
 }
 
 func same(line string) string { return line }
 
 func TestVerifySealed(t *testing.T) {
-	name, s := sealedDisk(t, same)
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	r, s := sealedDisk(t, same)
+	f, err := os.OpenFile(r.File, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +80,7 @@ func TestVerifySealed(t *testing.T) {
 		s.RootStart + 5: "the hash tree on the disk is another", s.RootStart + s.RootSize - 1: "the hash tree on the disk is another",
 		s.tree + 3*verity.BlockSize: "the hash tree on the disk is another", s.tree + 90: "the partitions are named",
 		s.tree: "superblock", s.tree + 74: "the hash tree is for",
-		s.tree + 79: "it is for", // the highest byte of the number of blocks
+		s.tree + 79:     "it is for", // the highest byte of the number of blocks
 		gpt.Sector + 60: "checksum",
 	} {
 		flipped(t, f, at, func() {
@@ -86,9 +89,24 @@ func TestVerifySealed(t *testing.T) {
 			}
 		})
 	}
-	if _, err := VerifySealed(t.Context(), f, nil); err != nil {
-		t.Errorf("all bits are as they were, and: %v", err)
+	again, err := VerifySealed(t.Context(), f, nil)
+	if err != nil || again != v {
+		t.Errorf("all bits are as they were, and: %+v, %v", again, err)
 	}
+	// The root hash stands for no byte of the EFI partition. Its digest does, which the bake has seen before.
+	if v.EFIPartition != r.EFIPartition {
+		t.Errorf("the EFI partition is %s, and was %s", v.EFIPartition, r.EFIPartition)
+	}
+	table, err := gpt.Read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	esp := table[partitionOf(table, typeESP)]
+	flipped(t, f, esp.Start+esp.Size-1, func() {
+		if other, err := VerifySealed(t.Context(), f, nil); err != nil || other.RootHash != v.RootHash || other.EFIPartition == v.EFIPartition {
+			t.Errorf("another EFI partition: %+v, %v", other, err)
+		}
+	})
 }
 
 // flipped runs f while a bit of the disk is another.
@@ -113,7 +131,7 @@ func flipped(t *testing.T, disk *os.File, at int64, f func()) {
 
 // A kernel image that opens another root is found, and a disk that was never sealed is told from one that is broken.
 func TestVerifyOther(t *testing.T) {
-	name, _ := sealedDisk(t, func(line string) string { return strings.Replace(line, "roothash=", "roothash=0", 1) })
+	r, _ := sealedDisk(t, func(line string) string { return strings.Replace(line, "roothash=", "roothash=0", 1) })
 	verify := func(name string) error {
 		t.Helper()
 		f, err := os.Open(name)
@@ -124,7 +142,7 @@ func TestVerifyOther(t *testing.T) {
 		_, err = VerifySealed(t.Context(), f, nil)
 		return err
 	}
-	if err := verify(name); err == nil || !strings.Contains(err.Error(), "the kernel image opens another root") {
+	if err := verify(r.File); err == nil || !strings.Contains(err.Error(), "the kernel image opens another root") {
 		t.Errorf("another root hash: %v", err)
 	}
 	l, err := Plan(2<<30, [32]byte{})

@@ -20,6 +20,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/gpt"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/disk/qcow2"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 )
@@ -49,6 +50,10 @@ func TestSealed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(interrupted, 2*bound)
 	defer cancel()
 	verified := verifySealed(ctx, t, image)
+	manifest := filepath.Join(filepath.Dir(image), "image.json")
+	if baked, err := bake.ReadManifest(manifest); err != nil || baked.RootHash != verified.RootHash || baked.EFIPartition != verified.EFIPartition {
+		t.Errorf("%s has root hash %s and EFI partition %s, and the disk %s and %s; %v", manifest, baked.RootHash, baked.EFIPartition, verified.RootHash, verified.EFIPartition, err)
+	}
 	overlay := filepath.Join(t.TempDir(), "overlay.qcow2")
 	first := sealedMachine(ctx, t, image, overlay)
 	first.run(ctx, t, "grep -q 'roothash="+verified.RootHash+" ' /proc/cmdline")

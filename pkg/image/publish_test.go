@@ -20,7 +20,7 @@ func TestDescribe(t *testing.T) {
 		}
 		return path
 	}
-	sealed := put("sealed.json", `{"schema": 1, "architecture": "arm64", "kubernetes": "v1.36.3", "rootHash": "0f", "secureBootCertificate": "AQI="}`)
+	sealed := put("sealed.json", `{"schema": 1, "architecture": "arm64", "kubernetes": "v1.36.3", "rootHash": "0f", "efiPartitionSha256": "0e", "secureBootCertificate": "AQI="}`)
 	writable := put("writable.json", `{"schema": 1, "architecture": "amd64", "kubernetes": "v1.36.3"}`)
 	for name, tt := range map[string]struct {
 		manifest, asked, architecture, rootHash string
@@ -37,6 +37,9 @@ func TestDescribe(t *testing.T) {
 		hash, tagged := r.Facts["root-hash"]
 		if signed := string(r.SecureBoot) == "\x01\x02"; signed != tt.uefi || !signed && r.SecureBoot != nil {
 			t.Errorf("%s: the certificate for Secure Boot is %q", name, r.SecureBoot)
+		}
+		if efi, tagged := r.Facts["efi-sha256"]; tagged != tt.uefi || tagged && efi != "0e" {
+			t.Errorf("%s: the EFI partition is %q", name, efi)
 		}
 		if r.Architecture != tt.architecture || r.UEFI != tt.uefi || hash != tt.rootHash || tagged != tt.uefi || r.Facts["kubernetes"] != "v1.36.3" {
 			t.Errorf("%s: %+v", name, r)

@@ -266,13 +266,13 @@ func TestDescribe(t *testing.T) {
 	}
 	b.config.SecureBootCertificate, b.config.SecureBootKey = certificate, key
 	ui := &packersdk.BasicUi{Reader: strings.NewReader(""), Writer: io.Discard, ErrorWriter: io.Discard}
-	j := &job{config: &b.config, work: work, root: root, ui: ui, images: []string{image}, disk: disk.Result{RootHash: "34"}}
+	j := &job{config: &b.config, work: work, root: root, ui: ui, images: []string{image}, disk: disk.Result{RootHash: "34", EFIPartition: "56"}}
 	if err := (&stepPublish{j}).describe(); err != nil {
 		t.Fatal(err)
 	}
 	baked, err := bake.ReadManifest(filepath.Join(out, "image.json"))
-	if err != nil || baked.RootHash != "34" || !bytes.Equal(baked.SecureBoot, signer.Certificate.Raw) {
-		t.Errorf("image.json: %v, root hash %q, certificate %x", err, baked.RootHash, baked.SecureBoot)
+	if err != nil || baked.RootHash != "34" || baked.EFIPartition != "56" || !bytes.Equal(baked.SecureBoot, signer.Certificate.Raw) {
+		t.Errorf("image.json: %v, root hash %q, EFI partition %q, certificate %x", err, baked.RootHash, baked.EFIPartition, baked.SecureBoot)
 	}
 	text, err = os.ReadFile(filepath.Join(out, provenance.File))
 	if err != nil {

@@ -150,7 +150,7 @@ func (s *stepPublish) sealed(manifest []byte) ([]byte, error) {
 		}
 		certificate = pair.Certificate[0]
 	}
-	return bake.WithSeal(manifest, s.disk.RootHash, certificate)
+	return bake.WithSeal(manifest, s.disk.RootHash, s.disk.EFIPartition, certificate)
 }
 
 // putBeside writes a file into the output directory, at once or not at all.

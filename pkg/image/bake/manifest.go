@@ -83,18 +83,21 @@ type Manifest struct {
 	// RootHash is that of a sealed root, in hexadecimal digits. Only the copy beside the disk has it: the one in the image is
 	// among what the hash stands for.
 	RootHash string `json:"rootHash,omitempty"`
+	// EFIPartition is the sha256 of a sealed disk's EFI partition, for which the root hash does not stand, in hexadecimal digits.
+	EFIPartition string `json:"efiPartitionSha256,omitempty"`
 	// SecureBoot is the certificate of the key that has signed a sealed disk's kernel image, in DER; empty is none. It too is in the
 	// copy beside the disk alone.
 	SecureBoot []byte `json:"secureBootCertificate,omitempty"`
 }
 
-// WithSeal returns a manifest's text with a root hash, and with the certificate of what signed the kernel image, if anything did.
-func WithSeal(text []byte, hash string, certificate []byte) ([]byte, error) {
+// WithSeal returns a manifest's text with a root hash, the digest of the EFI partition, and the certificate of what signed the
+// kernel image, if anything did.
+func WithSeal(text []byte, hash, efiPartition string, certificate []byte) ([]byte, error) {
 	var m Manifest
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fmt.Errorf("reading the image's description: %w", err)
 	}
-	m.RootHash, m.SecureBoot = hash, certificate
+	m.RootHash, m.EFIPartition, m.SecureBoot = hash, efiPartition, certificate
 	return encode(m)
 }
 

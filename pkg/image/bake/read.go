@@ -37,6 +37,9 @@ func (m Manifest) Facts() map[string]string {
 	}
 	if m.Sealed() {
 		facts["root-hash"] = m.RootHash
+		if m.EFIPartition != "" {
+			facts["efi-sha256"] = m.EFIPartition
+		}
 	}
 	if text := role.FormatOpenings(m.Roles.Ports); len(text) <= maxTag {
 		facts["ports"] = text
