@@ -102,10 +102,10 @@ func unpack(t *testing.T, archives ...rootfs.Entry) containerd.Result {
 	return r
 }
 
-// The layers of an image are one directory, with owners and modes, without what a layer deletes.
+// The layers of an image are one directory, with owners and modes, without what a layer deletes. The root is containerd's own, whatever a layer says of it.
 func TestUnpack(t *testing.T) {
 	a := archive(t, "web",
-		layer(t, file{name: "etc/"}, file{name: "etc/old", content: "old"}, file{name: "etc/kept", content: "kept", header: tar.Header{Mode: 0o640, Gid: 42}}),
+		layer(t, file{name: "./", header: tar.Header{Mode: 0o700, Uid: 42}}, file{name: "etc/"}, file{name: "etc/old", content: "old"}, file{name: "etc/kept", content: "kept", header: tar.Header{Mode: 0o640, Gid: 42}}),
 		layer(t, file{name: "etc/.wh.old"}, file{name: "bin/"}, file{name: "bin/su", content: "su", header: tar.Header{Mode: 0o4755}},
 			file{name: "bin/sudo", header: tar.Header{Typeflag: tar.TypeLink, Linkname: "bin/su"}},
 			file{name: "tmp/", header: tar.Header{Mode: 0o1777, Uid: 65532, Gid: 65532}}, file{name: "sh", header: tar.Header{Typeflag: tar.TypeSymlink, Linkname: "bin/su"}}))
@@ -142,17 +142,25 @@ func TestUnpack(t *testing.T) {
 // What a tree cannot have is left, with its reason, and all of its archive is imported at boot.
 func TestLeft(t *testing.T) {
 	good := archive(t, "good", layer(t, file{name: "x", content: "x"}))
+	etc := file{name: "etc", header: tar.Header{Typeflag: tar.TypeSymlink, Linkname: "/etc"}}
 	for name, tt := range map[string]struct {
-		file file
-		want string
+		files []file
+		want  string
 	}{
-		"a device":             {file{name: "dev/null", header: tar.Header{Typeflag: tar.TypeChar}}, "/dev/null is neither file, directory nor link"},
-		"a capability":         {file{name: "ping", header: tar.Header{PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}}, "/ping has the extended attribute security.capability"},
-		"a link to nothing":    {file{name: "x", header: tar.Header{Typeflag: tar.TypeLink, Linkname: "y"}}, "/x is a hard link to /y, which is no file of it"},
-		"a name with a break":  {file{name: "a\nb"}, `the name "/a\nb" has a control character or a backslash`},
-		"below a link to /etc": {file{name: "etc/passwd"}, "/etc/passwd is below /etc, which is no directory"},
+		"a device":                    {[]file{{name: "dev/null", header: tar.Header{Typeflag: tar.TypeChar}}}, "/dev/null is neither file, directory nor link"},
+		"a capability":                {[]file{{name: "ping", header: tar.Header{PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}}}, "/ping has the extended attribute security.capability"},
+		"a link to nothing":           {[]file{hard("x", "y")}, "/x is a hard link to /y, which is no file before it in its layer"},
+		"a link to a layer below":     {[]file{hard("x", "good")}, "/x is a hard link to /good, which is no file before it in its layer"},
+		"a name with a break":         {[]file{{name: "a\nb"}}, `the name "/a\nb" has a control character or a backslash`},
+		"below a link to /etc":        {[]file{etc, {name: "etc/passwd"}}, "/etc/passwd is below /etc, which is no directory"},
+		"deleted below a link":        {[]file{etc, {name: "etc/.wh.passwd"}}, "/etc/.wh.passwd is below /etc, which is no directory"},
+		"twice in a layer":            {[]file{{name: "x", content: "1"}, {name: "./x", content: "2"}}, "/x is in one layer twice"},
+		"deleted and there":           {[]file{{name: ".wh.app"}, {name: "app/"}, {name: "app/new"}}, "/app is in the layer that deletes /app"},
+		"there and deleted":           {[]file{{name: "app/new"}, {name: ".wh.app"}}, "/app/new is in the layer that deletes /app"},
+		"deleted above":               {[]file{{name: "app/.wh..."}}, "/app/.wh... deletes no name of /app"},
+		"a directory that is deleted": {[]file{{name: ".wh.app"}, {name: "app/.wh.x"}}, "/app/.wh.x is in the layer that deletes /app"},
 	} {
-		bad := archive(t, "bad", layer(t, file{name: "etc", header: tar.Header{Typeflag: tar.TypeSymlink, Linkname: "/etc"}}, tt.file))
+		bad := archive(t, "bad", layer(t, file{name: "good", content: "x"}), layer(t, tt.files...))
 		r := unpack(t, bad, good)
 		if got := r.Left[bad.Path]; !strings.HasSuffix(got, tt.want) || !strings.HasPrefix(got, "registry.example/shop/bad:1: ") {
 			t.Errorf("%s: left because %q, want %q", name, got, tt.want)
