@@ -107,14 +107,22 @@ func unpack(ctx context.Context, image oci.Image, component string, c *cache.Cac
 	if err != nil {
 		return unpacked{}, "", err
 	}
-	u = unpacked{Image: image, chain: chainID(config.RootFS.DiffIDs)}
+	layers, err := image.Layers()
+	if err != nil {
+		return unpacked{}, "", err
+	}
+	diffs := config.RootFS.DiffIDs
+	if len(layers) != len(diffs) {
+		return unpacked{}, "", fmt.Errorf("its configuration has %d layers, and its manifest %d: it is broken or forged, build it again", len(diffs), len(layers))
+	}
+	u = unpacked{Image: image, chain: chainID(diffs)}
 	if u.chain == "" {
 		return unpacked{}, "it has no layers", nil
 	}
 	// The directory above keeps others than root away from programs that are setuid, as containerd's own does.
-	above := path.Join(oci.Dir, u.chain.Encoded()[:12])
+	above := path.Join(oci.Dir, u.chain.Encoded())
 	u.dir = path.Join(above, "rootfs")
-	files, why, err := flatten(ctx, image, c)
+	files, why, err := flatten(ctx, layers, diffs, c)
 	if err != nil || why != "" {
 		return unpacked{}, why, err
 	}

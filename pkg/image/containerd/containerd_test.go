@@ -66,8 +66,8 @@ func archive(t *testing.T, name string, layers ...v1.Layer) rootfs.Entry {
 	return archiveOf(t, name, nil, layers...)
 }
 
-// archiveOf is an archive whose image runs a program.
-func archiveOf(t *testing.T, name string, program []string, layers ...v1.Layer) rootfs.Entry {
+// archiveOf is an archive whose image has a changed configuration, unless change is nil.
+func archiveOf(t *testing.T, name string, change func(*v1.ConfigFile), layers ...v1.Layer) rootfs.Entry {
 	t.Helper()
 	image, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), layers...)
 	if err != nil {
@@ -78,7 +78,10 @@ func archiveOf(t *testing.T, name string, program []string, layers ...v1.Layer) 
 		t.Fatal(err)
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Config.Entrypoint = "linux", runtime.GOARCH, program
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	if change != nil {
+		change(config)
+	}
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		t.Fatal(err)
 	}
@@ -212,5 +215,33 @@ func TestShared(t *testing.T) {
 	}
 	if _, err := rootfs.Compose(rootfs.Inputs{Files: r.Entries}); err != nil || n != 1 {
 		t.Errorf("%d times, %v", n, err)
+	}
+}
+
+// An image that says of its layers what they are not would have its files in the place of another's.
+func TestDiffIDs(t *testing.T) {
+	good, evil := layer(t, file{name: "x", content: "good"}), layer(t, file{name: "x", content: "evil"})
+	id, err := good.DiffID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cache.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, tt := range map[string]struct {
+		says   []v1.Hash
+		layers []v1.Layer
+	}{
+		"its layer 1 unpacks to sha256:": {[]v1.Hash{id}, []v1.Layer{evil}},
+		"its layer 2 unpacks to sha256:": {[]v1.Hash{id, id}, []v1.Layer{good, evil}},
+		"its configuration has 1 layers": {[]v1.Hash{id}, []v1.Layer{good, evil}},
+		"its configuration has 2 layers": {[]v1.Hash{id, id}, []v1.Layer{good}},
+	} {
+		lying := archiveOf(t, "lying", func(c *v1.ConfigFile) { c.RootFS.DiffIDs = tt.says }, tt.layers...)
+		r, err := containerd.Unpack(t.Context(), []rootfs.Entry{lying, archive(t, "honest", good)}, "amd64", c)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "registry.example/shop/lying:1") {
+			t.Errorf("%v, want %q; left: %v", err, want, r.Left)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package containerd
 import (
 	"archive/tar"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -29,46 +31,55 @@ const (
 // flatten returns the files of all layers of an image as one directory, the root first. They are what containerd has once it has applied layer after
 // layer: what a layer deletes is not there, and a hard link becomes a file of its own. why says what of the image a tree cannot have, or what programs
 // that unpack layers do not agree about.
-func flatten(ctx context.Context, image v1.Image, c *cache.Cache) (entries []rootfs.Entry, why string, err error) {
-	layers, err := image.Layers()
-	if err != nil {
-		return nil, "", err
-	}
+//
+// diffs are the digests of what the layers unpack to, as the image's configuration has them. They are compared: containerd knows files by them, so that
+// an image with the digests of another would have its files in the other's place, on every node.
+func flatten(ctx context.Context, layers []v1.Layer, diffs []v1.Hash, c *cache.Cache) (entries []rootfs.Entry, why string, err error) {
 	files := map[string]rootfs.Entry{"/": {Path: "/", Mode: fs.ModeDir | 0o755}}
-	for _, l := range layers {
-		if why, err := apply(ctx, l, files, c); err != nil || why != "" {
+	for i, l := range layers {
+		diff, why, err := apply(ctx, l, files, c)
+		if err != nil || why != "" {
 			return nil, why, err
+		}
+		if diff != diffs[i] {
+			return nil, "", fmt.Errorf("its layer %d unpacks to %s, and its configuration says %s: it is broken or forged, build it again", i+1, diff, diffs[i])
 		}
 	}
 	byPath := func(a, b rootfs.Entry) int { return strings.Compare(a.Path, b.Path) }
 	return slices.SortedFunc(maps.Values(files), byPath), "", nil
 }
 
-// apply applies a layer to the files of those below it.
-func apply(ctx context.Context, l v1.Layer, files map[string]rootfs.Entry, c *cache.Cache) (why string, err error) {
+// apply applies a layer to the files of those below it. diff is the digest of all that it unpacks to.
+func apply(ctx context.Context, l v1.Layer, files map[string]rootfs.Entry, c *cache.Cache) (diff v1.Hash, why string, err error) {
 	r, err := l.Uncompressed()
 	if err != nil {
-		return "", err
+		return v1.Hash{}, "", err
 	}
 	defer func() { _ = r.Close() }() // it was only read
 	s := state{files: files, own: map[string]bool{}, deleted: map[string]bool{}}
-	t := tar.NewReader(r)
+	sum := sha256.New()
+	all := io.TeeReader(r, sum)
+	t := tar.NewReader(all)
 	for {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
-			return s.conflict(), nil
+			break
 		}
 		if err != nil {
-			return "", fmt.Errorf("reading its layers: %w", err)
+			return v1.Hash{}, "", fmt.Errorf("reading its layers: %w", err)
 		}
 		content := func() (rootfs.Entry, error) {
 			blob, err := c.Store(ctx, t)
 			return c.Entry("", lock.File{}, blob), err
 		}
 		if why, err := s.add(h, content); err != nil || why != "" {
-			return why, err
+			return v1.Hash{}, why, err
 		}
 	}
+	if _, err := io.Copy(io.Discard, all); err != nil { // what is behind the end of the tar counts too
+		return v1.Hash{}, "", fmt.Errorf("reading its layers: %w", err)
+	}
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}, s.conflict(), nil
 }
 
 // state is a layer that is being applied.

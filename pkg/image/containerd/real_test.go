@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/hardtack/packer-plugin-hardtack/images/imagestest/programs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/containerd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
@@ -103,7 +105,7 @@ func greeting(t *testing.T) rootfs.Entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return archiveOf(t, "greeting", []string{"/greeting"}, layer(t, file{name: "etc/"}, file{name: "etc/greeting", content: "from a lower layer\n"}),
+	return archiveOf(t, "greeting", func(c *v1.ConfigFile) { c.Config.Entrypoint = []string{"/greeting"} }, layer(t, file{name: "etc/"}, file{name: "etc/greeting", content: "from a lower layer\n"}),
 		layer(t, file{name: "greeting", content: string(content)}, file{name: "etc/"}, file{name: "etc/greeting", content: "from the image\n"}))
 }
 
