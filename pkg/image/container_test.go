@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,13 +39,8 @@ func TestContainerArchives(t *testing.T) {
 	if err := os.WriteFile(name, archive.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, mirror := baketest.SmallRelease(t, load(t, bake.DefaultLock))
-	plan := image.Plan{
-		Plan: bake.Plan{Assets: images.FS, Units: units.FS, Lock: load(t, file), Architecture: "amd64",
-			Extra: []rootfs.Entry{rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("agent")), rootfs.Bytes(rootfs.FromReader, rootfs.ReaderPath, 0o755, []byte("reader"))}},
-		Fetch:             fetch.Options{Mirror: mirror, Cache: filepath.Join(mirror, "cache"), Source: fetch.Release},
-		ContainerArchives: []string{name},
-	}
+	plan := containersPlan(t)
+	plan.ContainerArchives = []string{name}
 	job, err := plan.Compose(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -76,9 +72,12 @@ func TestContainerArchives(t *testing.T) {
 	plan.ContainerArchives = []string{ociArchive(t, "registry.example/shop/ping", capable.Bytes())}
 	told := ""
 	plan.OnArchive = func(archive, why string) { told += archive + ": " + why }
-	const want = "/usr/lib/hardtack/images/layer.tar: registry.example/shop/ping:1: /ping has the extended attribute security.capability"
-	if job, err = plan.Compose(t.Context()); err != nil || told != want || !job.Tree.Has("/usr/lib/hardtack/images/layer.tar") {
-		t.Errorf("an image with a capability: %v, told %q, want %q", err, told, want)
+	if job, err = plan.Compose(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	at := job.Image.Containers[0].Path
+	if want := at + ": registry.example/shop/ping:1: /ping has the extended attribute security.capability"; told != want || !job.Tree.Has(at) || path.Ext(at) != ".tar" {
+		t.Errorf("an image with a capability: told %q, want %q", told, want)
 	}
 
 	plan.ContainerArchives = []string{name, name}
@@ -88,6 +87,53 @@ func TestContainerArchives(t *testing.T) {
 	plan.ContainerArchives, plan.ContainerImages = nil, []string{"registry.example/shop/web:1.2"}
 	if _, err := plan.Compose(t.Context()); err == nil || !strings.Contains(err.Error(), "has no digest") {
 		t.Errorf("no digest: %v", err)
+	}
+}
+
+// containersPlan is a small image's plan, without container images.
+func containersPlan(t *testing.T) image.Plan {
+	t.Helper()
+	file, mirror := baketest.SmallRelease(t, load(t, bake.DefaultLock))
+	return image.Plan{
+		Plan: bake.Plan{Assets: images.FS, Units: units.FS, Lock: load(t, file), Architecture: "amd64",
+			Extra: []rootfs.Entry{rootfs.Bytes(rootfs.FromAgent, rootfs.AgentPath, 0o755, []byte("agent")), rootfs.Bytes(rootfs.FromReader, rootfs.ReaderPath, 0o755, []byte("reader"))}},
+		Fetch: fetch.Options{Mirror: mirror, Cache: filepath.Join(mirror, "cache"), Source: fetch.Release},
+	}
+}
+
+// Archives of one base name, in directories of their own, are both in the image.
+func TestArchivesOfOneName(t *testing.T) {
+	plan, left := containersPlan(t), map[string]bool{}
+	plan.OnArchive = func(archive, _ string) { left[archive] = true }
+	for _, name := range []string{"registry.example/shop/web", "registry.example/shop/db"} {
+		var layer bytes.Buffer
+		w := tar.NewWriter(&layer)
+		// They stay archives, whose paths are the image's.
+		if err := errors.Join(w.WriteHeader(&tar.Header{Name: "null", Typeflag: tar.TypeChar}), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		plan.ContainerArchives = append(plan.ContainerArchives, ociArchive(t, name, layer.Bytes()))
+	}
+	job, err := plan.Compose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range job.Image.Containers {
+		e, _ := job.Tree.Entry(c.Path)
+		in, err := e.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := oci.Read(in); err != nil || len(found) != 1 || found[0].Name != c.Name {
+			t.Errorf("%s is by image.json at %s, which has %v, %v", c.Name, c.Path, found, err)
+		}
+		_ = in.Close() // it was only read
+		if !left[c.Path] {
+			t.Errorf("nobody was told of %s", c.Path)
+		}
+	}
+	if len(job.Image.Containers) != 2 {
+		t.Errorf("the images are %+v", job.Image.Containers)
 	}
 }
 

@@ -83,8 +83,12 @@ func (p *Plan) unpack(ctx context.Context, components []bake.Fetched) error {
 	isArchive := func(e rootfs.Entry) bool {
 		return path.Dir(e.Path) == oci.Dir && path.Ext(e.Path) == ".tar" && e.Component != rootfs.FromExtra
 	}
+	containers, err := bake.ContainerEntries(p.Containers)
+	if err != nil {
+		return err
+	}
 	var archives []rootfs.Entry
-	for _, list := range append([][]rootfs.Entry{p.Extra, bake.ContainerEntries(p.Containers)}, entriesOf(components)...) {
+	for _, list := range append([][]rootfs.Entry{p.Extra, containers}, entriesOf(components)...) {
 		for _, e := range list {
 			if isArchive(e) {
 				archives = append(archives, e)
@@ -161,10 +165,13 @@ func Archive(name string) ([]bake.Container, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	entry, err := rootfs.Local(bake.FromContainers, path.Join(oci.Dir, strings.TrimSuffix(filepath.Base(name), ".tar")+".tar"), 0o644, name)
+	entry, err := rootfs.Local(bake.FromContainers, name, 0o644, name)
 	if err != nil {
 		return nil, err
 	}
+	// With the digest: archives in two directories may have one name.
+	file := fmt.Sprintf("%s-%.12s.tar", strings.TrimSuffix(filepath.Base(name), ".tar"), entry.Digest)
+	entry.Path = path.Join(oci.Dir, file)
 	var list []bake.Container
 	for _, i := range found {
 		list = append(list, bake.Container{Name: i.Name, Digest: i.Digest, Path: entry.Path, Origin: "file", Entry: entry})

@@ -1,6 +1,7 @@
 package bake
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
@@ -27,16 +28,21 @@ type Container struct {
 	Entry rootfs.Entry `json:"-"`
 }
 
-// ContainerEntries are the archives of container images, each once.
-func ContainerEntries(list []Container) (entries []rootfs.Entry) {
-	seen := map[string]bool{}
+// ContainerEntries are the archives of container images, each once. Two of one path are an error: the image would have one of them, and list both.
+func ContainerEntries(list []Container) (entries []rootfs.Entry, err error) {
+	first := map[string]Container{}
 	for _, c := range list {
-		if c.Entry.Path != "" && !seen[c.Path] {
+		other, there := first[c.Entry.Path]
+		switch {
+		case c.Entry.Path == "":
+		case !there:
+			first[c.Entry.Path] = c
 			entries = append(entries, c.Entry)
+		case other.Entry.Digest != c.Entry.Digest:
+			return nil, fmt.Errorf("the container images %s and %s have different archives for one path, %s: leave one out", other.Name, c.Name, c.Entry.Path)
 		}
-		seen[c.Path] = true
 	}
-	return entries
+	return entries, nil
 }
 
 func containerSBOM(c Container) cdx.Component {

@@ -57,7 +57,11 @@ func (p Plan) Job(components []Fetched) (Job, error) {
 	if image.Fingerprint, err = p.Fingerprint(); err != nil {
 		return Job{}, err
 	}
-	files := slices.Concat(p.Extra, ContainerEntries(p.Containers))
+	containers, err := ContainerEntries(p.Containers)
+	if err != nil {
+		return Job{}, err
+	}
+	files := slices.Concat(p.Extra, containers)
 	for _, c := range components {
 		files = append(files, c.Entries...)
 		image.Sources = append(image.Sources, c.Source)

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"path"
 	"strings"
@@ -45,7 +46,9 @@ func (f *Fetcher) Container(ctx context.Context, text string) (bake.Container, e
 	}
 	ref := strings.TrimPrefix(d.URL, ociScheme)
 	repository, _, _ := strings.Cut(path.Base(ref), ":")
-	file := fmt.Sprintf("%s-%.12s.tar", repository, strings.TrimPrefix(d.Digest, "sha256:"))
+	// By the whole reference: of one digest there may be archives with other names, by other tags and from other registries.
+	sum := sha256.Sum256([]byte(text))
+	file := fmt.Sprintf("%s-%x.tar", repository, sum[:6])
 	entry := f.cache.Entry(bake.FromContainers, lock.File{Path: path.Join(oci.Dir, file), Mode: 0o644}, blob)
 	return bake.Container{Name: ref, Digest: d.Digest, Path: entry.Path, Origin: "registry", Entry: entry}, nil
 }
