@@ -20,7 +20,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/version"
 )
 
-// The number of attempts for a request. An attempt that received bytes does not count.
+// The number of attempts for a request. An attempt that received more of the file than those before does not count.
 const (
 	statusTries  = 6 // about 8 s of waiting, unless the server sends Retry-After
 	connectTries = 3

@@ -22,6 +22,8 @@ type transfer struct {
 	// size is the lock's size; 0 if it has none.
 	size  int64
 	meter Meter
+	// reached is the number of the file's first bytes that any attempt has had.
+	reached int64
 	// resumed is true once bytes of an earlier download were reused.
 	resumed bool
 	// fresh makes the next attempt start at the first byte.
@@ -188,7 +190,9 @@ func (t *transfer) receive(body io.Reader, have int64, stop context.CancelCauseF
 	case w.err != nil:
 		return keepError(t.url, w.err)
 	case err != nil:
-		return lost(err, n)
+		more := have + n - t.reached
+		t.reached = max(t.reached, have+n)
+		return lost(err, more)
 	case t.size > 0 && have+n > t.size:
 		return &RejectedError{URL: t.url, What: "size", Want: fmt.Sprintf("%d bytes", t.size), Got: "more"}
 	case t.size > 0 && have+n < t.size:

@@ -142,6 +142,23 @@ func TestResumeAfterCut(t *testing.T) {
 	}
 }
 
+// A server without ranges that always breaks off at the same byte sends bytes each time, and never more of the file.
+func TestCutForGood(t *testing.T) {
+	data := noise(1 << 20)
+	u := newUpstream(t)
+	u.fault = func(w http.ResponseWriter, _ *http.Request, n int) bool {
+		if n <= 2*statusTries {
+			cut(w, data, 600<<10)
+		}
+		return false
+	}
+	_, err := newFetcher(t, Options{Mirror: u.URL}).Get(t.Context(), tool("tool", u.put(address, data), data))
+	var missing *UnavailableError
+	if asked := len(u.seen()); !errors.As(err, &missing) || asked != 1+statusTries {
+		t.Errorf("after %d requests: %v", asked, err)
+	}
+}
+
 // A cancelled download keeps what it has; the next run goes on from there, unless the file has become
 // another one in the meantime.
 func TestCancelAndGoOn(t *testing.T) {

@@ -47,7 +47,8 @@ type tryError struct {
 	limit int
 	// after is the server's Retry-After; 0 if it sent none.
 	after time.Duration
-	// got is the number of bytes received. If there are any, the count of attempts starts again.
+	// got is the number of bytes that no attempt before had. If there are any, the count of attempts starts again. Others do not
+	// count: a server that always breaks off at the same byte would be asked for ever.
 	got int64
 	// unreachable means that there was no response: the host gets no more requests.
 	unreachable bool
@@ -77,7 +78,7 @@ func unanswered(err error, final bool) error {
 	return e
 }
 
-// lost is a response that broke off after n bytes.
+// lost is a response that broke off after n bytes that no attempt before had.
 func lost(err error, n int64) error {
 	return &tryError{what: "connection lost: ", err: err, limit: statusTries, got: n}
 }
