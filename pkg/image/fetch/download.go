@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // transfer is one download into a file, with retries.
@@ -62,8 +61,6 @@ func (t *transfer) discard() {
 // try requests the rest of the file and appends it.
 func (t *transfer) try(ctx context.Context) error {
 	have, header := t.resume()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	resp, err := t.client.do(ctx, t.url, header)
 	if err != nil {
 		return err
@@ -96,12 +93,7 @@ func (t *transfer) try(ctx context.Context) error {
 		return t.wrongSize(total)
 	}
 	t.start(total, have)
-	err = t.receive(resp.Body, have, stop)
-	var failed *tryError
-	if errors.As(err, &failed) && ctx.Err() != nil {
-		failed.err = context.Cause(ctx) // the stall timer's reason, not "context canceled"
-	}
-	return err
+	return t.receive(resp.Body, have)
 }
 
 // resume returns the size of the partial file and the headers that request the rest.
@@ -157,9 +149,8 @@ func (t *transfer) start(total, have int64) {
 	}
 }
 
-// receive appends the body to the file at offset have. stop cancels the request: a body that sends nothing for
-// stallTimeout counts as broken off.
-func (t *transfer) receive(body io.Reader, have int64, stop context.CancelCauseFunc) error {
+// receive appends the body to the file at offset have.
+func (t *transfer) receive(body io.Reader, have int64) error {
 	f, err := os.OpenFile(t.path, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("keeping %s: %w", t.url, err)
@@ -175,10 +166,7 @@ func (t *transfer) receive(body io.Reader, have int64, stop context.CancelCauseF
 		_ = f.Close()
 		return fmt.Errorf("keeping %s: %w", t.url, err)
 	}
-	w := &watched{w: f, meter: t.meter, timer: time.AfterFunc(stallTimeout, func() {
-		stop(fmt.Errorf("nothing arrived for %s", stallTimeout))
-	})}
-	defer w.timer.Stop()
+	w := &watched{w: f, meter: t.meter}
 	if t.size > 0 {
 		body = io.LimitReader(body, t.size-have+1)
 	}
@@ -208,17 +196,15 @@ func keepError(url string, err error) error {
 	return fmt.Errorf("keeping %s: %w", url, err)
 }
 
-// watched writes to the file of a transfer: it updates the meter, resets the stall timer, and separates errors of the
-// file from those of the connection.
+// watched writes to the file of a transfer: it updates the meter, and separates errors of the file from those of the
+// connection.
 type watched struct {
 	w     io.Writer
 	meter Meter
-	timer *time.Timer
 	err   error
 }
 
 func (w *watched) Write(p []byte) (int, error) {
-	w.timer.Reset(stallTimeout)
 	n, err := w.w.Write(p)
 	w.meter.Add(int64(n))
 	w.err = err

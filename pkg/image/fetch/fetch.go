@@ -165,16 +165,16 @@ func New(o Options) (*Fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Transport == nil {
+		o.Transport = newTransport()
+	}
 	if o.NoPlainHTTP {
 		if err := vouchedFor(o.Mirror); err != nil {
 			return nil, err
 		}
-		if o.Transport == nil {
-			o.Transport = newTransport()
-		}
 		o.Transport = vouched{o.Transport}
 	}
-	transport, err := mirrorTransport(o.Mirror, o.Transport)
+	transport, err := mirrorTransport(o.Mirror, steady{o.Transport})
 	if err != nil {
 		return nil, err
 	}

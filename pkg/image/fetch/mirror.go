@@ -45,12 +45,8 @@ func newTransport() *http.Transport {
 	}
 }
 
-// mirrorTransport sends requests for upstream's addresses to the mirror; without one it returns inner, or the
-// package's own transport if inner is nil.
+// mirrorTransport sends requests for upstream's addresses to the mirror; without one it returns inner.
 func mirrorTransport(mirror string, inner http.RoundTripper) (http.RoundTripper, error) {
-	if inner == nil {
-		inner = newTransport()
-	}
 	if mirror == "" {
 		return inner, nil
 	}

@@ -71,15 +71,16 @@ func (f *Fetcher) archive(ctx context.Context, ref string, img v1.Image) (cache.
 func registryError(err error) error {
 	var (
 		answer *transport.Error
+		broken *brokenError
 		noway  *url.Error
 	)
 	switch {
+	case errors.As(err, &broken):
+		return lost(broken, 0)
 	case errors.As(err, &answer) && answer.StatusCode >= http.StatusBadRequest:
 		return refused(answer.StatusCode, 0)
 	case errors.As(err, &noway):
 		return unanswered(noway.Err, false)
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return lost(err, 0)
 	}
 	return err
 }
