@@ -33,6 +33,8 @@ type upkeep struct {
 	order  etcd.Order
 	peers  map[string]Peer
 	self   etcd.ID
+	// recorded: the place of the member to remove has the record of it, without which its machine would join again.
+	recorded bool
 
 	mu   sync.Mutex
 	work etcd.Work
@@ -183,12 +185,7 @@ func (u *upkeep) carry(ctx context.Context) error {
 	case etcd.AskDefrag:
 		decide = etcd.DecideDefrag
 	case etcd.AskRemove:
-		recorded := false
-		decide = func(f etcd.UpkeepFacts) etcd.UpkeepAction {
-			a := etcd.DecideRemove(f, u.order.ID, recorded)
-			recorded = recorded || a.Do == etcd.UpkeepRecord
-			return a
-		}
+		decide = func(f etcd.UpkeepFacts) etcd.UpkeepAction { return etcd.DecideRemove(f, u.order.ID, u.recorded) }
 	default:
 		return fmt.Errorf("this machine's version knows no order %q: refresh etcd's machines", u.order.Verb)
 	}
@@ -345,12 +342,8 @@ func (u *upkeep) take(ctx context.Context, a etcd.UpkeepAction, f etcd.UpkeepFac
 		return u.long(ctx, "ended the alarm "+etcd.NoSpace+" of member "+name, func(ctx context.Context) error { return u.peer(u.Own).Disarm(ctx, a.ID) })
 	case etcd.UpkeepRecord:
 		u.doing("remove member %s", u.order.Member)
-		asking, cancel := u.Member.answer(ctx)
-		defer cancel()
-		err := u.Records.Create(asking, etcd.RemovedObject(u.order.Place), etcd.Encode(etcd.Removed{Member: u.order.Member, Epoch: u.epoch, Order: u.number}))
-		if errors.Is(err, pki.ErrExists) {
-			err = nil
-		}
+		err := create(ctx, u.Member, etcd.RemovedObject(u.order.Place), etcd.Removed{Member: u.order.Member, Epoch: u.epoch, Order: u.number})
+		u.recorded = err == nil
 		return err
 	case etcd.UpkeepRemove:
 		return u.remove(ctx, a.ID, names)
