@@ -8,7 +8,7 @@ import (
 // Verb is what a person asks the machine of the leader for.
 type Verb string
 
-// The verbs. A machine answers one that it does not know with an error.
+// The verbs. A machine answers one that it does not know with an error, and so an order that it cannot read.
 const (
 	// AskDefrag: give the free space of every member's database back; after the alarm NOSPACE, compact first and end it.
 	AskDefrag Verb = "defrag"

@@ -194,14 +194,12 @@ func (m *Member) watch(ctx context.Context, f etcd.Facts) error {
 		return fmt.Errorf("asking the own member for its status: %w", err)
 	}
 	m.alarms = said.Alarms
-	if err := m.lead(ctx, f, said); err != nil {
-		return err
-	}
+	led := m.lead(ctx, f, said) // neither backups nor the status wait for what fails here
 	now, work := m.Clock.Now(), m.progress()
 	if changes := fmt.Sprint(work, said.Alarms); m.wrote != changes {
 		m.wrote = changes
 	} else if !m.status.IsZero() && now.Sub(m.status) < StatusEvery {
-		return nil
+		return led
 	}
 	status := etcd.Status{
 		At: now.UTC(), Instance: m.Instance, Epoch: f.Store.Epoch, MemberID: said.ID, ClusterID: said.ClusterID, Row: etcd.SRuns, Learner: said.Learner, Leader: said.Leader, Work: work,
@@ -213,7 +211,7 @@ func (m *Member) watch(ctx context.Context, f etcd.Facts) error {
 	if m.Backups != nil {
 		m.backUp(ctx, &status)
 	}
-	return m.put(ctx, status)
+	return errors.Join(led, m.put(ctx, status))
 }
 
 // put writes the status.

@@ -134,6 +134,9 @@ func (m *Member) store(ctx context.Context, f *etcd.Facts) (s etcd.Store, err er
 	return s, err
 }
 
+// unreadable is the error of read for a record that is there and cannot be parsed.
+type unreadable struct{ error }
+
 // read reads a record; it is nil if there is none.
 func read[T etcd.Record](ctx context.Context, m *Member, object string) (*T, error) {
 	data, known := m.records[object]
@@ -152,7 +155,7 @@ func read[T etcd.Record](ctx context.Context, m *Member, object string) (*T, err
 	}
 	record, err := etcd.Parse[T](data)
 	if err != nil {
-		m.trouble = fmt.Errorf("%s: %w", object, err)
+		m.trouble = unreadable{fmt.Errorf("%s: %w", object, err)}
 		return nil, m.trouble
 	}
 	m.records[object] = data

@@ -13,10 +13,19 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 )
 
-// ordersOfTests is a store with orders. The first creations of a record of a removal fail.
+// ordersOfTests is a store with orders. The first creations of a record of a removal fail, and the orders are not to be read while
+// it is silent.
 type ordersOfTests struct {
 	statusesOfTests
-	fails int
+	fails  int
+	silent error
+}
+
+func (o *ordersOfTests) Get(ctx context.Context, object string) ([]byte, error) {
+	if strings.Contains(object, "/order-") && o.silent != nil {
+		return nil, o.silent
+	}
+	return o.statusesOfTests.Get(ctx, object)
 }
 
 func (o *ordersOfTests) Create(_ context.Context, object string, content []byte) error {
@@ -61,6 +70,7 @@ func (m *memberOfTests) Status(context.Context) (Status, error) {
 func (*memberOfTests) Lock(context.Context, string, time.Duration) (Lease, error) { return 1, nil }
 func (*memberOfTests) Renew(context.Context, Lease) error                         { return nil }
 func (*memberOfTests) Unlock(context.Context, Lease) error                        { return nil }
+func (*memberOfTests) Defragment(context.Context) error                           { return nil }
 
 func (m *memberOfTests) Remove(_ context.Context, id etcd.ID) error {
 	m.cluster.removed(id)
@@ -100,4 +110,68 @@ func TestRemoveNeedsTheRecord(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOrderThatCannotBeRead: an order that this version cannot read is answered with that, an answer that it cannot read is one, and
+// neither keeps the leader's machine from the orders after it, from backups and from its status.
+func TestOrderThatCannotBeRead(t *testing.T) {
+	const readable = `{"format":1,"at":"2026-01-01T00:00:00Z","verb":"defrag"}`
+	for name, tt := range map[string]struct {
+		order, answer string
+		want          string // of the error in the answer
+	}{
+		"a verb that is not known":    {order: `{"format":1,"at":"2026-01-01T00:00:00Z","verb":"move"}`, want: `knows no order "move"`},
+		"a field that is not known":   {order: `{"format":1,"at":"2026-01-01T00:00:00Z","verb":"backup","of":"b"}`, want: "cannot read it"},
+		"a newer format":              {order: `{"format":2,"at":"2026-01-01T00:00:00Z","verb":"backup"}`, want: "cannot read it"},
+		"no record":                   {order: "{", want: "cannot read it"},
+		"answered by a newer version": {order: `{"format":2}`, answer: `{"format":2}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &clusterOfTests{}
+				m, records := newOrderBench(c)
+				records.all[etcd.OrderObject(2, 1)] = []byte(tt.order)
+				if tt.answer != "" {
+					records.all[etcd.AnswerObject(2, 1)] = []byte(tt.answer)
+				}
+				records.all[etcd.OrderObject(2, 2)] = []byte(readable)
+				formed := etcd.Facts{Store: etcd.Store{Epoch: 2, Outcome: &etcd.Outcome{Formed: &etcd.Formed{ClusterID: 9}}}}
+				for range 20 {
+					if err := m.watch(t.Context(), formed); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(m.Watch)
+				}
+				first, err := etcd.Parse[etcd.Answer](records.all[etcd.AnswerObject(2, 1)])
+				if tt.want != "" && (err != nil || !strings.Contains(first.Error, tt.want)) {
+					t.Errorf("the answer is %+v, %v", first, err)
+				}
+				if second, err := etcd.Parse[etcd.Answer](records.all[etcd.AnswerObject(2, 2)]); err != nil || second.Error != "" {
+					t.Errorf("the answer to the next order is %+v, %v", second, err)
+				}
+				if records.last.Backup == nil {
+					t.Errorf("the status is %+v", records.last)
+				}
+			})
+		})
+	}
+}
+
+// TestOrdersDoNotAnswer: a store that does not say whether there is an order is no reason to take no backup and write no status.
+func TestOrdersDoNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &clusterOfTests{}
+		m, records := newOrderBench(c)
+		records.silent = errors.New("access denied")
+		formed := etcd.Facts{Store: etcd.Store{Epoch: 2, Outcome: &etcd.Outcome{Formed: &etcd.Formed{ClusterID: 9}}}}
+		for range 20 {
+			if err := m.watch(t.Context(), formed); !errors.Is(err, records.silent) {
+				t.Errorf("the look says %v", err)
+			}
+			time.Sleep(m.Watch)
+		}
+		if records.last.Backup == nil || time.Since(records.last.At) > 2*StatusEvery {
+			t.Errorf("the status is %+v", records.last)
+		}
+	})
 }

@@ -31,6 +31,7 @@ type upkeep struct {
 	epoch  int
 	number int // of the order; 0 if nobody asked
 	order  etcd.Order
+	unread error // why the order cannot be read; nil if it can
 	peers  map[string]Peer
 	self   etcd.ID
 	// recorded: the place of the member to remove has the record of it, without which its machine would join again.
@@ -52,11 +53,12 @@ func (m *Member) lead(ctx context.Context, f etcd.Facts, said Status) error {
 	}
 	u := &upkeep{Member: m, epoch: f.Store.Epoch, self: said.ID, peers: map[string]Peer{}}
 	number, order, err := m.ordered(ctx, f.Store.Epoch)
-	if err != nil {
-		return err
-	}
 	now := m.Clock.Now()
 	switch {
+	case errors.As(err, new(unreadable)):
+		u.number, u.unread = number, err
+	case err != nil:
+		return err
 	case order != nil:
 		u.number, u.order = number, *order
 	case now.Sub(m.tended) < StatusEvery || !m.rested.IsZero() && now.Sub(m.rested) < upkeepRest:
@@ -74,23 +76,25 @@ func (m *Member) lead(ctx context.Context, f etcd.Facts, said Status) error {
 	return nil
 }
 
-// ordered is the epoch's first order without an answer; nil if there is none.
+// ordered is the epoch's first order without an answer; nil if there is none. With one that is unreadable, the error is that, and
+// the number is the order's: it is to be answered as well, since no order after it is carried out before.
 func (m *Member) ordered(ctx context.Context, epoch int) (int, *etcd.Order, error) {
 	if m.orders.epoch != epoch {
 		m.orders.epoch, m.orders.answered = epoch, 0
 	}
 	for {
 		n := m.orders.answered + 1
-		order, err := read[etcd.Order](ctx, m, etcd.OrderObject(epoch, n))
-		if err != nil || order == nil {
-			return 0, nil, err
+		order, unread := read[etcd.Order](ctx, m, etcd.OrderObject(epoch, n))
+		if !errors.As(unread, new(unreadable)) && (unread != nil || order == nil) {
+			return 0, nil, unread
 		}
 		answer, err := read[etcd.Answer](ctx, m, etcd.AnswerObject(epoch, n))
-		if err != nil {
+		switch {
+		case errors.As(err, new(unreadable)): // that there is one is enough
+		case err != nil:
 			return 0, nil, err
-		}
-		if answer == nil {
-			return n, order, nil
+		case answer == nil:
+			return n, order, unread
 		}
 		m.orders.answered = n
 	}
@@ -178,6 +182,9 @@ func (u *upkeep) answer(ctx context.Context, err error) {
 
 // carry does what the order asks for.
 func (u *upkeep) carry(ctx context.Context) error {
+	if u.unread != nil {
+		return hindered{etcd.Explanation{Cause: "this machine's version cannot read it: " + u.unread.Error(), Next: "refresh etcd's machines to the version of the command that gave the order, then ask again"}}
+	}
 	var decide func(etcd.UpkeepFacts) etcd.UpkeepAction
 	switch u.order.Verb {
 	case etcd.AskBackup:
