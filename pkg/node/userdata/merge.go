@@ -77,8 +77,21 @@ func kindOf(n *yaml.Node) string {
 type merging struct {
 	merger
 	p *parser
-	// full: the texts that were joined go over the bound.
+	// full: what was made goes over the bound.
 	full bool
+}
+
+// nodeSize and itemSize are about what a mapping or a list takes of the bound, and each value in it, in bytes.
+const (
+	nodeSize = 256
+	itemSize = 8
+)
+
+// fits reports whether more bytes are within the bound. It bounds the depth, too: aliases may nest without an end, or make a lot
+// of little text.
+func (m *merging) fits(n int) bool {
+	m.full = m.full || !m.p.reserve(n)
+	return !m.full
 }
 
 // merge returns what an earlier and a later value make. Neither is changed.
@@ -87,6 +100,9 @@ func (m *merging) merge(earlier, later *yaml.Node) *yaml.Node {
 	kind := kindOf(earlier)
 	if m.merger[kind] == nil {
 		return earlier
+	}
+	if kind != "str" && !m.fits(nodeSize+itemSize*(len(earlier.Content)+len(later.Content))) {
+		return later
 	}
 	switch kind {
 	case "dict":
@@ -97,7 +113,7 @@ func (m *merging) merge(earlier, later *yaml.Node) *yaml.Node {
 	if kindOf(later) != "str" || !m.has("str", "append") {
 		return later
 	}
-	if m.full = m.full || !m.p.reserve(len(earlier.Value)+len(later.Value)); m.full {
+	if !m.fits(len(earlier.Value) + len(later.Value)) {
 		return later
 	}
 	joined := *earlier
@@ -192,7 +208,7 @@ func (p *parser) mergeFiles(t part, keys []pair, list *yaml.Node) {
 		p.list = m.merge(p.list, list)
 	}
 	if m.full {
-		p.errorf(t, list, writeFiles, "grows over the bound of %d bytes", MaxDecoded)
+		p.errorf(t, list, writeFiles, "grows over the bound of %d bytes as it is merged, with each alias written out", MaxDecoded)
 		return
 	}
 	after := pathsOf(p.list)

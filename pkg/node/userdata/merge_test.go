@@ -1,6 +1,7 @@
 package userdata
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -321,6 +322,39 @@ func TestMergeGrows(t *testing.T) {
 		got := p.problems.Err()
 		if (got != nil) != over || over && (len(p.problems) != 1 || !strings.Contains(got.Error(), "write_files: grows over")) {
 			t.Errorf("%d parts: %.300v", n, p.problems)
+		}
+	}
+}
+
+// TestMergeAliases: aliases that contain themselves, and those by which little text is a lot, are over the bound, and come to an end
+// at once; those that are in use are not.
+func TestMergeAliases(t *testing.T) {
+	const recurses = "merge_how: dict(recurse_array)+list(recurse_list,recurse_dict)\n"
+	doubled := "x0: &x0 [a]\n"
+	for i := range 60 {
+		doubled += fmt.Sprintf("x%d: &x%d [*x%d, *x%d]\n", i+1, i+1, i, i)
+	}
+	doubled += "write_files: *x60\n"
+	wide := func(anchored string) string {
+		return "x: &x [" + anchored + "]\nwrite_files: [" + strings.Repeat("*x, ", 20000) + "]\n"
+	}
+	for name, test := range map[string]struct {
+		first, second string
+		over          bool
+	}{
+		"a list in itself":      {"write_files: &a [*a]\n", "write_files: &a [*a]\n", true},
+		"a mapping in itself":   {"write_files: &a [{x: *a}]\n", "write_files: &a [{x: *a}]\n", true},
+		"a circle of two sizes": {"write_files: &a [*a]\n", "write_files: &a [[[*a]]]\n", true},
+		"doubled":               {doubled, doubled, true},
+		"long lists":            {wide(strings.Repeat("a, ", 20000)), wide("a"), true},
+		"an end":                {"write_files: &a [*a]\n", "write_files: [[[a]]]\n", false},
+		"entries":               {wide("[{path: /a}]"), "x: &x {content: y}\nwrite_files: [*x, *x, *x]\n", false},
+	} {
+		p := &parser{left: MaxDecoded, origins: map[*yaml.Node]origin{}}
+		p.part(part{name: topName, data: []byte(messageOf(config(test.first), config(recurses+test.second)))})
+		err := p.problems.Err()
+		if over := err != nil && strings.Contains(err.Error(), "write_files: grows over"); over != test.over {
+			t.Errorf("%s: %.300v", name, p.problems)
 		}
 	}
 }

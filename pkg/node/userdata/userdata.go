@@ -25,7 +25,7 @@ const (
 	// MaxInput is the largest user data as it arrives, and the largest cloud-config once it is
 	// decoded (a YAML tree takes some hundred times its text), in bytes.
 	MaxInput = 1 << 20
-	// MaxDecoded is how many bytes all layers and files may come to together once they are decoded.
+	// MaxDecoded is how many bytes all layers and files may come to together once they are decoded, and merged.
 	MaxDecoded = 16 << 20
 	// MaxDepth is how deep parts and encodings may nest.
 	MaxDepth = 8
