@@ -5,18 +5,27 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/yamlfile"
 )
 
+// otherBreak is what ends a line for the YAML library beside LF and CRLF, so that its line numbers are not those of the text.
+var otherBreak = regexp.MustCompile(`\r([^\n]|$)|[\x{85}\x{2028}\x{2029}]`)
+
 // Rewrite replaces scalars of a lock file and nothing else: comments, empty lines and the style of
 // every other value stay as they are, byte for byte. values maps fields ("components[0].version") to
 // their new values; each field must be there. The result is parsed again, so it is a valid lock.
 func Rewrite(file string, data []byte, values map[string]string) ([]byte, error) {
+	if at := otherBreak.FindIndex(data); at != nil {
+		r, _ := utf8.DecodeRune(data[at[0]:])
+		return nil, fmt.Errorf("rewriting %s:%d: %q ends a line in YAML and hardly anywhere else: put an ordinary line end in its place", file, 1+bytes.Count(data[:at[0]], []byte("\n")), r)
+	}
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {
 		return nil, fmt.Errorf("rewriting %s: %w", file, err)

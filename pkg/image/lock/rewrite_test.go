@@ -47,12 +47,19 @@ func TestRewriteRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	folded := strings.Replace(string(data), "version: v1.36.3", "version: >-\n      v1.36.3", 1)
+	commented := func(between string) string {
+		return "# from" + between + strings.Repeat("# somewhere"+between, 200) + "\n" + string(data)
+	}
 	for name, test := range map[string]struct{ text, field, value, want string }{
 		"no such field":     {string(data), "components[0].release.amd64[0].size", "1", "it has no scalar components[0].release.amd64[0].size"},
 		"not a scalar":      {string(data), "components", "1", "it has no scalar components"},
 		"folded":            {folded, "components[0].version", "v2", "not written plainly"},
 		"makes a bad lock":  {string(data), "components[0].release.amd64[0].digest", "sha256:1", "what came out is no lock"},
 		"is no YAML at all": {"a: [", "a", "1", "rewriting"},
+		"line separators":   {"\n" + commented("\u2028"), "components[0].version", "v2", `x.yaml:2: '\u2028' ends a line`},
+		"next lines":        {commented("\u0085"), "components[0].version", "v2", `x.yaml:1: '\u0085' ends a line`},
+		"paragraphs":        {commented("\u2029"), "components[0].version", "v2", `x.yaml:1: '\u2029' ends a line`},
+		"carriage returns":  {commented("\r"), "components[0].version", "v2", `x.yaml:1: '\r' ends a line`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Rewrite("x.yaml", []byte(test.text), map[string]string{test.field: test.value}); err == nil || !strings.Contains(err.Error(), test.want) {
