@@ -139,14 +139,13 @@ func (s *stepWork) Run(ctx context.Context, state multistep.StateBag) multistep.
 	if err := disk.CheckSpace(parent, atLeast); err != nil {
 		return s.halt(ctx, state, err)
 	}
-	swept, err := sweep(parent)
-	if err != nil {
-		return s.halt(ctx, state, err)
-	}
+	var swept []string
+	var err error
+	s.work, s.lock, swept, err = enter(parent)
 	for _, dir := range swept {
 		s.ui.Sayf("Removed %s, which a build that was killed had left", dir)
 	}
-	if s.work, s.lock, err = claim(parent); err != nil {
+	if err != nil {
 		return s.halt(ctx, state, err)
 	}
 	return multistep.ActionContinue

@@ -14,6 +14,21 @@ import (
 // workPrefix begins the name of every working directory.
 const workPrefix = ".hardtack-disk-"
 
+// enter sweeps parent and claims a working directory in it. The builds of a template begin together, and each would take the
+// directory that another one has made and not locked yet for one that a killed build has left: they enter one after another.
+func enter(parent string) (dir string, lock *os.File, swept []string, err error) {
+	unlock, err := file.LockDir(parent)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("locking %s, while a working directory is made in it: %w", parent, err)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if swept, err = sweep(parent); err != nil {
+		return "", nil, swept, err
+	}
+	dir, lock, err = claim(parent)
+	return dir, lock, swept, err
+}
+
 // claim makes a working directory in parent, so that a rename into the output finishes the work. The directory is
 // locked while lock is open; the kernel releases the lock of a killed process.
 func claim(parent string) (dir string, lock *os.File, err error) {

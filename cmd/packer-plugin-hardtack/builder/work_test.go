@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 )
 
@@ -43,5 +44,27 @@ func TestSweepTakesOnlyWhatNobodyHolds(t *testing.T) {
 	}
 	if swept, err := sweep(parent); err != nil || !slices.Equal(swept, []string{living}) {
 		t.Errorf("swept %q, %v; want %q once it is let go", swept, err, living)
+	}
+}
+
+// TestBuildsBeginTogether: of builds that begin at once, as those of a template with several sources do, each keeps the directory
+// that it has made.
+func TestBuildsBeginTogether(t *testing.T) {
+	for range 100 {
+		parent := t.TempDir()
+		start := make(chan struct{})
+		var builds sync.WaitGroup
+		for range 3 {
+			builds.Go(func() {
+				<-start
+				_, lock, swept, err := enter(parent)
+				if err != nil || len(swept) > 0 {
+					t.Errorf("a build begins, has swept %q, and ends with %v", swept, err)
+				}
+				t.Cleanup(func() { _ = lock.Close() }) // nil where there is none
+			})
+		}
+		close(start)
+		builds.Wait()
 	}
 }
