@@ -104,23 +104,50 @@ func (s *stepPublish) Run(ctx context.Context, state multistep.StateBag) multist
 
 func (s *stepPublish) Cleanup(multistep.StateBag) {}
 
+// publish leaves the images with their description, or nothing: beside the description of another image, a disk would be
+// published with the other one's root hash.
 func (s *stepPublish) publish() error {
 	if err := os.MkdirAll(s.config.OutputDirectory, 0o755); err != nil {
 		return fmt.Errorf("output directory: %w", err)
 	}
+	if err := s.clear(); err != nil {
+		return fmt.Errorf("removing the description of the image before: %w", err)
+	}
+	err := s.move()
+	if err == nil {
+		err = s.describe()
+	}
+	if err != nil {
+		return errors.Join(err, remove(s.images), remove(s.beside))
+	}
+	return nil
+}
+
+// clear removes what describes an image that is replaced. The new one need not have the same files.
+func (s *stepPublish) clear() error {
+	for _, path := range append(bake.Descriptions(), provenance.File) {
+		err := os.Remove(filepath.Join(s.config.OutputDirectory, filepath.Base(path)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stepPublish) move() error {
 	for _, format := range s.config.Formats {
 		target := s.config.image(disk.Format(format))
 		if err := os.Rename(filepath.Join(s.work, "disk", "disk."+format), target); err != nil {
-			return errors.Join(fmt.Errorf("moving the image into place: %w", err), remove(s.images))
+			return fmt.Errorf("moving the image into place: %w", err)
 		}
 		s.images = append(s.images, target)
 		s.ui.Sayf("%s: %s", target, describeSize(target))
 	}
-	return s.describe()
+	return nil
 }
 
-// describe writes the image's description beside it. It runs last, since a description without its image, or beside an
-// older one, would be wrong. An image without Hardtack has none.
+// describe writes the image's description beside it. It runs last, since a description without its image would be wrong.
+// An image without Hardtack has none.
 func (s *stepPublish) describe() error {
 	for _, path := range bake.Descriptions() {
 		content, err := file.ReadWithin(s.root.Dir(), strings.TrimPrefix(path, "/"))
