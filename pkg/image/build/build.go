@@ -249,13 +249,9 @@ func (b *Builder) announce(ctx context.Context, j job) (cache.Blob, error) {
 
 // compile builds the program in a temporary directory, which is always removed, and moves the result into the cache.
 func (b *Builder) compile(ctx context.Context, j job) (built cache.Blob, err error) {
-	parent := filepath.Join(b.Cache.Dir, "modules")
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return cache.Blob{}, fmt.Errorf("cache: %w", err)
-	}
-	dir, err := os.MkdirTemp(parent, "build-*")
+	dir, err := b.Cache.MakeBuildDir()
 	if err != nil {
-		return cache.Blob{}, fmt.Errorf("cache: %w", err)
+		return cache.Blob{}, err
 	}
 	defer func() {
 		if e := os.RemoveAll(dir); e != nil {

@@ -7,6 +7,7 @@
 //	blobs/sha256/HEX      content by its sha256
 //	index/KEY.json        the sha256 of a key's content
 //	partial/…             files that are being written
+//	modules/…             directories of builds
 //	locks/…               locks of keys that a process is working on
 package cache
 
@@ -63,7 +64,48 @@ func Open(dir string) (*Cache, error) {
 			return nil, fmt.Errorf("cache: %w", err)
 		}
 	}
-	return &Cache{dir}, nil
+	c := &Cache{dir}
+	c.sweep()
+	return c, nil
+}
+
+// What a process is writing has a name that begins thus. It counts as left by one that was killed once it is much older than a
+// build takes. A lock would say it sooner, but Windows has none for directories, and earlier versions, which may be at work in the
+// same cache, take none.
+const (
+	extractPrefix = "extract-"
+	buildPrefix   = "build-"
+	leftFor       = 24 * time.Hour
+)
+
+// sweep removes what processes that were killed have left. What cannot be removed is no reason to work without the cache: it
+// takes space and nothing else.
+func (c *Cache) sweep() {
+	for dir, prefix := range map[string]string{c.partial(): extractPrefix, c.builds(): buildPrefix} {
+		entries, _ := os.ReadDir(dir) // none where it is not there yet
+		for _, e := range entries {
+			info, err := e.Info()
+			if err == nil && strings.HasPrefix(e.Name(), prefix) && time.Since(info.ModTime()) > leftFor {
+				_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+}
+
+func (c *Cache) partial() string { return filepath.Join(c.Dir, "partial") }
+
+func (c *Cache) builds() string { return filepath.Join(c.Dir, "modules") }
+
+// MakeBuildDir makes a directory for a build, on the cache's file system. The caller must remove it.
+func (c *Cache) MakeBuildDir() (string, error) {
+	if err := os.MkdirAll(c.builds(), 0o755); err != nil {
+		return "", fmt.Errorf("cache: %w", err)
+	}
+	dir, err := os.MkdirTemp(c.builds(), buildPrefix)
+	if err != nil {
+		return "", fmt.Errorf("cache: %w", err)
+	}
+	return dir, nil
 }
 
 // Blob identifies content: its sha256 in hex and its size in bytes.
@@ -167,11 +209,10 @@ func (c *Cache) Adopt(path string, b Blob) error {
 
 // Store copies r into the cache and returns its blob. After an error nothing of it remains.
 func (c *Cache) Store(ctx context.Context, r io.Reader) (b Blob, err error) {
-	dir := filepath.Join(c.Dir, "partial")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(c.partial(), 0o755); err != nil {
 		return Blob{}, fmt.Errorf("cache: %w", err)
 	}
-	tmp, err := os.CreateTemp(dir, "extract-*")
+	tmp, err := os.CreateTemp(c.partial(), extractPrefix)
 	if err != nil {
 		return Blob{}, fmt.Errorf("cache: %w", err)
 	}
