@@ -213,6 +213,9 @@ func (c *Cluster) planOf(who preflight.Caller, tmpl *template.Template, paramete
 	for _, g := range d.Groups {
 		p.Managed, p.Metrics = p.Managed || len(g.AWS.Policies) > 0, p.Metrics || g.AWS.Metrics
 	}
+	if machine.NeedsCloud(d.Cluster.Addons) {
+		p.PodRoles = machine.PodRolePrefix(c.name, c.config.AWS.Region)
+	}
 	for _, r := range d.Cluster.AWS.PodRoles {
 		p.Managed = p.Managed || len(r.Policies) > 0
 	}

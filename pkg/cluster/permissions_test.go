@@ -13,16 +13,18 @@ import (
 
 	"gotest.tools/v3/assert"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/judges"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 )
 
 // everything is a document of whose template every kind of resource is a part.
 const everything = `serviceAccounts: {issuer: "https://demo-tokens.s3.us-west-2.amazonaws.com"}
 groups:
 - {name: masters, roles: [masters, etcd], aws: {metrics: true, policies: ["arn:aws:iam::aws:policy/CloudWatchAgentServerPolicy"]}}
-- {name: minions, roles: [minions]}
+- {name: minions, roles: [minions], aws: {max: 9}}
 aws:
   loadBalancer: internal
   key: arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab
@@ -167,6 +169,36 @@ func TestPermissionsOfResources(t *testing.T) {
 	for _, action := range []string{"elasticloadbalancing:CreateLoadBalancer", "iam:CreateOpenIDConnectProvider", "iam:AttachRolePolicy", "iam:PutRolePermissionsBoundary", "kms:CreateGrant"} {
 		assert.Check(t, covers(actions, action) && !covers(less, action), action)
 	}
+}
+
+// A role with a name of its own is not below the stack's: the policy has it too. It has no role that only begins like the cluster.
+func TestPermissionsOfNamedRoles(t *testing.T) {
+	doc := complete(t, everything, "addons: ["+strings.Join(machine.CloudAddons(), ", ")+"]\n")
+	_, _, conf, _ := newCluster(t)
+	text, err := cluster.New(cluster.Config{Document: doc, AWS: conf}).Permissions(t.Context(), cluster.Deployment{Parameters: map[string]string{template.ParameterBoundary: "arn:aws:iam::123456789012:policy/boundary"}})
+	assert.NilError(t, err)
+	policy, err := awsfake.ParsePolicy(text)
+	assert.NilError(t, err)
+	decide := func(action, name string) string {
+		return awsfake.Decision([]awsfake.Policy{policy}, action, "arn:aws:iam::123456789012:role/"+name, nil)
+	}
+	tmpl, err := template.Render(doc, nil)
+	assert.NilError(t, err)
+	named := 0
+	for id, r := range tmpl.Resources {
+		name := "hardtack-demo-" + id + "-1ABC"
+		if own, ok := r.Properties["RoleName"].(map[string]any); ok {
+			name = strings.ReplaceAll(own["Fn::Sub"].(string), "${AWS::Region}", conf.Region)
+			named++
+		}
+		for _, action := range strings.Fields(handlers[r.Type].needed) {
+			if r.Type == "AWS::IAM::Role" {
+				assert.Check(t, decide(action, name) == "allowed", "%s on %s", action, name)
+			}
+		}
+	}
+	assert.Equal(t, named, len(machine.CloudAddons()))
+	assert.Equal(t, decide("iam:PutRolePolicy", "demo-admin"), "implicitDeny")
 }
 
 // schemaFiles are the schemas of CloudFormation's registry on this computer, by type.

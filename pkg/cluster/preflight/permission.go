@@ -21,6 +21,8 @@ type Plan struct {
 	Store, Channel string
 	// Bucket is that of a template which is too large for a request, and Backups the stack's own for etcd's backups; empty for none.
 	Bucket, Backups string
+	// PodRoles begins the names of the roles of the cloud's add-ons, which are not the stack's; empty if the cluster has no such add-on.
+	PodRoles string
 	// VolumeKey is the ARN of the KMS key that encrypts the volumes of etcd's members; empty for the account's own key for EBS.
 	VolumeKey string
 	// Managed is whether a role has managed policies, Metrics whether a group publishes metrics, and Boundary whether roles have a boundary.
@@ -140,7 +142,7 @@ const (
 	typeProvider = "AWS::IAM::OIDCProvider"
 )
 
-// roleNeeds are those of the instance roles and of the roles of pods. CloudFormation names them by the stack.
+// roleNeeds are those of the instance roles and of the roles of pods. CloudFormation names them by the stack, but for those of add-ons.
 func (p Plan) roleNeeds(global func(service, rest string) string, has func(string) bool) []Need {
 	role := "iam: CreateRole DeleteRole GetRole UpdateRole UpdateRoleDescription UpdateAssumeRolePolicy PutRolePolicy DeleteRolePolicy GetRolePolicy ListRolePolicies ListAttachedRolePolicies TagRole UntagRole"
 	if p.Managed {
@@ -156,6 +158,9 @@ func (p Plan) roleNeeds(global func(service, rest string) string, has func(strin
 			Context: map[string][]string{"iam:PassedToService": {"ec2.amazonaws.com"}}},
 		{Name: "permissions.roles", What: "making the instance profiles", Resource: global("iam", p.Account+":instance-profile/"+p.Stack+"-*"),
 			Actions: expand("iam: CreateInstanceProfile DeleteInstanceProfile GetInstanceProfile AddRoleToInstanceProfile RemoveRoleFromInstanceProfile")},
+	}
+	if p.PodRoles != "" {
+		all = append(all, Need{Name: "permissions.roles", What: "making the roles of add-ons", Actions: expand(role), Resource: global("iam", p.Account+":role/"+p.PodRoles+"*")})
 	}
 	linked := map[string]string{"autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling"}
 	if has(typeTargets) {
