@@ -206,7 +206,7 @@ func (c *Cluster) planOf(who preflight.Caller, tmpl *template.Template, paramete
 		}
 	}
 	slices.Sort(p.Types)
-	p.VolumeKey = d.Cluster.Etcd.Key
+	p.SecretsKey, p.VolumeKey = d.SecretsKey(), d.Cluster.Etcd.Key
 	if slices.Contains(p.Types, bucketType) {
 		p.Backups = machine.StackBackups(c.name).In(who.Account, c.config.AWS.Region).Bucket
 	}

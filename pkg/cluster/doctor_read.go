@@ -32,7 +32,11 @@ import (
 func simulate(ctx context.Context, client *iam.Client, principal string, n preflight.Need) (out []preflight.Decision, err error) {
 	in := iam.SimulatePrincipalPolicyInput{PolicySourceArn: &principal, ActionNames: n.Actions, ResourceArns: []string{n.Resource}}
 	for _, key := range slices.Sorted(maps.Keys(n.Context)) {
-		in.ContextEntries = append(in.ContextEntries, iamtypes.ContextEntry{ContextKeyName: aws.String(key), ContextKeyType: iamtypes.ContextKeyTypeEnumString, ContextKeyValues: n.Context[key]})
+		kind := iamtypes.ContextKeyTypeEnumString
+		if preflight.Several(key) {
+			kind = iamtypes.ContextKeyTypeEnumStringList
+		}
+		in.ContextEntries = append(in.ContextEntries, iamtypes.ContextEntry{ContextKeyName: aws.String(key), ContextKeyType: kind, ContextKeyValues: n.Context[key]})
 	}
 	pages := iam.NewSimulatePrincipalPolicyPaginator(client, &in)
 	for pages.HasMorePages() {

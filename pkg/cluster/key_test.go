@@ -20,6 +20,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/cloudformation"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/dns/doctor"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/store"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
@@ -119,6 +121,48 @@ func TestSecretsKey(t *testing.T) {
 	_, err = plain.Apply(t.Context(), cluster.ApplyOptions{})
 	assert.NilError(t, err)
 	reads()
+}
+
+// The policy that the doctor prints is enough to read what etcd's members report, under that key and in that store alone; without it the
+// doctor says what is missing.
+func TestPermissionsOfSecretsKey(t *testing.T) {
+	for _, by := range []string{"alias", "ARN"} {
+		t.Run(by, func(t *testing.T) {
+			_, account, _, _ := newCluster(t)
+			admin := signed(t, account, "admin", awsfake.Administrator())
+			key, other := account.SSM().AddKey("alias/hardtack-demo"), account.SSM().AddKey("alias/other")
+			if by == "alias" {
+				key = spec.SecretsKeyStack
+			}
+			put := func(root, key, object string) {
+				s := store.NewSSM(root, func(context.Context) (aws.Config, error) { return admin, nil })
+				assert.NilError(t, s.SetKey(t.Context(), key))
+				assert.NilError(t, s.Put(t.Context(), object, []byte("x")))
+			}
+			put("/hardtack/demo", other, etcd.StatusObject("b"))
+			put("/hardtack/demo", keyed(t, key).SecretsKey(), etcd.StatusObject("a"))
+			put("/hardtack/demo2", keyed(t, key).SecretsKey(), etcd.StatusObject("a"))
+			text, err := with(t, admin, key).Permissions(t.Context(), cluster.Deployment{})
+			assert.NilError(t, err)
+			policy, err := awsfake.ParsePolicy(text)
+			assert.NilError(t, err)
+			read := func(conf aws.Config, root, object string) error {
+				_, err := store.NewSSM(root, func(context.Context) (aws.Config, error) { return conf, nil }).Get(t.Context(), object)
+				return err
+			}
+			enough := signed(t, account, "operator", policy)
+			assert.NilError(t, read(enough, "/hardtack/demo", etcd.StatusObject("a")))
+			assert.ErrorIs(t, read(enough, "/hardtack/demo", etcd.StatusObject("b")), pki.ErrForbidden)
+			open := append(slices.Clone(policy), awsfake.Statement{Actions: []string{"ssm:GetParameter"}, Resources: []string{"*"}})
+			assert.ErrorContains(t, read(signed(t, account, "open", open), "/hardtack/demo2", etcd.StatusObject("a")), "kms:Decrypt")
+
+			deploy := cluster.Deployment{Parameters: map[string]string{template.ParameterVPC: testVPC, template.ParameterSubnets: testSubnet}}
+			assert.Equal(t, len(checksOf(with(t, enough, key).Doctor(t.Context(), deploy), "permissions.secrets", doctor.OK)), 1)
+			less := append(slices.Clone(policy), awsfake.Statement{Deny: true, Actions: []string{"kms:Decrypt"}, Resources: []string{"*"}})
+			refused := checksOf(with(t, signed(t, account, "less", less), key).Doctor(t.Context(), deploy), "permissions.secrets", doctor.Error)
+			assert.Assert(t, len(refused) == 1 && strings.Contains(refused[0], "decrypting what etcd's members report: kms:Decrypt on "), "%q", refused)
+		})
+	}
 }
 
 // moto makes the key's stack, too, without its tags: it takes those only as KMS itself writes them (5.2.1).

@@ -23,6 +23,8 @@ type Plan struct {
 	Bucket, Backups string
 	// PodRoles begins the names of the roles of the cloud's add-ons, which are not the stack's; empty if the cluster has no such add-on.
 	PodRoles string
+	// SecretsKey is the ARN or the alias of the KMS key that encrypts the secrets; empty for AWS's own.
+	SecretsKey string
 	// VolumeKey is the ARN of the KMS key that encrypts the volumes of etcd's members; empty for the account's own key for EBS.
 	VolumeKey string
 	// Managed is whether a role has managed policies, Metrics whether a group publishes metrics, and Boundary whether roles have a boundary.
@@ -83,6 +85,9 @@ func (p Plan) Needs() []Need {
 		add("secrets", "reading and agreeing on the cluster's facts", arn("ssm", "parameter"+p.Store+"/*"), "ssm: GetParameter GetParameters PutParameter")
 		add("secrets", "finding the cluster's facts", arn("ssm", "parameter"+p.Store), "ssm: GetParametersByPath")
 	}
+	if p.Store != "" && p.SecretsKey != "" {
+		all = append(all, p.keyNeed(arn))
+	}
 	add("image", "reading which image the channel names", arn("ssm", "parameter"+p.Channel), "ssm: GetParameter GetParameters")
 	groups := "autoscaling: CreateAutoScalingGroup UpdateAutoScalingGroup DeleteAutoScalingGroup CreateOrUpdateTags DeleteTags PutLifecycleHook DeleteLifecycleHook"
 	if p.Metrics {
@@ -133,6 +138,34 @@ func (p Plan) Needs() []Need {
 		add("bucket", "handing the template over", global("s3", ":"+p.Bucket+"/hardtack/*"), "s3: PutObject GetObject")
 	}
 	return all
+}
+
+// keyNeed is that of reading secrets: what etcd's members report decides which machine may be replaced. Parameter Store calls KMS in the
+// caller's name. IAM knows a key by its ARN, or by the aliases that it has.
+func (p Plan) keyNeed(arn func(service, rest string) string) Need {
+	n := Need{Name: "permissions.secrets", What: "decrypting what etcd's members report", Actions: expand("kms: Decrypt"), Resource: p.SecretsKey, Elsewhere: true,
+		Context: map[string][]string{"kms:EncryptionContext:PARAMETER_ARN": {arn("ssm", "parameter"+p.Store+"/*")}}}
+	if strings.HasPrefix(p.SecretsKey, "alias/") {
+		n.Resource, n.Context[keyAliases] = arn("kms", "key/*"), []string{p.SecretsKey}
+	}
+	return n
+}
+
+// keyAliases is the condition key of a KMS key's aliases.
+const keyAliases = "kms:ResourceAliases"
+
+// Several reports whether a condition key has several values in a call.
+func Several(key string) bool { return key == keyAliases }
+
+// operator is how a policy compares a condition key: only the key of a parameter's name has a * in it.
+func operator(key string) string {
+	switch {
+	case Several(key):
+		return "ForAnyValue:StringEquals"
+	case strings.HasSuffix(key, ":PARAMETER_ARN"):
+		return "StringLike"
+	}
+	return "StringEquals"
 }
 
 // The types of resources of which a template has none, or some.
@@ -233,7 +266,10 @@ func Policy(needs []Need) ([]byte, error) {
 			i, of[key] = len(statements), len(statements)
 			s := statement{Effect: "Allow", Action: n.Actions}
 			if len(n.Context) > 0 {
-				s.Condition = map[string]map[string][]string{"StringEquals": n.Context}
+				s.Condition = map[string]map[string][]string{}
+			}
+			for key, values := range n.Context { // of which no two have one operator
+				s.Condition[operator(key)] = map[string][]string{key: values}
 			}
 			statements = append(statements, s)
 		}

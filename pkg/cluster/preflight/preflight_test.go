@@ -17,7 +17,7 @@ import (
 
 func plan() preflight.Plan {
 	return preflight.Plan{Partition: "aws", Region: "us-west-2", Account: "123456789012", Stack: "hardtack-demo", Groups: []string{"demo-masters", "demo-minions"},
-		Types: []string{"AWS::EC2::Volume", "AWS::ElasticLoadBalancingV2::TargetGroup"}, Store: "/hardtack/demo", Channel: "/hardtack/stable/image-id", Backups: "hardtack-demo-backups", PodRoles: "demo-us-west-2-"}
+		Types: []string{"AWS::EC2::Volume", "AWS::ElasticLoadBalancingV2::TargetGroup"}, Store: "/hardtack/demo", Channel: "/hardtack/stable/image-id", Backups: "hardtack-demo-backups", PodRoles: "demo-us-west-2-", SecretsKey: "alias/hardtack-demo"}
 }
 
 // The policy that is printed allows every call that is asked for, and every one of them needs it: without its statement it is refused.
