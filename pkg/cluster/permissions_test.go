@@ -18,6 +18,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 // everything is a document of whose template every kind of resource is a part.
@@ -171,34 +172,47 @@ func TestPermissionsOfResources(t *testing.T) {
 	}
 }
 
-// A role with a name of its own is not below the stack's: the policy has it too. It has no role that only begins like the cluster.
-func TestPermissionsOfNamedRoles(t *testing.T) {
-	doc := complete(t, everything, "addons: ["+strings.Join(machine.CloudAddons(), ", ")+"]\n")
+// decider says what IAM decides by the policy that stack doctor prints for a document.
+func decider(t *testing.T, doc *spec.Complete, deploy cluster.Deployment) func(action, arn string) string {
+	t.Helper()
 	_, _, conf, _ := newCluster(t)
-	text, err := cluster.New(cluster.Config{Document: doc, AWS: conf}).Permissions(t.Context(), cluster.Deployment{Parameters: map[string]string{template.ParameterBoundary: "arn:aws:iam::123456789012:policy/boundary"}})
+	text, err := cluster.New(cluster.Config{Document: doc, AWS: conf}).Permissions(t.Context(), deploy)
 	assert.NilError(t, err)
 	policy, err := awsfake.ParsePolicy(text)
 	assert.NilError(t, err)
-	decide := func(action, name string) string {
-		return awsfake.Decision([]awsfake.Policy{policy}, action, "arn:aws:iam::123456789012:role/"+name, nil)
+	return func(action, arn string) string { return awsfake.Decision([]awsfake.Policy{policy}, action, arn, nil) }
+}
+
+// Delete lets minions end that are held for their pods, in the cluster's groups alone.
+func TestPermissionsOfDelete(t *testing.T) {
+	decide := decider(t, complete(t), cluster.Deployment{})
+	for group, want := range map[string]string{"demo-minions": "allowed", "other-minions": "implicitDeny"} {
+		assert.Equal(t, decide("autoscaling:CompleteLifecycleAction", "arn:aws:autoscaling:us-west-2:123456789012:autoScalingGroup:1234abcd:autoScalingGroupName/"+group), want, group)
 	}
+}
+
+// A role with a name of its own is not below the stack's: the policy has it too. It has no role that only begins like the cluster.
+func TestPermissionsOfNamedRoles(t *testing.T) {
+	doc := complete(t, everything, "addons: ["+strings.Join(machine.CloudAddons(), ", ")+"]\n")
+	decide := decider(t, doc, cluster.Deployment{Parameters: map[string]string{template.ParameterBoundary: "arn:aws:iam::123456789012:policy/boundary"}})
+	const roles = "arn:aws:iam::123456789012:role/"
 	tmpl, err := template.Render(doc, nil)
 	assert.NilError(t, err)
 	named := 0
 	for id, r := range tmpl.Resources {
 		name := "hardtack-demo-" + id + "-1ABC"
 		if own, ok := r.Properties["RoleName"].(map[string]any); ok {
-			name = strings.ReplaceAll(own["Fn::Sub"].(string), "${AWS::Region}", conf.Region)
+			name = strings.ReplaceAll(own["Fn::Sub"].(string), "${AWS::Region}", "us-west-2")
 			named++
 		}
 		for _, action := range strings.Fields(handlers[r.Type].needed) {
 			if r.Type == "AWS::IAM::Role" {
-				assert.Check(t, decide(action, name) == "allowed", "%s on %s", action, name)
+				assert.Check(t, decide(action, roles+name) == "allowed", "%s on %s", action, name)
 			}
 		}
 	}
 	assert.Equal(t, named, len(machine.CloudAddons()))
-	assert.Equal(t, decide("iam:PutRolePolicy", "demo-admin"), "implicitDeny")
+	assert.Equal(t, decide("iam:PutRolePolicy", roles+"demo-admin"), "implicitDeny")
 }
 
 // schemaFiles are the schemas of CloudFormation's registry on this computer, by type.

@@ -99,7 +99,7 @@ func (p Plan) Needs() []Need {
 	for _, name := range p.Groups {
 		group := arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/"+name)
 		add("groups", "making the groups", group, groups)
-		add("refresh", "replacing machines", group, "autoscaling: StartInstanceRefresh CancelInstanceRefresh RollbackInstanceRefresh TerminateInstanceInAutoScalingGroup")
+		add("refresh", "replacing and ending machines", group, "autoscaling: StartInstanceRefresh CancelInstanceRefresh RollbackInstanceRefresh TerminateInstanceInAutoScalingGroup CompleteLifecycleAction")
 	}
 	add("templates", "making the launch templates", arn("ec2", "launch-template/*"),
 		"ec2: CreateLaunchTemplate CreateLaunchTemplateVersion ModifyLaunchTemplate DeleteLaunchTemplate DeleteLaunchTemplateVersions CreateTags DeleteTags")
