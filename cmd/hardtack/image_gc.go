@@ -81,6 +81,9 @@ func imageList(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
+		for _, line := range stock.Unseen() {
+			fmt.Fprintf(c.App.ErrWriter, "warning: %s: %s\n", client.Region, line)
+		}
 		for _, i := range stock.Images {
 			all = append(all, listedImage{
 				Region: client.Region, Image: i.ID, Name: i.Name, State: i.State, Architecture: i.Architecture, Kubernetes: i.Kubernetes(), Created: i.Created,
@@ -193,6 +196,9 @@ func collect(c *cli.Context, clients []*cloud.Client, rules ami.Rules, dry bool)
 			return nil, nil, err
 		}
 		r := gcResult{Region: client.Region, DryRun: dry, Verdicts: ami.Collect(stock, rules), Removed: []ami.Verdict{}}
+		if err := stock.Blind(r.Verdicts); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", client.Region, err))
+		}
 		if !dry {
 			removed, err := ami.Remove(c.Context, client, r.Verdicts)
 			r.Removed, failed = removed, errors.Join(failed, err)

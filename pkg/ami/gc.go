@@ -24,6 +24,8 @@ type Inventory struct {
 	Images []Image
 	// UsedBy lists the users of each image: launch templates, groups, instances.
 	UsedBy map[string][]string
+	// Unread lists the users of each parameter that may not be read: the image that it names may be any.
+	Unread map[string][]string
 	// Channels is the history of each channel, the oldest first.
 	Channels map[string][]Version
 	// Shared lists the other accounts and organisations that may launch each image.
@@ -44,12 +46,14 @@ type Rules struct {
 
 // Verdict is the decision about an image or a snapshot, and the reasons for it.
 type Verdict struct {
-	Image    string   `json:"image,omitempty"`
-	Name     string   `json:"name,omitempty"`
-	Snapshot string   `json:"snapshot,omitempty"`
-	Created  string   `json:"created"`
-	Remove   bool     `json:"remove"`
-	Why      []string `json:"why"`
+	Image    string `json:"image,omitempty"`
+	Name     string `json:"name,omitempty"`
+	Snapshot string `json:"snapshot,omitempty"`
+	Created  string `json:"created"`
+	Remove   bool   `json:"remove"`
+	// Unread: the image is kept only because something may use it that could not be read.
+	Unread bool     `json:"unread,omitempty"`
+	Why    []string `json:"why"`
 }
 
 // Collect decides about every image and orphan of the inventory.
@@ -62,6 +66,10 @@ func Collect(s Inventory, r Rules) []Verdict {
 			rank[line]++
 		}
 		v := Verdict{Image: i.ID, Name: i.Name, Snapshot: i.Snapshot, Created: i.Created.UTC().Format(time.RFC3339), Why: keepReasons(s, r, i, rank[line])}
+		if len(v.Why) == 0 {
+			v.Why = s.Unseen()
+			v.Unread = len(v.Why) > 0
+		}
 		if v.Remove = len(v.Why) == 0; v.Remove {
 			v.Why = []string{"nothing uses it"}
 		}
@@ -107,6 +115,32 @@ func keepReasons(s Inventory, r Rules, i Image, rank int) []string {
 		keep("it was launched %v ago", r.Now.Sub(i.Launched).Round(time.Minute))
 	}
 	return why
+}
+
+// Unseen says what may use any of the images, and the next step: one line for each parameter.
+func (s Inventory) Unseen() (lines []string) {
+	for _, parameter := range slices.Sorted(maps.Keys(s.Unread)) {
+		who := s.Unread[parameter][0]
+		if more := len(s.Unread[parameter]) - 1; more > 0 {
+			who = fmt.Sprintf("%s (and %d more)", who, more)
+		}
+		lines = append(lines, fmt.Sprintf("%s may use any image: parameter %s, which names it, may not be read (allow ssm:GetParameter on it, or remove what names it)", who, parameter))
+	}
+	return lines
+}
+
+// Blind is an error if images are kept only because something may use them that could not be read.
+func (s Inventory) Blind(verdicts []Verdict) error {
+	kept := 0
+	for _, v := range verdicts {
+		if v.Unread {
+			kept++
+		}
+	}
+	if kept == 0 {
+		return nil
+	}
+	return fmt.Errorf("images that nothing is seen to use are kept (%d): %s", kept, strings.Join(s.Unseen(), "; "))
 }
 
 // Remover removes images and snapshots.

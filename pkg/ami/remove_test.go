@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,35 @@ func TestReasonsToKeep(t *testing.T) {
 	// Of two channels, as what they would roll back to.
 	if len(got[1].Why) != 2 || got[1].Remove {
 		t.Errorf("b is kept for %q", got[1].Why)
+	}
+}
+
+// What could not be read may use any image: those that are kept for nothing else are said, with the next step. A snapshot without an image
+// has no such user.
+func TestUnread(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	s := Inventory{
+		Images:  []Image{{ID: "used", State: Available}, {ID: "unused", State: Available}},
+		UsedBy:  map[string][]string{"used": {"instance i"}},
+		Unread:  map[string][]string{"/golden/b": {"launch template t, version 1", "launch template t, version 2"}, "/golden/a": {"group g"}},
+		Orphans: []Orphan{{ID: "snap-1"}},
+	}
+	got := Collect(s, Rules{Now: now})
+	if !slices.Equal(got[0].Why, []string{"instance i uses it"}) || got[0].Unread || !got[2].Remove {
+		t.Errorf("%+v", got)
+	}
+	why := []string{
+		"group g may use any image: parameter /golden/a, which names it, may not be read (allow ssm:GetParameter on it, or remove what names it)",
+		"launch template t, version 1 (and 1 more) may use any image: parameter /golden/b, which names it, may not be read (allow ssm:GetParameter on it, or remove what names it)",
+	}
+	if diff := cmp.Diff(why, got[1].Why); diff != "" || got[1].Remove || !got[1].Unread {
+		t.Errorf("%+v\n%s", got[1], diff)
+	}
+	if err := s.Blind(got); err == nil || !strings.HasPrefix(err.Error(), "images that nothing is seen to use are kept (1): group g") {
+		t.Error(err)
+	}
+	if err := s.Blind(got[:1]); err != nil {
+		t.Error(err)
 	}
 }
 

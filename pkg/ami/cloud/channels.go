@@ -107,12 +107,18 @@ func (c *Client) AllChannels(ctx context.Context) (map[string][]ami.Version, err
 	return all, nil
 }
 
+// resolving begins what a launch template says instead of an image; awsParameters begins the names of AWS's own parameters.
+const resolving, awsParameters = "resolve:ssm:", "/aws/service/"
+
 // resolve is the image that a launch template means: an image, or resolve:ssm: and a parameter, perhaps with a
-// version or a label. Empty: the parameter is not there.
+// version or a label. Empty: the parameter is not there, or is AWS's own, which names no image of the account.
 func (c *Client) resolve(ctx context.Context, image string) (string, error) {
-	parameter, ok := strings.CutPrefix(image, "resolve:ssm:")
+	parameter, ok := strings.CutPrefix(image, resolving)
 	if !ok {
 		return image, nil
+	}
+	if strings.HasPrefix(parameter, awsParameters) {
+		return "", nil
 	}
 	out, err := c.params.GetParameter(ctx, &ssm.GetParameterInput{Name: &parameter})
 	var missing *types.ParameterNotFound

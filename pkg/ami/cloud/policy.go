@@ -136,5 +136,6 @@ func (r PolicyRequest) Notes() []string {
 	}
 	return append(notes,
 		"A Deny by id keeps these credentials from tagging what is there as theirs. Check it with them and a snapshot that is not the family's: aws ec2 create-tags --dry-run --resources SNAPSHOT --tags Key="+ami.TagImage+",Value="+r.Image+" must say UnauthorizedOperation.",
+		"gc keeps every image while anything in the account names a parameter that is no channel (resolve:ssm:) and may not be read. It says which: allow ssm:GetParameter on that one too, if it has no secret.",
 		"gc reads launch templates, user data included: keep secrets out of user data.")
 }

@@ -131,8 +131,8 @@ func open(attacks map[string]func() error) (names []string) {
 	return names
 }
 
-// becomeBuilder makes the world's calls those of a user with the printed policy of the family "test".
-func (w *world) becomeBuilder(t *testing.T, r cloud.PolicyRequest) {
+// becomeBuilder makes the world's calls those of a user with the printed policy of the family "test", and more statements.
+func (w *world) becomeBuilder(t *testing.T, r cloud.PolicyRequest, more ...awsfake.Statement) {
 	t.Helper()
 	r.Partition, r.Image = "aws", "test"
 	text, err := cloud.Policy(r)
@@ -147,7 +147,7 @@ func (w *world) becomeBuilder(t *testing.T, r cloud.PolicyRequest) {
 	if err := json.Compact(&packed, text); err != nil || packed.Len() > 6144 {
 		t.Errorf("a managed policy has at most 6144 characters, and this one has %d (%v)", packed.Len(), err)
 	}
-	c := w.account.AddUser("ci", policy)
+	c := w.account.AddUser("ci", append(policy, more...))
 	w.credentials = credentials.NewStaticCredentialsProvider(c.AccessKey, c.Secret, "")
 }
 
@@ -225,6 +225,54 @@ func (w *world) untouched(t *testing.T, f foreign) {
 		if want := map[bool]int{true: 2, false: 0}[region == home]; readable != want {
 			t.Errorf("%d snapshots can be read in %s, not the %d of the family", readable, region, want)
 		}
+	}
+}
+
+// With the printed policy, a launch template of others that names a parameter keeps nobody from the inventory: AWS's own names no image of
+// the account, a channel can be read, and one that may not be read may use any image, until it may.
+func TestParametersOfOthers(t *testing.T) {
+	const golden = "/golden/al2023"
+	for name, tt := range map[string]struct {
+		parameter string
+		used      bool
+		unread    string
+		read      bool
+	}{
+		"AWS's own":          {"/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64", false, "", false},
+		"another channel":    {ami.Parameter("production"), true, "", false},
+		"of others":          {golden, false, golden, false},
+		"a version of it":    {golden + ":1", false, golden + ":1", false},
+		"of others, is read": {golden, true, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, awsfake.Options{})
+			image := w.publish(t, makeDisk(t, 4*mib, "x", 0)).Image
+			for _, parameter := range []string{golden, ami.Parameter("production")} {
+				if _, err := w.account.SSM().Put(awsfake.Parameter{Name: parameter, Value: image}, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := w.machines().CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String("others"),
+				LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: aws.String("resolve:ssm:" + tt.parameter), InstanceType: types.InstanceTypeT3Medium}}); err != nil {
+				t.Fatal(err)
+			}
+			var more []awsfake.Statement
+			if tt.read {
+				more = append(more, awsfake.Statement{Actions: []string{"ssm:GetParameter"}, Resources: []string{"arn:aws:ssm:*:*:parameter" + golden}})
+			}
+			w.becomeBuilder(t, cloud.PolicyRequest{Channels: []string{"stable"}}, more...)
+			stock, err := w.client(home).Inventory(t.Context(), "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			who := []string{"launch template others, version 1"}
+			if got := stock.UsedBy[image]; slices.Equal(got, who) != tt.used {
+				t.Errorf("it is used by %q", got)
+			}
+			if got := stock.Unread; len(got) > 0 != (tt.unread != "") || tt.unread != "" && !slices.Equal(got[tt.unread], who) {
+				t.Errorf("not read are %q", got)
+			}
+		})
 	}
 }
 

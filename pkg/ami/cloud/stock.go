@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -13,11 +14,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 )
 
 // Inventory reads the images of one image family in the region, or of every family if line is empty. The users are read
 // after the images: an image that is created in between is not in the inventory, and so is not removed. Any error is an
-// error of the whole, since a part that could not be read might be a use.
+// error of the whole, since a part that could not be read might be a use; but for parameters that may not be read, which others of the
+// account may have, and which are listed.
 func (c *Client) Inventory(ctx context.Context, line string) (ami.Inventory, error) {
 	s := ami.Inventory{Shared: map[string][]string{}}
 	hardtacks := map[string]string{ami.TagImage: line}
@@ -28,7 +31,7 @@ func (c *Client) Inventory(ctx context.Context, line string) (ami.Inventory, err
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { s.Orphans, err = c.Orphans(ctx, hardtacks, s.Images); return err })
 	group.Go(func() (err error) { s.Channels, err = c.AllChannels(ctx); return err })
-	group.Go(func() (err error) { s.UsedBy, err = c.Users(ctx); return err })
+	group.Go(func() (err error) { s.UsedBy, s.Unread, err = c.Users(ctx); return err })
 	group.Go(func() error {
 		for _, i := range s.Images {
 			who, err := c.launchPermissions(ctx, i.ID)
@@ -62,33 +65,37 @@ func (c *Client) launchPermissions(ctx context.Context, image string) ([]string,
 	return who, nil
 }
 
-// imageUses collects the users of each image.
+// imageUses collects the users of each image, and of each parameter that may not be read.
 type imageUses struct {
-	client *Client
-	by     map[string][]string
+	client     *Client
+	by, unread map[string][]string
 }
 
 func (u imageUses) add(ctx context.Context, image, format string, args ...any) error {
+	of := u.by
 	id, err := u.client.resolve(ctx, image)
+	if awserr.KindOf(err) == awserr.Denied {
+		of, id, err = u.unread, strings.TrimPrefix(image, resolving), nil
+	}
 	if err != nil || id == "" {
 		return err
 	}
-	if who := fmt.Sprintf(format, args...); !slices.Contains(u.by[id], who) {
-		u.by[id] = append(u.by[id], who)
+	if who := fmt.Sprintf(format, args...); !slices.Contains(of[id], who) {
+		of[id] = append(of[id], who)
 	}
 	return nil
 }
 
 // Users lists the users of each image in use: any version of any launch template, launch configurations, groups
-// that name an image themselves, and instances that have not ended.
-func (c *Client) Users(ctx context.Context) (map[string][]string, error) {
-	u := imageUses{c, map[string][]string{}}
+// that name an image themselves, and instances that have not ended. unread are those of each parameter that may not be read.
+func (c *Client) Users(ctx context.Context) (by, unread map[string][]string, err error) {
+	u := imageUses{c, map[string][]string{}, map[string][]string{}}
 	for _, read := range []func(context.Context) error{u.templates, u.configurations, u.groups, u.instances} {
 		if err := read(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return u.by, nil
+	return u.by, u.unread, nil
 }
 
 func (u imageUses) templates(ctx context.Context) error {
