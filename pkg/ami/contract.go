@@ -69,8 +69,10 @@ const (
 	// The states. Any other state of AWS's counts as Failed.
 	Pending   State = "pending"
 	Available State = "available" // an image that can be launched, a snapshot that is complete
-	Failed    State = "failed"
-	Missing   State = "missing"
+	// Disabled is an image that its owner has taken out of use, and can enable again: it keeps its name and its snapshot.
+	Disabled State = "disabled"
+	Failed   State = "failed"
+	Missing  State = "missing"
 )
 
 // Image is a machine image and the snapshot of its root volume.

@@ -150,8 +150,11 @@ func (d Distribution) copy(ctx context.Context, original Result, t Target) (stri
 		return "", err
 	}
 	for _, i := range there {
-		if i.State == Failed {
+		switch i.State {
+		case Failed:
 			continue
+		case Disabled:
+			return "", disabled(i)
 		}
 		if i.Tags[TagKey] != t.Key {
 			return "", fmt.Errorf("%s is there, encrypted with the key %q and not %q: remove it, or leave the key as it was", i.ID, i.Tags[TagKey], t.Key)

@@ -105,6 +105,9 @@ func keepReasons(s Inventory, r Rules, i Image, rank int) []string {
 	if who := s.Shared[i.ID]; len(who) > 0 && !r.Shared {
 		keep("others may launch it: %s", strings.Join(who, ", "))
 	}
+	if i.State == Disabled {
+		keep("it is disabled")
+	}
 	if i.State == Available && rank <= r.Keep {
 		keep("it is one of the newest %d", r.Keep)
 	}

@@ -137,6 +137,8 @@ func (p *Publisher) find(ctx context.Context, r *Result, j *journal) (bool, erro
 				return false, err
 			}
 		case Available:
+		case Disabled:
+			return false, disabled(i)
 		default:
 			return false, fmt.Errorf("image %s (%s): its state is %s: %s\nremove it (hardtack image gc, or deregister it), and publish again",
 				i.ID, i.Name, i.State, i.Reason)
@@ -158,6 +160,11 @@ func (p *Publisher) find(ctx context.Context, r *Result, j *journal) (bool, erro
 		return true, nil
 	}
 	return false, nil
+}
+
+// disabled is the error of an image that is there, is out of use, and lets no other have its name.
+func disabled(i Image) error {
+	return fmt.Errorf("image %s (%s) is disabled, and keeps its name: enable it (aws ec2 enable-image --image-id %[1]s), deregister it, or publish under another name", i.ID, i.Name)
 }
 
 // forget removes an obsolete journal and its snapshot, unless that is except. The journal goes last: nothing else knows of the

@@ -80,7 +80,7 @@ func samples() []asked {
 		query("ec2", "CopyImage", "SourceImageId=IMAGE&SourceRegion="+HomeRegion+two), query("ec2", "CreateLaunchTemplate", "LaunchTemplateName=new"+as("launch-template")),
 		query("ec2", "CreateLaunchTemplateVersion", "LaunchTemplateId=TEMPLATE"), query("ec2", "ModifyLaunchTemplate", "LaunchTemplateId=TEMPLATE&SetDefaultVersion=1"), query("ec2", "DeleteLaunchTemplateVersions", "LaunchTemplateId=TEMPLATE&LaunchTemplateVersion.1=1"),
 		query("ec2", "CreateVolume", "AvailabilityZone=us-west-2a&Size=20&VolumeType=gp3&Encrypted=true&KmsKeyId=KEY"+as("volume")),
-		query("ec2", "DeleteSnapshot", "SnapshotId=SNAPSHOT"), query("ec2", "DeleteVolume", "VolumeId=VOLUME"), query("ec2", "DeregisterImage", "ImageId=IMAGE"),
+		query("ec2", "DeleteSnapshot", "SnapshotId=SNAPSHOT"), query("ec2", "DeleteVolume", "VolumeId=VOLUME"), query("ec2", "DeregisterImage", "ImageId=IMAGE"), query("ec2", "DisableImage", "ImageId=IMAGE"), query("ec2", "EnableImage", "ImageId=IMAGE"),
 		query("ec2", "DescribeImageAttribute", "ImageId=IMAGE"), query("ec2", "ModifyImageAttribute", "ImageId=IMAGE"), query("ec2", "ModifyVolume", "VolumeId=VOLUME&Size=30"),
 		query("ec2", "RegisterImage", "Name=new&BlockDeviceMapping.1.Ebs.SnapshotId=SNAPSHOT"+two), query("ec2", "RunInstances", "ImageId=IMAGE&InstanceType=t3.medium&SubnetId=subnet-1"+as("instance")),
 		query("ec2", "TerminateInstances", "InstanceId.1=MACHINE"))

@@ -12,6 +12,7 @@ const (
 	ImagePending      = "pending"
 	ImageAvailable    = "available"
 	ImageFailed       = "failed"
+	ImageDisabled     = "disabled"
 	imageDeregistered = "deregistered"
 )
 
@@ -193,5 +194,24 @@ func (m *Images) deregister(c *call) (any, error) {
 		return nil, err
 	}
 	m.changeImage(i.ID, func(i *Image) { i.State = imageDeregistered })
+	return xmlReturn{true}, nil
+}
+
+// disableImage takes an image and its launch permissions out of use. It keeps its name, and its snapshots stay in use ("Disable an Amazon
+// EC2 AMI", EC2 User Guide).
+func (m *Images) disableImage(c *call) (any, error) { return m.turn(c, ImageAvailable, ImageDisabled) }
+
+// enableImage makes a disabled image available again; its launch permissions do not come back.
+func (m *Images) enableImage(c *call) (any, error) { return m.turn(c, ImageDisabled, ImageAvailable) }
+
+func (m *Images) turn(c *call, from, to string) (any, error) {
+	i, err := m.own(params(c.Form).get("ImageId"))
+	if err != nil {
+		return nil, err
+	}
+	if i.State != from {
+		return nil, refuse("IncorrectState", "The image %s is %s.", i.ID, i.State)
+	}
+	m.changeImage(i.ID, func(i *Image) { i.State, i.Shared = to, nil })
 	return xmlReturn{true}, nil
 }

@@ -93,6 +93,10 @@ func (m *Images) describeImages(c *call) (any, error) {
 	if err := m.checkIDs(ids, list); err != nil {
 		return nil, err
 	}
+	disabled, err := p.flag("IncludeDisabled", false)
+	if err != nil {
+		return nil, err
+	}
 	filters := filtersOf(p.structs("Filter"), "Value", true)
 	owners := p.list("Owner")
 	kept := []Image{}
@@ -101,7 +105,7 @@ func (m *Images) describeImages(c *call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ok && (len(ids) == 0 || slices.Contains(ids, i.ID)) && ownedBy(owners) {
+		if ok && (len(ids) == 0 || slices.Contains(ids, i.ID)) && ownedBy(owners) && (disabled || i.State != ImageDisabled) {
 			kept = append(kept, i)
 		}
 	}

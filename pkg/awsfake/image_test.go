@@ -1,6 +1,7 @@
 package awsfake
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -72,4 +73,59 @@ func TestImageLife(t *testing.T) {
 	wantCode(t, err, "InvalidAMIID.NotFound", "The image id '["+id+"]' does not exist")
 	_, err = s.ec2.DeregisterImage(t.Context(), &ec2.DeregisterImageInput{ImageId: &id})
 	wantCode(t, err, "InvalidAMIID.Unavailable", "")
+}
+
+// A disabled image is shown to who asks for such, launches and copies nothing, is nobody else's, and keeps its name and its snapshot.
+func TestDisabledImage(t *testing.T) {
+	s := newShop(t, Options{})
+	snapshot := s.publish(t, ebs.StartSnapshotInput{}, map[int][]byte{0: blockOf("boot")})
+	id := s.register(t, imageOf("hardtack-1", snapshot))
+	account := &types.LaunchPermissionModifications{Add: []types.LaunchPermission{{UserId: aws.String("111122223333")}}}
+	share := func() error {
+		_, err := s.ec2.ModifyImageAttribute(t.Context(), &ec2.ModifyImageAttributeInput{ImageId: &id, LaunchPermission: account})
+		return err
+	}
+	enable := func() error {
+		_, err := s.ec2.EnableImage(t.Context(), &ec2.EnableImageInput{ImageId: &id})
+		return err
+	}
+	launch := func() (err error) {
+		s.account.locked(func() { err = s.account.EC2().canLaunch(id) })
+		return err
+	}
+	noErr(t, share())
+	wantCode(t, enable(), "IncorrectState", "")
+	_, err := s.ec2.DisableImage(t.Context(), &ec2.DisableImageInput{ImageId: &id})
+	noErr(t, err)
+	_, err = s.ec2.DisableImage(t.Context(), &ec2.DisableImageInput{ImageId: &id})
+	wantCode(t, err, "IncorrectState", "")
+	for _, in := range []*ec2.DescribeImagesInput{{}, {ImageIds: []string{id}}} {
+		for _, include := range []bool{false, true} {
+			in.IncludeDisabled = &include
+			out, err := s.ec2.DescribeImages(t.Context(), in)
+			noErr(t, err)
+			if include && (len(out.Images) != 1 || out.Images[0].State != types.ImageStateDisabled) || !include && len(out.Images) != 0 {
+				t.Errorf("%v: %+v", include, out.Images)
+			}
+		}
+	}
+	if err := launch(); err == nil || !strings.HasPrefix(err.Error(), "InvalidAMIID.Unavailable") {
+		t.Errorf("launching it: %v", err)
+	}
+	wantCode(t, share(), "IncorrectState", "")
+	_, err = s.ec2.CopyImage(t.Context(), &ec2.CopyImageInput{Name: aws.String("copy"), SourceImageId: &id, SourceRegion: aws.String(HomeRegion)})
+	wantCode(t, err, "InvalidAMIID.Unavailable", "")
+	_, err = s.ec2.RegisterImage(t.Context(), imageOf("hardtack-1", snapshot))
+	wantCode(t, err, "InvalidAMIName.Duplicate", "")
+	_, err = s.ec2.DeleteSnapshot(t.Context(), &ec2.DeleteSnapshotInput{SnapshotId: &snapshot})
+	wantCode(t, err, "InvalidSnapshot.InUse", "")
+	noErr(t, enable())
+	if i, _ := s.account.Images().Image(id); i.State != ImageAvailable || len(i.Shared) > 0 {
+		t.Errorf("enabled again: %+v", i)
+	}
+	noErr(t, launch())
+	_, err = s.ec2.DisableImage(t.Context(), &ec2.DisableImageInput{ImageId: &id})
+	noErr(t, err)
+	_, err = s.ec2.DeregisterImage(t.Context(), &ec2.DeregisterImageInput{ImageId: &id})
+	noErr(t, err)
 }

@@ -18,7 +18,9 @@ func (m *Images) calls() map[string]imageCall {
 		"RegisterImage": {m.register, []string{
 			"Name", "Description", "Architecture", "BootMode", "ImdsSupport", "TpmSupport", "UefiData", "EnaSupport", "VirtualizationType", "RootDeviceName", "BlockDeviceMapping", "TagSpecification"}},
 		"DeregisterImage":   {m.deregister, []string{"ImageId"}},
-		"DescribeImages":    {m.describeImages, []string{"ImageId", "Owner", "Filter", "IncludeDeprecated", "MaxResults", "NextToken"}},
+		"DisableImage":      {m.disableImage, []string{"ImageId"}},
+		"EnableImage":       {m.enableImage, []string{"ImageId"}},
+		"DescribeImages":    {m.describeImages, []string{"ImageId", "Owner", "Filter", "IncludeDeprecated", "IncludeDisabled", "MaxResults", "NextToken"}},
 		"DescribeSnapshots": {m.describeSnapshots, []string{"SnapshotId", "Owner", "Filter", "MaxResults", "NextToken"}},
 		"DeleteSnapshot":    {m.deleteSnapshotCall, []string{"SnapshotId"}},
 		"CopyImage": {m.copyImage, []string{

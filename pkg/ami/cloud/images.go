@@ -26,7 +26,7 @@ var (
 
 // Find lists images by tags, the newest first.
 func (c *Client) Find(ctx context.Context, tags map[string]string) ([]ami.Image, error) {
-	in := &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: filters(tags), MaxResults: aws.Int32(1000), IncludeDeprecated: aws.Bool(true)}
+	in := &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: filters(tags), MaxResults: aws.Int32(1000), IncludeDeprecated: aws.Bool(true), IncludeDisabled: aws.Bool(true)}
 	var found []ami.Image
 	pages := ec2.NewDescribeImagesPaginator(c.machine, in)
 	for pages.HasMorePages() {
@@ -67,6 +67,8 @@ func imageOf(i types.Image) ami.Image {
 		out.State = ami.Pending
 	case types.ImageStateAvailable:
 		out.State = ami.Available
+	case types.ImageStateDisabled:
+		out.State = ami.Disabled
 	default:
 		out.State = ami.Failed
 		out.Reason = string(i.State)
@@ -147,7 +149,7 @@ func hasCode(err error, codes ...string) bool { return slices.Contains(codes, aw
 
 // Image returns an image; its state is Missing if it does not exist.
 func (c *Client) Image(ctx context.Context, id string) (ami.Image, error) {
-	out, err := c.machine.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}})
+	out, err := c.machine.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}, IncludeDisabled: aws.Bool(true)})
 	if hasCode(err, "InvalidAMIID.NotFound", "InvalidAMIID.Unavailable") || err == nil && len(out.Images) == 0 {
 		return ami.Image{ID: id, State: ami.Missing}, nil
 	}
@@ -215,6 +217,8 @@ func (c *Client) wait(ctx context.Context, what string, look func() (ami.State, 
 			return struct{}{}, nil
 		case state == ami.Failed:
 			return struct{}{}, backoff.Permanent(fmt.Errorf("it failed: %s", reason))
+		case state == ami.Disabled:
+			return struct{}{}, backoff.Permanent(errors.New("it is disabled"))
 		case state == ami.Missing:
 			if missing++; missing > c.options.Attempts {
 				return struct{}{}, backoff.Permanent(errors.New("there is none"))

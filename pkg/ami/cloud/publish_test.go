@@ -1,9 +1,12 @@
 package cloud_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars"
@@ -88,4 +91,55 @@ func TestLineOfImages(t *testing.T) {
 	if d := i.Disks[0]; d.Type != "gp3" || d.Keep || d.Size != 1 {
 		t.Errorf("its disk is %+v", d)
 	}
+}
+
+// A disabled image keeps its name and its snapshot: gc leaves both and says why, nothing is sent for the same disk, here or as a copy, and
+// what is to be done is said. Enabled, it is found as it was.
+func TestDisabledImage(t *testing.T) {
+	w := newWorld(t, twoMore())
+	file := makeDisk(t, 4*mib, "x", 0)
+	first, err := w.ship(t, file, func(j *ami.Pipeline) { j.Copies = []ami.Target{{Region: away}} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(region string) *ec2.Client {
+		return ec2.New(ec2.Options{Region: region, BaseEndpoint: &w.url, Credentials: w.credentials})
+	}
+	again := func(region string) {
+		t.Helper()
+		id := first.Images[region]
+		if _, err := in(region).DisableImage(t.Context(), &ec2.DisableImageInput{ImageId: &id}); err != nil {
+			t.Fatal(err)
+		}
+		before := w.account.Calls()
+		_, err := w.ship(t, file, func(j *ami.Pipeline) { j.Copies = []ami.Target{{Region: away}} })
+		for _, call := range []string{"ebs:StartSnapshot", "ec2:CopyImage", "ec2:RegisterImage"} {
+			if w.account.Calls()[call] != before[call] {
+				t.Errorf("%s in %s was called again", call, region)
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), "image "+id+" ("+first.Name+") is disabled, and keeps its name: enable it") {
+			t.Errorf("publishing it again: %v", err)
+		}
+	}
+	again(home)
+	c := w.client(home)
+	stock, err := c.Inventory(t.Context(), "test")
+	if err != nil || len(stock.Images) != 1 || stock.Images[0].State != ami.Disabled || len(stock.Orphans) > 0 {
+		t.Fatalf("%+v, %v", stock, err)
+	}
+	verdicts := ami.Collect(stock, ami.Rules{Shared: true, Now: time.Now().Add(time.Hour)})
+	if len(verdicts) != 1 || verdicts[0].Remove || !slices.Equal(verdicts[0].Why, []string{"it is disabled"}) {
+		t.Errorf("%+v", verdicts)
+	}
+	if _, err := ami.Promote(t.Context(), c, "stable", first.Image); err == nil || !strings.HasSuffix(err.Error(), "it is disabled") {
+		t.Errorf("promoting it: %v", err)
+	}
+	if err := c.WaitImage(t.Context(), first.Image); err == nil || !strings.HasSuffix(err.Error(), "it is disabled") {
+		t.Errorf("waiting for it: %v", err)
+	}
+	if _, err := in(home).EnableImage(t.Context(), &ec2.EnableImageInput{ImageId: &first.Image}); err != nil {
+		t.Fatal(err)
+	}
+	again(away)
 }
