@@ -105,12 +105,14 @@ func (b *builder) cloudStatements() []Statement {
 	tag := ownedTag(b.cluster.Cluster.Name)
 	balancers := []string{here("elasticloadbalancing") + "*"}
 	groups := []string{here("ec2") + "security-group/*"}
+	const balancing = "elasticloadbalancing.amazonaws.com"
 	return []Statement{
 		{Sid: "LookAtNodes", Effect: "Allow", Resource: []string{"*"}, Action: []string{
 			"ec2:DescribeAvailabilityZones", "ec2:DescribeInstances", "ec2:DescribeInstanceTopology", "ec2:DescribeRouteTables",
 			"ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs",
 			"elasticloadbalancing:DescribeListeners", "elasticloadbalancing:DescribeLoadBalancerAttributes", "elasticloadbalancing:DescribeLoadBalancerPolicies",
-			"elasticloadbalancing:DescribeLoadBalancers", "elasticloadbalancing:DescribeTargetGroups", "elasticloadbalancing:DescribeTargetHealth",
+			"elasticloadbalancing:DescribeLoadBalancers", "elasticloadbalancing:DescribeTargetGroupAttributes", "elasticloadbalancing:DescribeTargetGroups",
+			"elasticloadbalancing:DescribeTargetHealth",
 		}},
 		{Sid: "MakeGroups", Effect: "Allow", Action: []string{"ec2:CreateSecurityGroup"}, Resource: groups, Condition: equal("aws:RequestTag/"+tag, owned)},
 		{Sid: "MakeGroupsInVPC", Effect: "Allow", Action: []string{"ec2:CreateSecurityGroup"}, Resource: []string{here("ec2") + "vpc/*"}},
@@ -120,17 +122,21 @@ func (b *builder) cloudStatements() []Statement {
 		{Sid: "MakeBalancers", Effect: "Allow", Resource: balancers, Condition: equal("aws:RequestTag/"+tag, owned),
 			Action: []string{"elasticloadbalancing:CreateLoadBalancer", "elasticloadbalancing:CreateTargetGroup"}},
 		{Sid: "TagNewBalancers", Effect: "Allow", Action: []string{"elasticloadbalancing:AddTags"}, Resource: balancers, Condition: map[string]map[string][]string{
-			"StringEquals": {"elasticloadbalancing:CreateAction": {"CreateLoadBalancer", "CreateTargetGroup"}}}},
+			"StringEquals": {"elasticloadbalancing:CreateAction": {"CreateListener", "CreateLoadBalancer", "CreateTargetGroup"}}}},
 		{Sid: "ChangeItsBalancers", Effect: "Allow", Resource: balancers, Condition: equal("aws:ResourceTag/"+tag, owned), Action: []string{
 			"elasticloadbalancing:AddTags", "elasticloadbalancing:ApplySecurityGroupsToLoadBalancer", "elasticloadbalancing:AttachLoadBalancerToSubnets",
 			"elasticloadbalancing:ConfigureHealthCheck", "elasticloadbalancing:CreateListener", "elasticloadbalancing:CreateLoadBalancerListeners",
 			"elasticloadbalancing:CreateLoadBalancerPolicy", "elasticloadbalancing:DeleteListener", "elasticloadbalancing:DeleteLoadBalancer",
 			"elasticloadbalancing:DeleteLoadBalancerListeners", "elasticloadbalancing:DeleteTargetGroup", "elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
 			"elasticloadbalancing:DeregisterTargets", "elasticloadbalancing:DetachLoadBalancerFromSubnets", "elasticloadbalancing:ModifyListener",
-			"elasticloadbalancing:ModifyLoadBalancerAttributes", "elasticloadbalancing:ModifyTargetGroup", "elasticloadbalancing:RegisterInstancesWithLoadBalancer",
+			"elasticloadbalancing:ModifyLoadBalancerAttributes", "elasticloadbalancing:ModifyTargetGroup", "elasticloadbalancing:ModifyTargetGroupAttributes",
+			"elasticloadbalancing:RegisterInstancesWithLoadBalancer",
 			"elasticloadbalancing:RegisterTargets", "elasticloadbalancing:SetLoadBalancerPoliciesForBackendServer", "elasticloadbalancing:SetLoadBalancerPoliciesOfListener",
 			"elasticloadbalancing:SetSecurityGroups",
 		}},
+		// The first balancer of an account is made with its creator's permission for this role.
+		{Sid: "MakeBalancersRole", Effect: "Allow", Action: []string{"iam:CreateServiceLinkedRole"}, Condition: equal("iam:AWSServiceName", balancing),
+			Resource: []string{"arn:${AWS::Partition}:iam::${AWS::AccountId}:role/aws-service-role/" + balancing + "/AWSServiceRoleForElasticLoadBalancing"}},
 	}
 }
 

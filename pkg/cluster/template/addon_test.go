@@ -60,7 +60,9 @@ func TestAddonRoles(t *testing.T) {
 		scaler, ebs, cloud = "cluster-autoscaler", "aws-ebs-csi-driver", "aws-cloud-controller-manager"
 		group, volume      = "arn:aws:autoscaling:" + region + ":" + accountID + ":autoScalingGroup:1-2-3:autoScalingGroupName/", "arn:aws:ec2:" + region + ":" + accountID + ":volume/vol-1"
 		machine, firewall  = "arn:aws:ec2:" + region + ":" + accountID + ":instance/i-1", "arn:aws:ec2:" + region + ":" + accountID + ":security-group/sg-1"
-		balancer           = "arn:aws:elasticloadbalancing:" + region + ":" + accountID + ":loadbalancer/net/a/1"
+		balancers          = "arn:aws:elasticloadbalancing:" + region + ":" + accountID + ":"
+		balancer, targets  = balancers + "loadbalancer/net/a/1", balancers + "targetgroup/a/1"
+		linked             = "arn:aws:iam::" + accountID + ":role/aws-service-role/elasticloadbalancing.amazonaws.com/AWSServiceRoleForElasticLoadBalancing"
 	)
 	type keys = map[string][]string
 	ours, theirs := keys{"aws:ResourceTag/KubernetesCluster": {"demo"}}, keys{"aws:ResourceTag/KubernetesCluster": {"other"}}
@@ -107,6 +109,13 @@ func TestAddonRoles(t *testing.T) {
 		{cloud, "elasticloadbalancing:DeleteLoadBalancer", balancer, ours, false}, // the API servers'
 		{cloud, "elasticloadbalancing:AddTags", balancer, keys{"elasticloadbalancing:CreateAction": {"CreateLoadBalancer"}}, true},
 		{cloud, "elasticloadbalancing:AddTags", balancer, made, false}, // or it could make any its own
+		{cloud, "elasticloadbalancing:AddTags", balancers + "listener/net/a/1/2", keys{"elasticloadbalancing:CreateAction": {"CreateListener"}}, true},
+		{cloud, "elasticloadbalancing:AddTags", targets, keys{"elasticloadbalancing:CreateAction": {"CreateTargetGroup"}}, true},
+		{cloud, "elasticloadbalancing:DescribeTargetGroupAttributes", "*", nil, true},
+		{cloud, "elasticloadbalancing:ModifyTargetGroupAttributes", targets, owned, true},
+		{cloud, "elasticloadbalancing:ModifyTargetGroupAttributes", targets, ours, false}, // the API servers'
+		{cloud, "iam:CreateServiceLinkedRole", linked, keys{"iam:AWSServiceName": {"elasticloadbalancing.amazonaws.com"}}, true},
+		{cloud, "iam:CreateServiceLinkedRole", linked, keys{"iam:AWSServiceName": {"ecs.amazonaws.com"}}, false},
 		{cloud, "ec2:TerminateInstances", machine, ours, false},
 	} {
 		policy, ok := roles["demo-"+region+"-"+tt.addon]
@@ -126,7 +135,7 @@ func TestAddonRoles(t *testing.T) {
 func TestAddonActions(t *testing.T) {
 	const list = `import botocore.session, json
 s = botocore.session.get_session()
-print(json.dumps([p + ":" + o for p, names in {"ec2": ["ec2"], "autoscaling": ["autoscaling"], "elasticloadbalancing": ["elb", "elbv2"]}.items() for n in names for o in s.get_service_model(n).operation_names]))`
+print(json.dumps([p + ":" + o for p, names in {"ec2": ["ec2"], "autoscaling": ["autoscaling"], "elasticloadbalancing": ["elb", "elbv2"], "iam": ["iam"]}.items() for n in names for o in s.get_service_model(n).operation_names]))`
 	out, err := exec.CommandContext(t.Context(), "python3", "-c", list).Output()
 	if err != nil {
 		t.Skipf("botocore is not installed: run scripts/setup --judges: %v", err)
