@@ -33,7 +33,7 @@ func imagePublishCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "copy", Usage: "copy to a `REGION[=KEY]`, encrypted with a key of that region; may be repeated"},
 			&cli.StringSliceFlag{Name: "share", Usage: "allow an `ACCOUNT`, or the organisation or unit with this ARN, to launch the image; may be repeated"},
 			&cli.StringFlag{Name: "channel", Usage: "afterwards point this `CHANNEL` at the image, in every region"},
-			&cli.StringFlag{Name: "state", Usage: "the `DIRECTORY` that keeps the state of unfinished uploads, so that they can be resumed"},
+			&cli.StringFlag{Name: "state", Usage: "the `DIRECTORY` that keeps the state of unfinished uploads to one account and region, so that they can be resumed"},
 			&cli.BoolFlag{Name: "keep", Usage: "if publishing fails or is interrupted, keep the unfinished snapshot, so that it can be resumed"},
 			&cli.IntFlag{Name: "parallel", Value: ami.DefaultWorkers, Usage: "upload `N` blocks of 512 KiB at once"},
 		),
@@ -106,7 +106,7 @@ func publishImage(c *cli.Context, cl *cloud.Cloud, job ami.Pipeline) (ami.Pipeli
 	state := c.String("state")
 	if state == "" {
 		var err error
-		if state, err = cloud.State(job.Home); err != nil {
+		if state, err = cl.State(c.Context); err != nil {
 			return ami.PipelineResult{}, err
 		}
 	}

@@ -6,6 +6,7 @@
 package cloud
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ebs/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awserr"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awshttp"
@@ -69,6 +71,7 @@ type Client struct {
 	machine *ec2.Client
 	params  *ssm.Client
 	groups  *autoscaling.Client
+	who     *sts.Client
 }
 
 // New makes a client of a region, which the configuration must name.
@@ -84,8 +87,17 @@ func New(conf aws.Config, o Options) *Client {
 	conf.Retryer = func() aws.Retryer { return retryer(o) }
 	return &Client{
 		Region: conf.Region, options: o, blocks: ebs.NewFromConfig(conf), machine: ec2.NewFromConfig(conf),
-		params: ssm.NewFromConfig(conf), groups: autoscaling.NewFromConfig(conf),
+		params: ssm.NewFromConfig(conf), groups: autoscaling.NewFromConfig(conf), who: sts.NewFromConfig(conf),
 	}
+}
+
+// account is the number of the account. Nobody needs a permission to ask for it.
+func (c *Client) account(ctx context.Context) (string, error) {
+	out, err := c.who.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return "", explain("asking for the number of the account", err)
+	}
+	return aws.ToString(out.Account), nil
 }
 
 // retryer waits longer and longer, at random, and does not give up early because other calls had to be made again,

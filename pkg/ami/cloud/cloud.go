@@ -46,16 +46,21 @@ func (c *Cloud) Region(name string) (ami.Region, error) { return c.Client(name),
 // Channels implements ami.Regions.
 func (c *Cloud) Channels(region string) (ami.Channels, error) { return c.Client(region), nil }
 
-// State returns the directory for the journals of unfinished publications to a region:
-// $XDG_STATE_HOME/hardtack/publish, with ~/.local/state as the default of $XDG_STATE_HOME.
-func State(region string) (string, error) {
+// State returns the directory for the journals of unfinished publications to the account and its home region, below
+// $XDG_STATE_HOME/hardtack/publish, with ~/.local/state as the default of $XDG_STATE_HOME. It asks AWS whose account it is: the
+// snapshots of one account are not in another.
+func (c *Cloud) State(ctx context.Context) (string, error) {
+	account, err := c.Client(c.Home).account(ctx)
+	if err != nil {
+		return "", err
+	}
 	state := os.Getenv("XDG_STATE_HOME")
 	if state == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", fmt.Errorf("finding a directory for unfinished publications: %w", err)
+			return "", fmt.Errorf("finding a directory for unfinished publications: %w (name one: --state, or state_directory in a template)", err)
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
-	return filepath.Join(state, "hardtack", "publish", region), nil
+	return filepath.Join(state, "hardtack", "publish", account, c.Home), nil
 }

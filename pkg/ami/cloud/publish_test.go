@@ -1,14 +1,20 @@
 package cloud_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/uefivars"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -142,4 +148,27 @@ func TestDisabledImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(away)
+}
+
+// What is unfinished in an account is none of another's, whose image is published from the same computer.
+func TestStateOfAnAccount(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", "/state")
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	for _, account := range []string{"111122223333", "444455556666"} {
+		asked := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked++; r.FormValue("Action") == "GetCallerIdentity" {
+				fmt.Fprintf(w, "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>%s</Account></GetCallerIdentityResult></GetCallerIdentityResponse>", account)
+			}
+		}))
+		t.Cleanup(server.Close)
+		c, err := cloud.Open(t.Context(), home, quick, config.WithBaseEndpoint(server.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.State(t.Context()); err != nil || got != filepath.Join("/state/hardtack/publish", account, home) || asked != 1 {
+			t.Errorf("%q, %v, asked %d times", got, err, asked)
+		}
+	}
 }

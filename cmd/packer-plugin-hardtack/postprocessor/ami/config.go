@@ -76,8 +76,8 @@ type Transfer struct {
 	Parent string `mapstructure:"parent"`
 	// The number of blocks of 512 KiB that are sent at once; as many are held in memory. The default is 64.
 	Parallel int `mapstructure:"parallel"`
-	// The directory for the state of unfinished work, from which the next build continues after a crash. The default is
-	// `hardtack/publish` in the user's state directory.
+	// The directory for the state of unfinished work in one account and region, from which the next build continues after
+	// a crash. The default is that of the account and the region below `hardtack/publish` in the user's state directory.
 	StateDirectory string `mapstructure:"state_directory"`
 	// Keep the unfinished snapshot for the next build also if the build fails or is cancelled. Without it, nothing is
 	// left.

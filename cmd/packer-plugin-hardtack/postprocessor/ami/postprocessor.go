@@ -91,7 +91,7 @@ func (p *PostProcessor) process(ctx context.Context, ui packersdk.Ui, source pac
 		return nil, err
 	}
 	job.Disk, job.Home = disk, account.Home
-	publisher, err := p.publisher(account, ui)
+	publisher, err := p.publisher(ctx, account, ui)
 	if err != nil {
 		return nil, err
 	}
@@ -103,12 +103,12 @@ func (p *PostProcessor) process(ctx context.Context, ui packersdk.Ui, source pac
 	return artifact(account, published, source), nil
 }
 
-func (p *PostProcessor) publisher(account *cloud.Cloud, ui packersdk.Ui) (*ami.Publisher, error) {
+func (p *PostProcessor) publisher(ctx context.Context, account *cloud.Cloud, ui packersdk.Ui) (*ami.Publisher, error) {
 	state := p.config.StateDirectory
 	if state == "" {
 		var err error
-		if state, err = cloud.State(account.Home); err != nil {
-			return nil, fmt.Errorf("%w (set state_directory)", err)
+		if state, err = account.State(ctx); err != nil {
+			return nil, err
 		}
 	}
 	c := account.Client(account.Home)
