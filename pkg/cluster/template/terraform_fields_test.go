@@ -26,6 +26,7 @@ func TestModuleIsTheTemplateField(t *testing.T) {
 		assert.Equal(t, len(got), len(want))
 	}
 	assert.Equal(t, flat(terraformRules(plan)), flat(formationRules(resources)))
+	assert.Equal(t, flat(terraformWaysOut(plan)), flat(formationWaysOut(resources)))
 }
 
 // facts are what a group is, by names of their own: a field that only one rendering has is a difference.
@@ -255,5 +256,37 @@ func terraformRules(plan values) (out []string) {
 		}
 	}
 	slices.Sort(out)
+	return out
+}
+
+// formationWaysOut are where machines may go, by the security group of each role: without rules of the template's, EC2 gives a group those for
+// everything, of IPv6 too where the VPC has it (AWS::EC2::SecurityGroup, "SecurityGroupEgress"). terraformWaysOut are those of the plan:
+// Terraform takes EC2's away.
+func formationWaysOut(resources map[string]template.Resource) map[string][]string {
+	out := map[string][]string{}
+	for id, r := range resources {
+		name, ofRole := strings.CutPrefix(id, "SecurityGroup")
+		ofRole = ofRole && name != "LoadBalancer" // which speaks to the masters alone
+		if _, own := r.Properties["SecurityGroupEgress"]; r.Type == "AWS::EC2::SecurityGroup" && ofRole && !own {
+			out[strings.ToLower(name)] = []string{"-1 to 0.0.0.0/0", "-1 to ::/0"}
+		}
+	}
+	return out
+}
+
+func terraformWaysOut(plan values) map[string][]string {
+	out := map[string][]string{}
+	for address, r := range plan {
+		rule, name, _ := strings.Cut(strings.TrimSuffix(address, `"]`), `["`)
+		if !strings.HasPrefix(rule, "aws_vpc_security_group_egress_rule.out") {
+			continue
+		}
+		for _, key := range []string{"cidr_ipv4", "cidr_ipv6"} {
+			if cidr, ok := r[key].(string); ok {
+				out[name] = append(out[name], fmt.Sprint(r["ip_protocol"], " to ", cidr))
+			}
+		}
+		slices.Sort(out[name])
+	}
 	return out
 }

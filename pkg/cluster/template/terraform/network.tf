@@ -26,6 +26,14 @@ resource "aws_vpc_security_group_egress_rule" "out" {
   cidr_ipv4         = "0.0.0.0/0"
 }
 
+# A VPC may have IPv6, and then machines and pods use it.
+resource "aws_vpc_security_group_egress_rule" "out_ipv6" {
+  for_each          = aws_security_group.role
+  security_group_id = each.value.id
+  ip_protocol       = "-1"
+  cidr_ipv6         = "::/0"
+}
+
 resource "aws_vpc_security_group_ingress_rule" "clients" {
   count             = var.api_cidr != null && local.balancer == 0 && contains(local.spec.roles, "masters") ? 1 : 0
   security_group_id = aws_security_group.role["masters"].id
