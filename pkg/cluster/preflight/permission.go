@@ -268,8 +268,12 @@ func Policy(needs []Need) ([]byte, error) {
 			if len(n.Context) > 0 {
 				s.Condition = map[string]map[string][]string{}
 			}
-			for key, values := range n.Context { // of which no two have one operator
-				s.Condition[operator(key)] = map[string][]string{key: values}
+			for key, values := range n.Context {
+				by := operator(key)
+				if s.Condition[by] == nil {
+					s.Condition[by] = map[string][]string{}
+				}
+				s.Condition[by][key] = values
 			}
 			statements = append(statements, s)
 		}
