@@ -16,7 +16,7 @@ import (
 
 // placeOfTests is a place whose backups take a minute.
 type placeOfTests struct {
-	newest *etcd.Backup
+	newest atomic.Pointer[etcd.Backup]
 	fails  error
 	broken error // looking for a backup fails
 	taken  atomic.Int32
@@ -29,7 +29,7 @@ func (p *placeOfTests) Newest(_ context.Context, epoch int) (*etcd.Backup, error
 	if epoch != 2 {
 		return nil, errors.New("asked for another epoch")
 	}
-	return p.newest, p.broken
+	return p.newest.Load(), p.broken
 }
 
 func (p *placeOfTests) Take(ctx context.Context, _ int, _ Peer) error {
@@ -38,7 +38,7 @@ func (p *placeOfTests) Take(ctx context.Context, _ int, _ Peer) error {
 	}
 	if p.fails == nil {
 		p.taken.Add(1)
-		p.newest = &etcd.Backup{At: time.Now()}
+		p.newest.Store(&etcd.Backup{At: time.Now()})
 	}
 	return p.fails
 }
@@ -48,10 +48,11 @@ func (p *placeOfTests) Drill(ctx context.Context, epoch int) (*etcd.Backup, erro
 		return nil, err
 	}
 	p.drills.Add(1)
-	if p.undrilled != nil || p.newest == nil {
+	newest := p.newest.Load()
+	if p.undrilled != nil || newest == nil {
 		return nil, p.undrilled
 	}
-	b := *p.newest
+	b := *newest
 	b.Verified = time.Now()
 	return &b, nil
 }

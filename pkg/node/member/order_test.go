@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 // it is silent.
 type ordersOfTests struct {
 	statusesOfTests
+	mu     sync.Mutex // of all: whoever carries an order out works beside the loop
 	fails  int
 	silent error
 }
@@ -25,7 +27,15 @@ func (o *ordersOfTests) Get(ctx context.Context, object string) ([]byte, error) 
 	if strings.Contains(object, "/order-") && o.silent != nil {
 		return nil, o.silent
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	return o.statusesOfTests.Get(ctx, object)
+}
+
+func (o *ordersOfTests) Put(ctx context.Context, object string, content []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.statusesOfTests.Put(ctx, object, content)
 }
 
 func (o *ordersOfTests) Create(_ context.Context, object string, content []byte) error {
@@ -33,11 +43,28 @@ func (o *ordersOfTests) Create(_ context.Context, object string, content []byte)
 		o.fails--
 		return errors.New("rate exceeded")
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if _, ok := o.all[object]; ok {
 		return pki.ErrExists
 	}
 	o.all[object] = content
 	return nil
+}
+
+// answer is the answer to an order of epoch 2.
+func (o *ordersOfTests) answer(t *testing.T, n int) etcd.Answer {
+	t.Helper()
+	data, err := o.Get(t.Context(), etcd.AnswerObject(2, n))
+	if err != nil {
+		t.Error(err)
+		return etcd.Answer{Error: "none"}
+	}
+	answer, err := etcd.Parse[etcd.Answer](data)
+	if err != nil {
+		t.Error(err)
+	}
+	return answer
 }
 
 // clusterOfTests are members a, b and c, of which a leads. Each is asked at its own URL.
@@ -104,9 +131,8 @@ func TestRemoveNeedsTheRecord(t *testing.T) {
 			order := etcd.Order{At: time.Now(), Verb: etcd.AskRemove, Member: "c", ID: 3, Place: "vol-c"}
 			u := &upkeep{Member: m, epoch: 2, number: 1, order: order, self: 1, peers: map[string]Peer{}}
 			u.run(t.Context())
-			answer, err := etcd.Parse[etcd.Answer](records.all[etcd.AnswerObject(2, 1)])
-			if err != nil || answer.Error != "" || len(c.members) != 2 {
-				t.Errorf("after %d failures the answer is %+v, %v", fails, answer, err)
+			if answer := records.answer(t, 1); answer.Error != "" || len(c.members) != 2 {
+				t.Errorf("after %d failures the answer is %+v", fails, answer)
 			}
 		})
 	}
@@ -142,12 +168,13 @@ func TestOrderThatCannotBeRead(t *testing.T) {
 					}
 					time.Sleep(m.Watch)
 				}
-				first, err := etcd.Parse[etcd.Answer](records.all[etcd.AnswerObject(2, 1)])
-				if tt.want != "" && (err != nil || !strings.Contains(first.Error, tt.want)) {
-					t.Errorf("the answer is %+v, %v", first, err)
+				if tt.want != "" {
+					if first := records.answer(t, 1); !strings.Contains(first.Error, tt.want) {
+						t.Errorf("the answer is %+v", first)
+					}
 				}
-				if second, err := etcd.Parse[etcd.Answer](records.all[etcd.AnswerObject(2, 2)]); err != nil || second.Error != "" {
-					t.Errorf("the answer to the next order is %+v, %v", second, err)
+				if second := records.answer(t, 2); second.Error != "" {
+					t.Errorf("the answer to the next order is %+v", second)
 				}
 				if records.last.Backup == nil {
 					t.Errorf("the status is %+v", records.last)
