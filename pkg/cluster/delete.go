@@ -261,7 +261,11 @@ func (c *Cluster) emptyZone(ctx context.Context, id string) error {
 		if err != nil || len(have) == 0 {
 			return err
 		}
-		err = z.CompareAndSwap(ctx, c.name, have, nil)
+		for _, part := range record.Removal(have, z.Limits()) {
+			if err = z.CompareAndSwap(ctx, c.name, part, nil); err != nil {
+				break
+			}
+		}
 		if err != nil && !errors.Is(err, reconcile.ErrConflict) {
 			return fmt.Errorf("removing the records of %s: %w", c.name, err)
 		}

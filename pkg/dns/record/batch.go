@@ -38,6 +38,22 @@ func (c Change) Fit(l Limits) (first Change, more bool, err error) {
 	return first, true, nil
 }
 
+// Removal splits the removal of sets into batches that fit, which is nearly always one. The control record goes last: it says whose
+// the records are as long as there are any.
+func Removal(sets []Set, l Limits) (batches [][]Set) {
+	others := slices.DeleteFunc(slices.Clone(sets), isControl)
+	control := slices.DeleteFunc(slices.Clone(sets), func(s Set) bool { return !isControl(s) })
+	for _, s := range append(others, control...) {
+		last := len(batches) - 1
+		if last >= 0 && l.fits(Change{Remove: append(slices.Clip(batches[last]), s)}) {
+			batches[last] = append(batches[last], s)
+			continue
+		}
+		batches = append(batches, []Set{s})
+	}
+	return batches
+}
+
 // Apply returns have as it is after the change, in the order of names.
 func (c Change) Apply(have []Set) []Set {
 	after := slices.DeleteFunc(slices.Clone(have), func(s Set) bool {

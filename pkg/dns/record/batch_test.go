@@ -279,3 +279,37 @@ func TestFitRefuses(t *testing.T) {
 		t.Errorf("50 values in a batch of 20: %v, want an error that names the record", err)
 	}
 }
+
+// A removal is one batch where that fits; else each batch fits, all of it is in them, and the control record is the last.
+func TestRemoval(t *testing.T) {
+	set := func(name string, values ...string) Set {
+		return Set{Name: name + ".demo.k8s.", Type: TXT, Values: values}
+	}
+	sets := []Set{set(controlLabel, "generation=1"), set("a", "1", "2"), set("b", "3"), set("c", "4", "5"), set("d", "6")}
+	for _, c := range []struct {
+		limits Limits
+		want   string
+	}{
+		{Limits{}, "a b c d _hardtack"},
+		{Limits{BatchValues: 7}, "a b c d _hardtack"},
+		{Limits{BatchValues: 3}, "a b|c d|_hardtack"},
+		{Limits{BatchValues: 4}, "a b|c d _hardtack"},
+		{Limits{BatchValues: 1}, "a|b|c|d|_hardtack"}, // what is too large alone is for the service to refuse
+		{Limits{BatchCharacters: 12}, "a b|c d|_hardtack"},
+	} {
+		var batches []string
+		for _, batch := range Removal(sets, c.limits) {
+			var names []string
+			for _, s := range batch {
+				names = append(names, strings.TrimSuffix(s.Name, ".demo.k8s."))
+			}
+			batches = append(batches, strings.Join(names, " "))
+		}
+		if got := strings.Join(batches, "|"); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.limits, got, c.want)
+		}
+	}
+	if got := Removal(nil, Limits{}); len(got) > 0 {
+		t.Errorf("of nothing: %v", got)
+	}
+}
