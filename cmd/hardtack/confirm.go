@@ -68,17 +68,10 @@ func proceed(c *cli.Context, question string) error {
 
 // readLine reads a line from the terminal, until the program is interrupted.
 func readLine(ctx context.Context) (string, error) {
-	lines := make(chan string, 1)
-	go func() {
+	return interruptible(ctx, func() (string, error) {
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // at an error it is empty, which is no
-		lines <- line
-	}()
-	select {
-	case line := <-lines:
 		return line, nil
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
+	})
 }
 
 // change is a command that changes something.

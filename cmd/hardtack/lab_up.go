@@ -51,7 +51,7 @@ func labUp(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	name, text, err := readSpec(c.String("f"), arch)
+	name, text, err := readSpec(c, arch)
 	if err != nil {
 		return err
 	}
@@ -112,19 +112,16 @@ func newLabHome(c *cli.Context, cluster string) (lab.Home, error) {
 }
 
 // readSpec reads the cluster document, or returns the default one, of the disk's architecture.
-func readSpec(file, arch string) (name string, text []byte, err error) {
-	if file == "" {
+func readSpec(c *cli.Context, arch string) (file string, text []byte, err error) {
+	if file = c.String("f"); file == "" {
 		text := lab.DefaultCluster
 		if arch != "" {
 			text += "arch: " + arch + "\n"
 		}
 		return "the default cluster", []byte(text), nil
 	}
-	text, err = os.ReadFile(file)
-	if err != nil {
-		return "", nil, usagef("reading the cluster: %w", err)
-	}
-	return file, text, nil
+	text, err = documentText(c, file)
+	return file, text, err
 }
 
 func completeSpec(name string, text []byte) (*spec.Complete, error) {
@@ -204,7 +201,7 @@ func labDaemonCommand() *cli.Command {
 			&cli.BoolFlag{Name: "empty"},
 		},
 		Action: func(c *cli.Context) error {
-			name, text, err := readSpec(c.String("f"), "")
+			name, text, err := readSpec(c, "")
 			if err != nil {
 				return err
 			}

@@ -29,6 +29,7 @@ func main() {
 func mainExit() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process, whatever it is waiting for
 	app := newApp(os.Stdout, os.Stderr)
 	if n := len(os.Args) - 1; n > 1 && os.Args[n] == completionFlag {
 		complete(ctx, app, os.Args[:n])

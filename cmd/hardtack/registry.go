@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/registry"
@@ -133,11 +131,11 @@ func readPassword(c *cli.Context, user, host string) (string, error) {
 		person, done := toPerson(c)
 		defer done()
 		fmt.Fprintf(person, "password of %s at %s: ", user, host)
-		data, err := term.ReadPassword(int(os.Stdin.Fd()))
+		data, err := readHidden(c.Context)
 		fmt.Fprintln(person)
 		return string(data), err
 	}
-	data, err := io.ReadAll(io.LimitReader(os.Stdin, maxPassword))
+	data, err := readStdin(c.Context, maxPassword)
 	if err != nil {
 		return "", fmt.Errorf("reading the password from standard input: %w", err)
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +36,9 @@ func rollFlags(more ...cli.Flag) []cli.Flag {
 	}, more...)...)
 }
 
+// maxTerraform is more than the state of the largest clusters has, in bytes.
+const maxTerraform = 64 << 20
+
 // readTerraform reads --terraform; nil without it.
 func readTerraform(c *cli.Context) (*terraform.Outputs, error) {
 	name := c.String("terraform")
@@ -47,13 +48,7 @@ func readTerraform(c *cli.Context) (*terraform.Outputs, error) {
 	case c.IsSet("stack"):
 		return nil, usagef("--stack and --terraform contradict each other: give one")
 	}
-	var data []byte
-	var err error
-	if name == "-" {
-		data, err = io.ReadAll(c.App.Reader)
-	} else {
-		data, err = os.ReadFile(name)
-	}
+	data, err := readInput(c.Context, name, maxTerraform)
 	if err != nil {
 		return nil, usagef("--terraform: %w", err)
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"regexp"
 	"strings"
 
@@ -51,17 +49,22 @@ func readExample(c *cli.Context) (*spec.Complete, error) {
 }
 
 func loadDocument(c *cli.Context, file string) (*spec.Complete, error) {
-	name, data, err := file, []byte(nil), error(nil)
-	if file == "-" {
-		data, err = io.ReadAll(io.LimitReader(os.Stdin, spec.MaxInput+1))
-		name = "standard input"
-	} else {
-		data, err = os.ReadFile(file)
+	data, err := documentText(c, file)
+	if err != nil {
+		return nil, err
 	}
+	if file == "-" {
+		file = "standard input"
+	}
+	return completeText(c, file, data)
+}
+
+func documentText(c *cli.Context, file string) ([]byte, error) {
+	data, err := readInput(c.Context, file, spec.MaxInput)
 	if err != nil {
 		return nil, usagef("reading the cluster: %w", err)
 	}
-	return completeText(c, name, data)
+	return data, nil
 }
 
 // completeText completes a document and prints warnings to stderr; name is used in messages only.

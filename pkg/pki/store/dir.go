@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +86,8 @@ func (d *Dir) List(_ context.Context, dir string) ([]string, error) {
 }
 
 // Delete removes the object's file.
-func (d *Dir) Delete(_ context.Context, object string) error {
-	if err := checkObject(object); err != nil {
+func (d *Dir) Delete(ctx context.Context, object string) error {
+	if err := cmp.Or(checkObject(object), ctx.Err()); err != nil {
 		return err
 	}
 	err := os.Remove(d.file(object))
@@ -118,15 +119,15 @@ func each(ctx context.Context, s Store, objects []string) (map[string][]byte, er
 }
 
 // Create writes a temporary file and links it to the object's path: a link never replaces a file.
-func (d *Dir) Create(_ context.Context, object string, content []byte) error {
-	return d.write("creating", object, content, func(temp, file string) error {
+func (d *Dir) Create(ctx context.Context, object string, content []byte) error {
+	return d.write(ctx, "creating", object, content, func(temp, file string) error {
 		return os.Link(temp, file)
 	})
 }
 
 // Put writes a temporary file and renames it to the object's path.
-func (d *Dir) Put(_ context.Context, object string, content []byte) error {
-	return d.write("writing", object, content, os.Rename)
+func (d *Dir) Put(ctx context.Context, object string, content []byte) error {
+	return d.write(ctx, "writing", object, content, os.Rename)
 }
 
 // Swap compares and replaces under a lock on the object's directory, which another Swap waits for.
@@ -155,8 +156,8 @@ func changed(s fmt.Stringer, object string) error {
 }
 
 // write writes a temporary file, lets place move it to its path, and syncs both to disk.
-func (d *Dir) write(doing, object string, content []byte, place func(temp, file string) error) error {
-	if err := checkObject(object); err != nil {
+func (d *Dir) write(ctx context.Context, doing, object string, content []byte, place func(temp, file string) error) error {
+	if err := cmp.Or(checkObject(object), ctx.Err()); err != nil {
 		return err
 	}
 	file := d.file(object)

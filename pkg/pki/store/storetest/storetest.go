@@ -5,6 +5,7 @@ package storetest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,6 +54,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"what is listed is below the directory", listed},
 		{"what is deleted is gone", deleted},
 		{"a path out of the store is refused", outside},
+		{"who has given up changes nothing", cancelled},
 		{"no permission", forbidden},
 		{"out of reach", unreachable},
 	} {
@@ -276,6 +278,25 @@ func deleted(t *testing.T, s Subject) {
 	get(t, s.Store, public, "here")
 	is(t, s.Store.Create(t.Context(), secret, []byte("third")), nil)
 	get(t, s.Again, secret, "third")
+}
+
+func cancelled(t *testing.T, s Subject) {
+	is(t, s.Store.Create(t.Context(), secret, []byte("old")), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for doing, err := range map[string]error{
+		"creating": s.Store.Create(ctx, public, []byte("new")),
+		"putting":  s.Store.Put(ctx, secret, []byte("new")),
+		"swapping": s.Store.Swap(ctx, secret, []byte("old"), []byte("new")),
+		"deleting": s.Store.Delete(ctx, secret),
+	} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", doing, err)
+		}
+	}
+	get(t, s.Again, secret, "old")
+	_, err := s.Again.Get(t.Context(), public)
+	is(t, err, pki.ErrNotFound)
 }
 
 func exact(t *testing.T, s Subject) {
