@@ -92,7 +92,7 @@ func whatIsLeft(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// stall ACTION has the account never answer such a call; without one, all are answered.
+// stall ACTION [REFUSED] has the account never answer such a call, and refuse the other one; without one, all are answered.
 func stallCalls(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) == 0 {
 		accountOf(ts).SetFaults(nil)
@@ -101,6 +101,9 @@ func stallCalls(ts *testscript.TestScript, _ bool, args []string) {
 	accountOf(ts).SetFaults(awsfake.FaultFunc(func(c awsfake.Call) awsfake.Fault {
 		if c.Action == args[0] {
 			return awsfake.Fault{Delay: time.Hour}
+		}
+		if len(args) > 1 && c.Action == args[1] {
+			return awsfake.Fault{Refuse: &awsfake.Error{Code: "UnauthorizedOperation", Status: 403}}
 		}
 		return awsfake.Fault{}
 	}))

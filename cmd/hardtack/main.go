@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -40,7 +41,7 @@ func mainExit() int {
 		return 0
 	}
 	if ctx.Err() != nil {
-		fmt.Fprintln(os.Stderr, "hardtack: interrupted")
+		fmt.Fprint(os.Stderr, "hardtack: interrupted\n", besidesCancelled(err))
 		return 130
 	}
 	fmt.Fprintln(os.Stderr, onStderr(red, "hardtack:"), err)
@@ -49,4 +50,16 @@ func mainExit() int {
 		return coder.ExitCode()
 	}
 	return 1
+}
+
+// besidesCancelled are the lines of an interrupted command's error that say more than that it was interrupted: what it left
+// behind, and what goes on without it.
+func besidesCancelled(err error) string {
+	var b strings.Builder
+	for line := range strings.Lines(err.Error() + "\n") {
+		if !strings.HasSuffix(strings.TrimSpace(line), context.Canceled.Error()) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }

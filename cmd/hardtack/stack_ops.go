@@ -18,11 +18,7 @@ func onStack(do func(c *cli.Context, k *cluster.Cluster) error) cli.ActionFunc {
 		if err != nil {
 			return err
 		}
-		err = withStackHint(c, do(c, k))
-		if err != nil && c.Err() != nil {
-			fmt.Fprintln(c.App.ErrWriter, err) // operations that continue on AWS; main does not print the error of an interrupted program
-		}
-		return err
+		return withStackHint(c, do(c, k))
 	}
 }
 
