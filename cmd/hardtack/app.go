@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -88,8 +89,32 @@ func inherit(above string, commands []*cli.Command) {
 	}
 }
 
+// exitError is an error that says with which code the program exits. The library's would not do: the error of a program that
+// a command has run looks like one too, and its exit status says nothing of ours.
+type exitError struct {
+	error
+	code int
+}
+
+func (e *exitError) Unwrap() error { return e.error }
+
+func exitf(code int, format string, args ...any) error {
+	return &exitError{fmt.Errorf(format, args...), code}
+}
+
+// exitCode is the code with which the program exits after a command.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if exit := new(exitError); errors.As(err, &exit) {
+		return exit.code
+	}
+	return 1
+}
+
 // usagef returns an error of a wrong command line; its exit code is 2.
-func usagef(format string, args ...any) error { return cli.Exit(fmt.Errorf(format, args...), 2) }
+func usagef(format string, args ...any) error { return exitf(2, format, args...) }
 
 // checkCall reports the errors of a command line that are the same for all commands.
 func checkCall(c *cli.Context, needed []string) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,7 +64,7 @@ func proceed(c *cli.Context, question string) error {
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer == "y" || answer == "yes" {
 		return nil
 	}
-	return cli.Exit("nothing is changed", 1)
+	return errors.New("nothing is changed")
 }
 
 // readLine reads a line from the terminal, until the program is interrupted.

@@ -150,7 +150,7 @@ func (t *dnsTarget) plan(c *cli.Context, s *reconcile.Syncer) error {
 		_, err = io.WriteString(c.App.Writer, diffText(plan))
 	}
 	if err == nil && c.Bool("exit-code") && !plan.Change.Empty() {
-		return cli.Exit("the records would change", changesExit)
+		return exitf(changesExit, "the records would change")
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func etcdStatusCommand() *cli.Command {
 				err = printEtcd(c.App.Writer, r, time.Now())
 			}
 			if err == nil && !r.Healthy {
-				return cli.Exit("etcd is not healthy", unhealthyExit)
+				return exitf(unhealthyExit, "etcd is not healthy")
 			}
 			return err
 		},

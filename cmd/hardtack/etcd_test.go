@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
@@ -71,14 +68,7 @@ func (r *etcdRegion) hardtack(t *testing.T, args ...string) (out string, code in
 	t.Helper()
 	var stdout, story bytes.Buffer
 	err = newApp(&stdout, &story).RunContext(t.Context(), append([]string{"hardtack", "etcd"}, args...))
-	var coder cli.ExitCoder
-	switch {
-	case errors.As(err, &coder):
-		code = coder.ExitCode()
-	case err != nil:
-		code = 1
-	}
-	return stdout.String(), code, err
+	return stdout.String(), exitCode(err), err
 }
 
 // TestEtcdStatus: what a script reads from the exit code is so.

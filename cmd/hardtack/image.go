@@ -74,7 +74,7 @@ func imageCheck(c *cli.Context) error {
 		_, err = fmt.Fprintln(c.App.Writer, "the image is up to date")
 	}
 	if err == nil && !f.Fresh {
-		return cli.Exit("the image is stale: "+strings.Join(f.Changed, ", ")+" have changed since it was baked", staleExit)
+		return exitf(staleExit, "the image is stale: %s have changed since it was baked", strings.Join(f.Changed, ", "))
 	}
 	return err
 }

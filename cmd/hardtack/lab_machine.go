@@ -75,7 +75,7 @@ func labExec(c *cli.Context) error {
 		return fmt.Errorf("%w (hardtack lab shell %s shows it)", err, args[0])
 	}
 	if err == nil && status != 0 {
-		return cli.Exit("", status)
+		return exitf(status, "")
 	}
 	return err
 }

@@ -47,7 +47,7 @@ func labStatusCommand() *cli.Command {
 				err = printStatus(c.App.Writer, s)
 			}
 			if err == nil && c.Bool("exit-code") && !s.Ready {
-				return cli.Exit("the cluster is not ready", notReadyExit)
+				return exitf(notReadyExit, "the cluster is not ready")
 			}
 			return err
 		}),

@@ -12,14 +12,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
-
-	"github.com/urfave/cli/v2"
 )
 
 func main() {
@@ -45,11 +42,7 @@ func mainExit() int {
 		return 130
 	}
 	fmt.Fprintln(os.Stderr, onStderr(red, "hardtack:"), err)
-	var coder cli.ExitCoder
-	if errors.As(err, &coder) {
-		return coder.ExitCode()
-	}
-	return 1
+	return exitCode(err)
 }
 
 // besidesCancelled are the lines of an interrupted command's error that say more than that it was interrupted: what it left

@@ -51,7 +51,7 @@ func stackDiff(c *cli.Context, k *cluster.Cluster) error {
 		return err
 	}
 	if c.Bool("exit-code") && !d.Empty() {
-		return cli.Exit("the stack or its machines would change", changesExit)
+		return exitf(changesExit, "the stack or its machines would change")
 	}
 	return nil
 }
