@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
@@ -47,7 +48,8 @@ func (c RegistryCredentials) Encode() ([]byte, error) {
 	return data.Bytes(), nil
 }
 
-// check reports what no registry takes: HTTP's basic authentication (RFC 7617) puts a colon behind the user, and allows no control characters.
+// check reports what no registry takes: HTTP's basic authentication (RFC 7617) puts a colon behind the user, and allows no
+// control characters. What is not UTF-8 would be stored as something else: JSON has no other text.
 func (c RegistryCredentials) check() error {
 	control := func(r rune) bool { return r < ' ' || r == 0x7f }
 	switch {
@@ -55,10 +57,14 @@ func (c RegistryCredentials) check() error {
 		return errors.New("the credentials have no user")
 	case strings.Contains(c.Username, ":") || strings.ContainsFunc(c.Username, control):
 		return fmt.Errorf("the user %q has a colon or a control character, which no registry takes", c.Username)
+	case !utf8.ValidString(c.Username):
+		return fmt.Errorf("the user %q is not UTF-8: write it in that encoding", c.Username)
 	case c.Password == "":
 		return errors.New("the credentials have no password")
 	case strings.ContainsFunc(strings.ReplaceAll(c.Password, "\n", ""), control):
 		return errors.New("the password has a control character, which no registry takes")
+	case !utf8.ValidString(c.Password):
+		return errors.New("the password is not UTF-8: write it in that encoding, or choose another")
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ func TestRegistryCredentials(t *testing.T) {
 	}
 	for _, wrong := range []pki.RegistryCredentials{
 		{"", "Secret"}, {"a:b", "Secret"}, {"a\n", "Secret"}, {"a\x7f", "Secret"}, {"a", ""}, {"a", "Secret\x00"}, {"a", "Secret\x7f"},
+		{"a\xff", "Secret"}, {"a", "Secret\xe4"},
 		{"a", strings.Repeat("Secret", 700)},
 	} {
 		if data, err := wrong.Encode(); err == nil || strings.Contains(err.Error(), "Secret") {
