@@ -50,7 +50,7 @@ func parse(file string, data []byte) (*Cluster, problem.List) {
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {
-		addYAML(&problems, file, err)
+		addYAML(&problems, file, err, nil)
 		return nil, problems
 	}
 	c := &Cluster{source: &source{file: file, lines: map[string]int{}, refused: map[int]bool{}, given: map[string]bool{}}}
@@ -62,7 +62,7 @@ func parse(file string, data []byte) (*Cluster, problem.List) {
 			Hint: "the least is apiVersion: " + APIVersion + ", kind: " + Kind + " and a name"})
 		return nil, problems
 	case err != nil:
-		addYAML(&problems, file, err)
+		addYAML(&problems, file, err, &root)
 	case !errors.Is(dec.Decode(new(yaml.Node)), io.EOF):
 		problems.Add(problem.Problem{File: file, Rule: "spec-documents",
 			Text: "there is a second YAML document", Hint: "a cluster is one document: remove the line ---"})
@@ -149,8 +149,8 @@ func (v checker) add(field string, p problem.Problem) {
 }
 
 // addYAML turns what the YAML library says into findings.
-func addYAML(problems *problem.List, file string, err error) {
-	yamlfile.Add(problems, file, "spec-yaml", err, near.Field(documented()...))
+func addYAML(problems *problem.List, file string, err error, root *yaml.Node) {
+	yamlfile.Add(problems, file, "spec-yaml", err, root, near.Field(documented()...))
 }
 
 // documented are the struct types of a document, for hints about their fields.

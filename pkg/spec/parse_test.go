@@ -49,10 +49,10 @@ func TestFormFindings(t *testing.T) {
 	tests := map[string]string{
 		"":                                "empty",
 		"a: b: c":                         "mapping values",
-		"- a":                             "cannot unmarshal",
+		"- a":                             "is a list, a mapping is expected",
 		head + "name: again\n":            "already defined",
 		head + "---\n" + head:             "second YAML document",
-		head + "network: 3\n":             "cannot unmarshal",
+		head + "network: 3\n":             `network: is "3", a mapping is expected`,
 		"apiVersion: v1\nkind: Pod\n":     "hardtack.dev/v1",
 		head + "version: 1.99\n":          "1.34, 1.35, 1.36",
 		head + "version: 1.36.2\n":        "the patch is that of the image's lock",

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/yamlfile"
 )
 
 var indexForm = regexp.MustCompile(`\[[0-9]+\]`)
@@ -81,7 +82,7 @@ func fieldTypes(t reflect.Type) map[string]reflect.Type {
 // wholeFirst puts findings of whole before the decoder's, and drops what the decoder says of the same lines less well.
 func wholeFirst(ours, decoder problem.List) problem.List {
 	decoder = slices.DeleteFunc(decoder, func(p problem.Problem) bool {
-		return strings.HasSuffix(p.Text, "into int") && slices.ContainsFunc(ours, func(o problem.Problem) bool { return o.Line == p.Line })
+		return strings.HasSuffix(p.Text, yamlfile.WantsWhole) && slices.ContainsFunc(ours, func(o problem.Problem) bool { return o.Line == p.Line })
 	})
 	return append(ours, decoder...)
 }

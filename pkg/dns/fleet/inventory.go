@@ -137,12 +137,13 @@ func parse(file string, data []byte, cluster string) (record.Fleet, map[role.Rol
 	case errors.Is(err, io.EOF):
 		found.Add(problem.Problem{File: file, Text: "it is empty", Hint: "an inventory without machines says groups: []"})
 	case err != nil:
-		addYAML(&found, file, err)
+		_ = yaml.Unmarshal(data, &root) // what is no YAML has no fields to name
+		addYAML(&found, file, err, &root)
 	case !errors.Is(dec.Decode(new(yaml.Node)), io.EOF):
 		found.Add(problem.Problem{File: file, Text: "there is a second YAML document", Hint: "an inventory is one document"})
 	default:
 		if err := yaml.Unmarshal(data, &root); err != nil {
-			addYAML(&found, file, err)
+			addYAML(&found, file, err, nil)
 		}
 	}
 	if err := found.Err(); err != nil {
@@ -317,6 +318,6 @@ func field(path []any) string {
 }
 
 // addYAML adds the findings of the YAML library.
-func addYAML(found *problem.List, file string, err error) {
-	yamlfile.Add(found, file, "", err, nil)
+func addYAML(found *problem.List, file string, err error, root *yaml.Node) {
+	yamlfile.Add(found, file, "", err, root, nil)
 }

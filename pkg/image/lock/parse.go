@@ -22,7 +22,7 @@ func Parse(file string, data []byte) (*Lock, problem.List) {
 	var problems problem.List
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {
-		addYAML(&problems, file, err)
+		addYAML(&problems, file, err, nil)
 		return nil, problems
 	}
 	var l Lock
@@ -33,7 +33,7 @@ func Parse(file string, data []byte) (*Lock, problem.List) {
 		problems.Add(problem.Problem{File: file, Rule: "lock-empty", Text: "the lock file is empty"})
 		return nil, problems
 	case err != nil:
-		addYAML(&problems, file, err)
+		addYAML(&problems, file, err, &root)
 	case !errors.Is(dec.Decode(new(yaml.Node)), io.EOF):
 		problems.Add(problem.Problem{File: file, Rule: "lock-documents",
 			Text: "there is a second YAML document", Hint: "a lock file is one document: remove the line ---"})
@@ -57,8 +57,8 @@ func Parse(file string, data []byte) (*Lock, problem.List) {
 }
 
 // addYAML turns what the YAML library says into findings.
-func addYAML(problems *problem.List, file string, err error) {
-	yamlfile.Add(problems, file, "lock-yaml", err, func(string, string) string {
+func addYAML(problems *problem.List, file string, err error, root *yaml.Node) {
+	yamlfile.Add(problems, file, "lock-yaml", err, root, func(string, string) string {
 		return "pkg/image/lock documents the fields of a lock"
 	})
 }

@@ -123,10 +123,10 @@ func TestForms(t *testing.T) {
 	tests := []struct{ name, data, want string }{
 		{"empty", "", "m.yaml: the machine file is empty"},
 		{"comment", "# nothing\n", "m.yaml: the machine file is empty"},
-		{"not yaml", "a: [", "m.yaml:1: did not find"},
+		{"not yaml", "a: [", "m.yaml:2: did not find"},
 		{"twice", "cluster: a\ncluster: b\n", `m.yaml:2: mapping key "cluster" already defined at line 1`},
 		{"two documents", "cluster: a\n---\ncluster: b\n", "there is a second YAML document"},
-		{"a list", "- a\n", "m.yaml:1: cannot unmarshal"},
+		{"a list", "- a\n", "m.yaml:1: is a list, a mapping is expected"},
 		{"overlap", "network: {serviceCIDR: 10.0.0.0/8, podCIDR: 10.244.0.0/16, dnsAddress: 11.0.0.1}", "10.244.0.0/16 overlaps network.serviceCIDR 10.0.0.0/8"},
 		{"dns outside", "network: {serviceCIDR: 10.0.0.0/8, podCIDR: 11.244.0.0/16, dnsAddress: 11.0.0.1}", "11.0.0.1 is not in network.serviceCIDR 10.0.0.0/8"},
 		{"no version", "kind: Machine\n", `m.yaml:1: apiVersion: apiVersion "" and kind "Machine"`},

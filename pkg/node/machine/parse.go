@@ -37,7 +37,7 @@ func Parse(file string, data []byte) (Config, problem.List) {
 func decode(file string, data []byte, into any, problems *problem.List, empty string) (lines map[string]int, refused map[int]bool, ok bool) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {
-		addYAML(problems, file, err)
+		addYAML(problems, file, err, nil)
 		return nil, nil, false
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -47,7 +47,7 @@ func decode(file string, data []byte, into any, problems *problem.List, empty st
 		problems.Add(problem.Problem{File: file, Rule: "machine-empty", Text: empty})
 		return nil, nil, false
 	case err != nil:
-		addYAML(problems, file, err)
+		addYAML(problems, file, err, &root)
 	case !errors.Is(dec.Decode(new(yaml.Node)), io.EOF):
 		problems.Add(problem.Problem{File: file, Rule: "machine-documents",
 			Text: "there is a second YAML document", Hint: "it is to be one document: remove the line ---"})
@@ -64,8 +64,8 @@ func decode(file string, data []byte, into any, problems *problem.List, empty st
 }
 
 // addYAML turns an error of the YAML library into findings.
-func addYAML(problems *problem.List, file string, err error) {
-	yamlfile.Add(problems, file, "machine-yaml", err, near.Field(
+func addYAML(problems *problem.List, file string, err error, root *yaml.Node) {
+	yamlfile.Add(problems, file, "machine-yaml", err, root, near.Field(
 		reflect.TypeFor[Config](), reflect.TypeFor[API](), reflect.TypeFor[Etcd](), reflect.TypeFor[Network](), reflect.TypeFor[Node](),
 		reflect.TypeFor[ClusterInfo](), reflect.TypeFor[InfoAPI](), reflect.TypeFor[InfoNetwork](), reflect.TypeFor[InfoEtcd](),
 	))
