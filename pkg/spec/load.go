@@ -16,8 +16,7 @@ func Minimal(name string) []byte {
 func Load(image *Image, file string, data []byte) (complete *Complete, warnings problem.List, err error) {
 	cluster, problems := parse(file, data)
 	if problems.Err() != nil && cluster != nil {
-		// In one pass: the components' flags and fields can be judged beside what is wrong elsewhere.
-		problems = append(problems, cluster.componentFaults(image)...)
+		problems = append(problems, cluster.besides(image, problems)...) // all in one pass
 		problems.Sort()
 	}
 	if err := problems.Err(); err != nil {

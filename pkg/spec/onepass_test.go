@@ -49,3 +49,61 @@ network: {podCIDR: nope}
 		t.Errorf("%d findings, want 9:\n%v", n, err)
 	}
 }
+
+// TestFaultsBesideOthers: a value that is wrong by itself hides no fault of another field, and a field that is not known hides
+// none in its line. What is only judged by the wrong value is not told.
+func TestFaultsBesideOthers(t *testing.T) {
+	t.Parallel()
+	image, err := spec.ReadImage(units.FS, images.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const several = `apiVersion: hardtack.dev/v1
+kind: Cluster
+name: demo
+store: dir:/srv/store
+addons: [cordens]
+groups:
+- {name: masters, roles: [masters, etcd], size: 1, node: {maxPods: 60}}
+- {name: minions, roles: [minions], size: 2}
+etcd: {storage: volume}
+hooks:
+- {name: containerd.service, manifest: "ExecStart=/bin/true"}
+fileAssets:
+- {path: relative, content: a}
+kubelet: {flags: {no-such-flag: x}}
+`
+	for name, tt := range map[string]struct {
+		more  string
+		wants []string
+		not   string
+	}{
+		"none":                 {"", nil, ""},
+		"a number":             {"network: {mtu: 5, podCIDR: 10.96.0.0/16}", []string{"network.mtu: ", "network.podCIDR: "}, ""},
+		"a range":              {"network: {serviceCIDR: nope, dnsAddress: 10.1.0.10}", []string{"network.serviceCIDR: "}, "network.dnsAddress"},
+		"a type":               {"proxy: [1]", []string{"proxy: is a list"}, ""},
+		"a field of a section": {"api: {prot: 1}", []string{`field "prot"`}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := spec.Load(image, "f", []byte(several+tt.more))
+			if err == nil {
+				t.Fatal("the document was taken")
+			}
+			for _, want := range append(tt.wants, "addons[0]: ", "etcd.storage: ", "hooks[0].name: ", "fileAssets[0].path: ", "kubelet.flags.no-such-flag: ") {
+				if n := strings.Count(err.Error(), want); n != 1 {
+					t.Errorf("%q is told %d times in\n%v", want, n, err)
+				}
+			}
+			if tt.not != "" && strings.Contains(err.Error(), tt.not) {
+				t.Errorf("%s is told:\n%v", tt.not, err)
+			}
+		})
+	}
+	_, _, err = spec.Load(image, "f", append(spec.Minimal("demo"), `groups: [{naem: a, roles: [minion], size: x, cpus: 1000}]`...))
+	for want, n := range map[string]int{`field "naem"`: 1, ".roles[0]: ": 1, ".size: ": 1, ".cpus: ": 1, ".name: ": 0} {
+		if err == nil || strings.Count(err.Error(), want) != n {
+			t.Errorf("%q is not told %d times in\n%v", want, n, err)
+		}
+	}
+}

@@ -23,12 +23,45 @@ const MaxInput = 1 << 20
 
 // source is where the fields of a document stand, for findings.
 type source struct {
-	file  string
-	lines map[string]int
-	// refused holds the lines that have a finding of the decoder.
-	refused map[int]bool
+	file    string
+	lines   map[string]int
+	refused refused
 	// given holds the path of every field that is written with something but null.
 	given map[string]bool
+	root  *yaml.Node
+}
+
+func newSource(file string) *source {
+	return &source{file: file, lines: map[string]int{}, given: map[string]bool{}}
+}
+
+// refused is what the decoder has refused, of which nothing else is told.
+type refused struct {
+	fields []string
+	// lines have a value whose field is not certain, unknown ones a field that is not known.
+	lines, unknown []int
+}
+
+func refusedBy(problems problem.List) (r refused) {
+	for _, p := range problems {
+		switch {
+		case p.Field != "":
+			r.fields = append(r.fields, p.Field)
+		case p.Line == 0: // about the whole file
+		case strings.HasPrefix(p.Text, "field "):
+			r.unknown = append(r.unknown, p.Line)
+		default:
+			r.lines = append(r.lines, p.Line)
+		}
+	}
+	return r
+}
+
+// has reports whether a finding would be about what is refused; given says that its field is written. What is missing may be
+// there by a name that is not known.
+func (r refused) has(field string, line int, given bool) bool {
+	return slices.Contains(r.lines, line) || !given && slices.Contains(r.unknown, line) ||
+		slices.ContainsFunc(r.fields, func(other string) bool { return within(field, other) || within(other, field) })
 }
 
 // Parse reads a cluster.yaml strictly. file is only for messages. The list holds every finding about the
@@ -53,7 +86,7 @@ func parse(file string, data []byte) (*Cluster, problem.List) {
 		addYAML(&problems, file, err, nil)
 		return nil, problems
 	}
-	c := &Cluster{source: &source{file: file, lines: map[string]int{}, refused: map[int]bool{}, given: map[string]bool{}}}
+	c := &Cluster{source: newSource(file)}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 	switch err := dec.Decode(c); {
@@ -71,9 +104,7 @@ func parse(file string, data []byte) (*Cluster, problem.List) {
 	if slices.ContainsFunc(problems, func(p problem.Problem) bool { return strings.Contains(p.Text, "already defined") }) {
 		return nil, problems
 	}
-	for _, p := range problems {
-		c.source.refused[p.Line] = true
-	}
+	c.source.refused, c.source.root = refusedBy(problems), &root
 	c.source.index("", &root)
 	v := checker{source: c.source, problems: &problems}
 	v.document(c)
@@ -141,7 +172,7 @@ func (v checker) add(field string, p problem.Problem) {
 		parent = parent[:max(0, strings.LastIndexAny(parent, ".["))]
 		line = v.source.lines[parent]
 	}
-	if line > 0 && v.source.refused[line] {
+	if v.source.refused.has(field, line, v.source.given[field]) {
 		return
 	}
 	p.File, p.Line, p.Field, p.Rule = v.source.file, line, field, "spec"
