@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/images"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/unit"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -119,8 +120,8 @@ func (l typed) flag(names ...string) string {
 
 // document is the document that the line or the environment names, or nil.
 func (l typed) document() *spec.Complete {
-	file := cmp.Or(l.flag("f", "file"), os.Getenv(clusterVariable))
-	data, err := os.ReadFile(file)
+	name := cmp.Or(l.flag("f", "file"), os.Getenv(clusterVariable))
+	data, err := file.ReadUpTo(name, spec.MaxInput)
 	if err != nil {
 		return nil
 	}

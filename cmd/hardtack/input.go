@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 )
 
 // interruptible returns what read reads, unless the program is interrupted first. A read of a terminal or a pipe cannot be
@@ -44,7 +46,7 @@ func readInput(ctx context.Context, name string, limit int64) ([]byte, error) {
 	if name == "-" {
 		return readStdin(ctx, limit)
 	}
-	return readFile(ctx, name)
+	return readFile(ctx, name, limit)
 }
 
 // readStdin reads standard input until the program is interrupted, and no more of it than a byte above the limit.
@@ -52,7 +54,7 @@ func readStdin(ctx context.Context, limit int64) ([]byte, error) {
 	return interruptible(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(os.Stdin, limit+1)) })
 }
 
-// readFile reads a file until the program is interrupted: it may be a pipe.
-func readFile(ctx context.Context, name string) ([]byte, error) {
-	return interruptible(ctx, func() ([]byte, error) { return os.ReadFile(name) })
+// readFile reads a file of at most limit bytes until the program is interrupted: it may be a pipe.
+func readFile(ctx context.Context, name string, limit int64) ([]byte, error) {
+	return interruptible(ctx, func() ([]byte, error) { return file.ReadUpTo(name, limit) })
 }

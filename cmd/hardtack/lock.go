@@ -232,7 +232,7 @@ func lockPin(c *cli.Context) error {
 		return err
 	}
 	file := c.String("lock")
-	data, err := readFile(c.Context, file)
+	data, err := readFile(c.Context, file, lock.MaxInput)
 	if err != nil {
 		return usagef("lock pin writes a lock file: %w", err)
 	}
@@ -341,7 +341,7 @@ func lockUpdate(c *cli.Context) error {
 		return err
 	}
 	file := c.String("lock")
-	data, err := readFile(c.Context, file)
+	data, err := readFile(c.Context, file, lock.MaxInput)
 	if err != nil {
 		return usagef("lock update writes a lock file: %w", err)
 	}

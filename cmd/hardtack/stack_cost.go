@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/cluster/template"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 // defaultPriceRegion is the region of most published prices.
@@ -51,17 +52,17 @@ func stackCost(c *cli.Context) error {
 	return printSheet(c.App.Writer, sheet)
 }
 
-func readPrices(file string) ([]template.Price, error) {
-	if file == "" {
+func readPrices(name string) ([]template.Price, error) {
+	if name == "" {
 		return template.Prices()
 	}
-	data, err := os.ReadFile(file)
+	data, err := file.ReadUpTo(name, spec.MaxInput)
 	if err != nil {
 		return nil, usagef("--prices: %w", err)
 	}
 	list, err := template.ParsePrices(data)
 	if err != nil {
-		return nil, usagef("--prices %s: %w", file, err)
+		return nil, usagef("--prices %s: %w", name, err)
 	}
 	return list, nil
 }

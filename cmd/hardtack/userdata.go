@@ -3,13 +3,13 @@ package main
 import (
 	"encoding/pem"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/userdata"
@@ -108,11 +108,11 @@ func readTrusted(c *cli.Context) (*spec.Complete, []byte, error) {
 }
 
 // readCA reads the public CA, and refuses a file with anything but certificates.
-func readCA(file string) ([]byte, error) {
-	if file == "" {
+func readCA(name string) ([]byte, error) {
+	if name == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := file.ReadUpTo(name, spec.MaxInput)
 	if err != nil {
 		return nil, usagef("--ca: %w", err)
 	}
@@ -123,14 +123,14 @@ func readCA(file string) ([]byte, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, usagef("--ca: %s holds %s: only the public certificate belongs into user data", file, strings.ToLower(block.Type))
+			return nil, usagef("--ca: %s holds %s: only the public certificate belongs into user data", name, strings.ToLower(block.Type))
 		}
 	}
 	switch {
 	case count == 0:
-		return nil, usagef("--ca: %s holds no certificate in PEM", file)
+		return nil, usagef("--ca: %s holds no certificate in PEM", name)
 	case count > pki.MaxTrusted:
-		return nil, usagef("--ca: %s holds %d certificates, and machines take at most %d: an old authority and its successor", file, count, pki.MaxTrusted)
+		return nil, usagef("--ca: %s holds %d certificates, and machines take at most %d: an old authority and its successor", name, count, pki.MaxTrusted)
 	}
 	return data, nil
 }

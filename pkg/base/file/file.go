@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -39,6 +40,23 @@ func Replace(name string, content []byte, mode fs.FileMode) (changed bool, err e
 		return false, errors.Join(err, os.Remove(f.Name()))
 	}
 	return true, nil
+}
+
+// ReadUpTo reads a file of at most limit bytes. A larger one is an error, before more of it is read: a device may be without end.
+func ReadUpTo(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("it is larger than %d bytes", limit)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
 }
 
 // SHA256 returns the sha256 of a file's content in hex.

@@ -8,6 +8,22 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 )
 
+// TestReadUpTo: a file of the limit is read, a larger one and one without an end are not.
+func TestReadUpTo(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(name, []byte("four"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := file.ReadUpTo(name, 4); err != nil || string(data) != "four" {
+		t.Errorf("%q, %v", data, err)
+	}
+	for _, name := range []string{name, "/dev/zero"} {
+		if data, err := file.ReadUpTo(name, 3); err == nil || err.Error() != "read "+name+": it is larger than 3 bytes" {
+			t.Errorf("%q, %v", data, err)
+		}
+	}
+}
+
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "a")

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/yamlfile"
@@ -51,7 +52,7 @@ func loadLock(assets fs.FS, name string, above []string) (*lock.Lock, error) {
 	if slices.Contains(above, filepath.Clean(name)) {
 		return nil, fmt.Errorf("%s lies over itself, by %s: take one of them out of the other's field over", name, strings.Join(above, " over "))
 	}
-	data, err = os.ReadFile(name)
+	data, err = file.ReadUpTo(name, lock.MaxInput)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &UnknownLockError{Name: name, Locks: LockNames(assets)}

@@ -16,6 +16,10 @@ import (
 // Schema is the version of the lock format that this package reads.
 const Schema = 1
 
+// MaxInput is the largest lock file that is read, in bytes: far above any real one, so that what is none does not take the
+// machine's memory.
+const MaxInput = 1 << 20
+
 // Parse reads a lock file. file is only for messages. The list holds every finding, each with its
 // line; the lock is nil when the list has an error, since half a lock must not be used.
 func Parse(file string, data []byte) (*Lock, problem.List) {
