@@ -23,8 +23,20 @@ func (d dir) Newest(ctx context.Context, epoch int) (*Object, error) {
 	return newest(ctx, d, d.cluster, epoch)
 }
 
+// there returns an error if the root does not exist. It is neither made nor taken for an empty one: it may not be mounted.
+func (d dir) there() error {
+	_, err := os.Stat(d.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w (mount it, or make it)", err)
+	}
+	return forbidden(err)
+}
+
 // names implements shelf.
 func (d dir) names(_ context.Context, prefix string) ([]string, error) {
+	if err := d.there(); err != nil {
+		return nil, fmt.Errorf("listing the backups in %s: %w", d, err)
+	}
 	var names []string
 	err := filepath.WalkDir(filepath.Join(d.root, filepath.FromSlash(prefix)), func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -76,8 +88,7 @@ func forbidden(err error) error {
 func (d dir) put(_ context.Context, name string, from content) (err error) {
 	to := filepath.Join(d.root, filepath.FromSlash(name))
 	where := filepath.Dir(to)
-	// The root itself is not made: a place that is not mounted is not to be taken for an empty one.
-	if _, err := os.Stat(d.root); err != nil {
+	if err := d.there(); err != nil {
 		return fmt.Errorf("storing %s in %s: %w", name, d, err)
 	}
 	if err := os.MkdirAll(where, 0o700); err != nil {

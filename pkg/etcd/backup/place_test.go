@@ -264,12 +264,16 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestDirIsNotMade: a place that is not mounted is an error, and a full one too.
+// TestDirIsNotMade: a place that is not mounted is an error, and no empty place.
 func TestDirIsNotMade(t *testing.T) {
 	place, err := Open("dir:"+filepath.Join(t.TempDir(), "gone"), Options{Cluster: "demo"})
 	assert.NilError(t, err)
 	s := snapshotFile(t, "x")
-	if err := place.Put(t.Context(), s.Object, s.file); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v", err)
+	_, listing := place.List(t.Context())
+	_, asking := place.Newest(t.Context(), 0)
+	for _, err := range []error{place.Put(t.Context(), s.Object, s.file), listing, asking} {
+		if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "mount it, or make it") {
+			t.Errorf("%v", err)
+		}
 	}
 }
