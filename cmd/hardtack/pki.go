@@ -226,12 +226,45 @@ type inspection struct {
 }
 
 func inspect(c *cli.Context) (inspection, error) {
-	s, err := openStore(c)
+	if err := noArguments(c); err != nil {
+		return inspection{}, err
+	}
+	cluster, doc, s, err := documentStore(c)
 	if err != nil {
 		return inspection{}, err
 	}
 	items, err := authority.Inspect(c.Context, s, time.Now())
-	return inspection{s.String(), items}, err
+	if err != nil {
+		return inspection{}, err
+	}
+	for i, item := range items {
+		if item.Object == pki.PublicInfo && item.Problem == "" {
+			if items[i].Problem, err = otherCluster(c.Context, s, cluster, doc); err != nil {
+				return inspection{}, err
+			}
+		}
+	}
+	return inspection{s.String(), items}, nil
+}
+
+// otherCluster says what the facts in a store have that is not the cluster's, whose document may be nil. The names of etcd's
+// members may be other ones: hardtack stack apply writes them.
+func otherCluster(ctx context.Context, s store.Store, cluster string, doc *spec.Complete) (string, error) {
+	agreed, err := authority.Agreed(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	want := agreed
+	want.Cluster = cluster
+	if doc != nil {
+		want = doc.Info()
+		want.Etcd = agreed.Etcd
+	}
+	differ := strings.Join(want.Differences(agreed), "; ")
+	if agreed.Cluster != cluster {
+		differ += " (is it the store of another cluster?)"
+	}
+	return differ, nil
 }
 
 func pkiShow(c *cli.Context) error {

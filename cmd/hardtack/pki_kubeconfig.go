@@ -13,6 +13,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/file"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki/authority"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -77,6 +78,13 @@ func adminKubeconfig(c *cli.Context) ([]byte, error) {
 	a, err := readAuthority(c.Context, s, pki.KubernetesCA)
 	if err != nil {
 		return nil, err
+	}
+	// A store without these facts is no reason to leave somebody outside.
+	switch agreed, err := authority.Agreed(c.Context, s); {
+	case err != nil && !errors.Is(err, pki.ErrNotFound):
+		return nil, err
+	case err == nil && agreed.Cluster != cluster:
+		return nil, usagef("%s is the store of cluster %s, not of %s: name the right one with --store, or the other cluster", s, agreed.Cluster, cluster)
 	}
 	server := cmp.Or(c.String("server"), "https://"+role.Masters.Host(cluster))
 	return pki.AdminKubeconfig(a, server, c.Duration("life"), time.Now())
