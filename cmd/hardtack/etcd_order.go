@@ -40,14 +40,18 @@ func etcdRemoveCommand() *cli.Command {
 			if c.NArg() != 1 {
 				return usagef("name one member of etcd (see %s --help)", name(c))
 			}
-			if !c.Bool("dry-run") {
-				if err := proceed(c, fmt.Sprintf("Remove member %s of etcd of the cluster of %s, whose machine then stops?", c.Args().First(), c.String("file"))); err != nil {
-					return err
-				}
+			k, _, err := openEtcd(c)
+			if err != nil {
+				return err
 			}
-			return orderEtcd(c, func(k *operate.Cluster, _ *spec.Complete) (*operate.Asked, error) {
-				return k.Remove(c.Context, c.Args().First(), c.Bool("dry-run"))
-			})
+			member := c.Args().First()
+			return change[*operate.Asked]{
+				question: fmt.Sprintf("Remove member %s of etcd of cluster %s, whose machine then stops?", member, k.Name),
+				run:      func(dry bool) (*operate.Asked, error) { return k.Remove(c.Context, member, dry) },
+				due:      func(*operate.Asked) bool { return true },
+				text:     askedText,
+				answer:   func(a *operate.Asked) error { return answerOrder(c, k, a) },
+			}.do(c)
 		},
 	}
 }
@@ -66,6 +70,11 @@ func orderEtcd(c *cli.Context, order func(*operate.Cluster, *spec.Complete) (*op
 	if err != nil {
 		return err
 	}
+	return answerOrder(c, k, asked)
+}
+
+// answerOrder says what was ordered and, with --wait, what becomes of it.
+func answerOrder(c *cli.Context, k *operate.Cluster, asked *operate.Asked) (err error) {
 	out := c.App.Writer
 	if !structured(c) {
 		if _, err := fmt.Fprint(out, askedText(asked)); err != nil {

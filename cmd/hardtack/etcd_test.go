@@ -21,6 +21,7 @@ import (
 type etcdRegion struct {
 	*awsfake.Account
 	machine, volume string
+	story           string // what the last command wrote to stderr
 }
 
 func newEtcdRegion(t *testing.T) *etcdRegion {
@@ -68,6 +69,7 @@ func (r *etcdRegion) hardtack(t *testing.T, args ...string) (out string, code in
 	t.Helper()
 	var stdout, story bytes.Buffer
 	err = newApp(&stdout, &story).RunContext(t.Context(), append([]string{"hardtack", "etcd"}, args...))
+	r.story = story.String()
 	return stdout.String(), exitCode(err), err
 }
 
@@ -149,6 +151,9 @@ func TestEtcdOrders(t *testing.T) {
 	if _, code, err := r.hardtack(t, "remove", "--yes", "a"); code != 1 || !strings.Contains(err.Error(), "member a is the only one") {
 		t.Errorf("exit %d, %v", code, err)
 	}
+	if _, code, err := r.hardtack(t, "remove", "a"); code != 1 || !strings.Contains(err.Error(), "member a is the only one") {
+		t.Errorf("what cannot be is not asked for: exit %d, %v", code, err)
+	}
 	if _, code, err := r.hardtack(t, "remove"); code != 2 {
 		t.Errorf("exit %d, %v", code, err)
 	}
@@ -194,6 +199,9 @@ func TestEtcdMove(t *testing.T) {
 	report("b", now.Add(-time.Hour), 8)
 	refused("the members b are not healthy voters", 1, "c")
 	report("b", now, 8)
+	if out, code, err := r.hardtack(t, "remove", "-f", file, "c"); code != 2 || out != "" || r.story != "warning: 2 members remain, which bear the loss of 0: no more than 1 do\nwould order: remove c\n" || !strings.Contains(err.Error(), "Remove member c of etcd of cluster demo, whose machine then stops?") {
+		t.Errorf("remove: exit %d, %v\n%s%s", code, err, out, r.story)
+	}
 	says := func(want string, args ...string) {
 		t.Helper()
 		if out, code, err := r.hardtack(t, append(slices.Clone(move), args...)...); code != 0 || !strings.Contains(out, want) {
