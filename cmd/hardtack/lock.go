@@ -20,6 +20,7 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/fetch"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/lock"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 )
 
 func lockCommand() *cli.Command {
@@ -178,7 +179,7 @@ func verifyAll(c *cli.Context, f *fetch.Fetcher, l *lock.Lock) []verdict {
 	group.SetLimit(4)
 	for i, p := range l.Components {
 		group.Go(func() error {
-			v := verdict{Result: fetch.Result{Component: p.Name, Version: p.Version}}
+			v := verdict{Result: fetch.Result{Component: p.Name, Version: p.Version, Entries: []rootfs.Entry{}}}
 			if source == fetch.Release && len(p.Release[arch]) == 0 && p.Modules != nil {
 				v.Skipped = onlyModules
 			} else if r, err := f.Verify(c.Context, p); err != nil {

@@ -127,7 +127,8 @@ func oldestEvent(events []Event) time.Time {
 	return oldest
 }
 
-// Plan is what Sync would do now. Change is its first batch, nearly always the only one.
+// Plan is what Sync would do now. Change is its first batch, nearly always the only one. Where there are no sets a list is empty,
+// not nil.
 type Plan struct {
 	Have   []record.Set  `json:"have"`
 	Want   []record.Set  `json:"want"`
@@ -147,5 +148,9 @@ func (s *Syncer) Plan(ctx context.Context, cluster string) (Plan, error) {
 		return Plan{}, fmt.Errorf("planning the records of %s: %w", cluster, err)
 	}
 	r.report.Values = values(v.want)
-	return Plan{Have: v.have, Want: v.want, Change: change, Report: r.report}, nil
+	plan := Plan{Have: v.have, Want: v.want, Change: change, Report: r.report}
+	for _, sets := range []*[]record.Set{&plan.Have, &plan.Want, &plan.Change.Remove, &plan.Change.Create} {
+		*sets = append([]record.Set{}, *sets...)
+	}
+	return plan, nil
 }

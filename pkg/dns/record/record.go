@@ -5,6 +5,7 @@
 package record
 
 import (
+	"encoding/json"
 	"net/netip"
 	"time"
 
@@ -17,10 +18,19 @@ type Set struct {
 	Name string `json:"name"`
 	// Type is "A", "AAAA", "SRV" or "TXT".
 	Type string `json:"type"`
-	// TTL is in whole seconds.
-	TTL time.Duration `json:"ttl"`
+	// TTL is in whole seconds, as which it is encoded.
+	TTL time.Duration `json:"-"`
 	// Values are in presentation format (TXT without quotes), sorted, each once.
 	Values []string `json:"values"`
+}
+
+// MarshalJSON encodes the TTL in seconds: a Duration's own number is one of nanoseconds.
+func (s Set) MarshalJSON() ([]byte, error) {
+	type plain Set
+	return json.Marshal(struct {
+		plain
+		TTLSeconds int64 `json:"ttl_seconds"`
+	}{plain(s), int64(s.TTL / time.Second)})
 }
 
 // Lifecycle is an instance's state as AutoScaling spells it: "InService", "Pending:Wait" …
