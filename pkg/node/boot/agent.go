@@ -273,7 +273,7 @@ func nextStep(cause error) string {
 	for _, r := range role.All() {
 		files = append(files, r.File())
 	}
-	return fmt.Sprintf("give the machine user data that begins with #cloud-config and has one or more of %s under write_files: hardtack userdata --role minions prints an example", strings.Join(files, ", "))
+	return fmt.Sprintf("give the machine user data that begins with #cloud-config and has one or more of %s under write_files: hardtack userdata -f CLUSTER.yaml --group GROUP prints such", strings.Join(files, ", "))
 }
 
 func indent(text string) string {

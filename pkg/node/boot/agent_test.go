@@ -265,3 +265,10 @@ func TestFailures(t *testing.T) {
 		})
 	}
 }
+
+// TestNextStepOfUserData: the command that shows user data is complete.
+func TestNextStepOfUserData(t *testing.T) {
+	if next := nextStep(errors.New("no role")); !strings.Contains(next, "/"+minionsFile) || !strings.HasSuffix(next, ": hardtack userdata -f CLUSTER.yaml --group GROUP prints such") {
+		t.Error(next)
+	}
+}
