@@ -33,6 +33,11 @@ func ordered(app *cli.App, args []string) []string {
 			continue
 		}
 		next := findCommand(commands, word)
+		if next == nil && word != "--" && flagNamed(known, "--output") == nil {
+			// Only a group that is a command too has a result. What follows is for a command that there is not: its flags would be
+			// reported, and not the command.
+			return append(head, word)
+		}
 		if next == nil {
 			break
 		}

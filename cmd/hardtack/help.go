@@ -86,7 +86,11 @@ func usageError(c *cli.Context, err error, _ bool) error {
 	for _, f := range append(slices.Clone(c.Command.Flags), c.App.Flags...) {
 		known = append(known, "--"+f.Names()[0])
 	}
-	flag = "--" + strings.TrimLeft(flag, "-")
+	if flag = strings.TrimLeft(flag, "-"); len(flag) == 1 {
+		flag = "-" + flag
+	} else {
+		flag = "--" + flag
+	}
 	return usagef("%s is not a flag of %s%s (see %s --help)", flag, name(c), meant(flag, known), name(c))
 }
 
