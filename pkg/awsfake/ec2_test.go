@@ -66,6 +66,11 @@ func TestDescribeInstances(t *testing.T) {
 	if want := "10.0.0.12 198.18.0.12 2001:db8::c 2001:db8::c running"; got != want {
 		t.Errorf("the machine is %s, want %s", got, want)
 	}
+	card := i.NetworkInterfaces[0].Association
+	if got, want := fmt.Sprint(*i.PublicDnsName, " ", *card.PublicIp, " ", *card.PublicDnsName),
+		"ec2-198-18-0-12.us-west-2.compute.amazonaws.com 198.18.0.12 ec2-198-18-0-12.us-west-2.compute.amazonaws.com"; got != want {
+		t.Errorf("the machine is called %s, want %s", got, want)
+	}
 	b.clock.Advance(2 * time.Hour)
 	if got := b.ids(t, &ec2.DescribeInstancesInput{}); len(got) != 11 {
 		t.Errorf("two hours later there are %d machines: the terminated one must be gone", len(got))

@@ -51,6 +51,7 @@ type xmlMachine struct {
 	SubnetID     string       `xml:"subnetId,omitempty"`
 	PrivateIP    string       `xml:"privateIpAddress,omitempty"`
 	PublicIP     string       `xml:"ipAddress,omitempty"`
+	PublicName   string       `xml:"dnsName,omitempty"`
 	IPv6         string       `xml:"ipv6Address,omitempty"`
 	Disks        []xmlMapping `xml:"blockDeviceMapping>item"`
 	Profile      *xmlProfile  `xml:"iamInstanceProfile"`
@@ -82,8 +83,10 @@ type xmlGroupID struct {
 }
 
 type xmlInterface struct {
-	PrivateIP string   `xml:"privateIpAddress"`
-	IPv6      []string `xml:"ipv6AddressesSet>item>ipv6Address"`
+	PrivateIP  string   `xml:"privateIpAddress"`
+	PublicIP   string   `xml:"association>publicIp,omitempty"`
+	PublicName string   `xml:"association>publicDnsName,omitempty"`
+	IPv6       []string `xml:"ipv6AddressesSet>item>ipv6Address"`
 }
 
 type xmlMapping struct {
@@ -129,10 +132,19 @@ func text(a netip.Addr) string {
 	return a.String()
 }
 
+// publicName is the public DNS name that EC2 gives a machine with a public address, in a VPC with DNS host names ("EC2 instance
+// hostnames and domains").
+func publicName(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return "ec2-" + strings.ReplaceAll(a.String(), ".", "-") + "." + HomeRegion + ".compute.amazonaws.com"
+}
+
 func machineXML(m Machine, disks []Volume) xmlReservation {
 	x := xmlMachine{
 		InstanceID: m.ID, ImageID: m.Image, State: stateXML(m.State), InstanceType: m.Type, Lifecycle: m.lifecycle(), LaunchTime: stamp(m.Launched), Zone: m.Zone,
-		SubnetID: m.Subnet, PrivateIP: text(m.Private), PublicIP: text(m.Public), IPv6: text(m.Private6),
+		SubnetID: m.Subnet, PrivateIP: text(m.Private), PublicIP: text(m.Public), PublicName: publicName(m.Public), IPv6: text(m.Private6),
 		machineLists: machineLists{Tags: tagsXML(m.Tags)},
 	}
 	if m.Role != "" {
@@ -150,7 +162,7 @@ func machineXML(m Machine, disks []Volume) xmlReservation {
 		}
 	}
 	if m.Private.IsValid() {
-		nic := xmlInterface{PrivateIP: x.PrivateIP}
+		nic := xmlInterface{PrivateIP: x.PrivateIP, PublicIP: x.PublicIP, PublicName: x.PublicName}
 		if x.IPv6 != "" {
 			nic.IPv6 = []string{x.IPv6}
 		}

@@ -105,7 +105,7 @@ func inGroups(instances []controller.Instance, groups []astypes.AutoScalingGroup
 }
 
 func instanceOf(i ec2types.Instance) controller.Instance {
-	out := controller.Instance{ID: aws.ToString(i.InstanceId), Name: firstWord(aws.ToString(i.PrivateDnsName))}
+	out := controller.Instance{ID: aws.ToString(i.InstanceId), Name: firstWord(aws.ToString(i.PrivateDnsName)), PublicName: aws.ToString(i.PublicDnsName)}
 	if i.State != nil {
 		out.Running = i.State.Name == ec2types.InstanceStateNamePending || i.State.Name == ec2types.InstanceStateNameRunning
 		out.Gone = i.State.Name == ec2types.InstanceStateNameShuttingDown || i.State.Name == ec2types.InstanceStateNameTerminated
@@ -128,7 +128,23 @@ func instanceOf(i ec2types.Instance) controller.Instance {
 	if out.Name == "" && len(out.Addresses) > 0 {
 		out.Name = ipName(out.Addresses[0])
 	}
+	// The public ones come last: no name is made of them.
+	add(i.PublicIpAddress)
+	for _, n := range i.NetworkInterfaces {
+		add(publicOf(n.Association))
+		for _, a := range n.PrivateIpAddresses {
+			add(publicOf(a.Association))
+		}
+	}
 	return out
+}
+
+// publicOf returns the public address of a card, or of one of its addresses; nil if it has none.
+func publicOf(a *ec2types.InstanceNetworkInterfaceAssociation) *string {
+	if a == nil {
+		return nil
+	}
+	return a.PublicIp
 }
 
 // firstWord returns the name that the machine takes: with DHCP options of several domains EC2 gives all of them, separated

@@ -34,6 +34,11 @@ func card(place *int32, six ...string) types.InstanceNetworkInterface {
 	return out
 }
 
+// public is the public address of a card, or of one of its addresses.
+func public(address string) *types.InstanceNetworkInterfaceAssociation {
+	return &types.InstanceNetworkInterfaceAssociation{PublicIp: &address}
+}
+
 // An instance has every address of all of its cards, its main ones first and each once; and the name that EC2 gives, or the one that
 // the first address makes (EC2 User Guide, "EC2 instance hostnames and domains").
 func TestInstanceOf(t *testing.T) {
@@ -55,6 +60,16 @@ func TestInstanceOf(t *testing.T) {
 				{PrivateIpAddresses: []types.InstancePrivateIpAddress{{PrivateIpAddress: ten}, {PrivateIpAddress: aws.String("10.0.0.2")}, {}}},
 				card(aws.Int32(1), "fd00::1", "fd00::2")}},
 			controller.Instance{ID: "i-1", Name: "ip-10-0-0-1", Addresses: addresses("10.0.0.1", "fd00::1", "10.0.0.2", "fd00::2")}},
+		// The cloud's controller writes them to the node, and the kubelet asks for a certificate with all that its node has.
+		"public ones": {types.Instance{InstanceId: id, PrivateIpAddress: ten, PublicIpAddress: aws.String("198.51.100.1"),
+			PublicDnsName: aws.String("ec2-198-51-100-1.compute-1.amazonaws.com"),
+			NetworkInterfaces: cards{
+				{Association: public("198.51.100.1")},
+				{PrivateIpAddresses: []types.InstancePrivateIpAddress{{PrivateIpAddress: aws.String("10.0.0.2"), Association: public("198.51.100.2")}}}}},
+			controller.Instance{ID: "i-1", Name: "ip-10-0-0-1", PublicName: "ec2-198-51-100-1.compute-1.amazonaws.com",
+				Addresses: addresses("10.0.0.1", "10.0.0.2", "198.51.100.1", "198.51.100.2")}},
+		"a public one alone, which names no machine": {types.Instance{InstanceId: id, PublicIpAddress: aws.String("198.51.100.1")},
+			controller.Instance{ID: "i-1", Addresses: addresses("198.51.100.1")}},
 	} {
 		if d := cmp.Diff(tt.want, instanceOf(tt.in), cmpopts.EquateComparable(netip.Addr{})); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)

@@ -156,7 +156,10 @@ func machineNames(name string, nodes []Node, known cloud) ([]string, []netip.Add
 	if machine.ID != nodes[i].Instance || !machine.Roles.Has(role.Minions) {
 		return nil, nil, fmt.Errorf("instance %s has this name, and it is not the node's (%q), or no minion", machine.ID, nodes[i].Instance)
 	}
-	return []string{name, machine.Name}, machine.Addresses, nil
+	// The public name too: the cloud's controller writes it to the node, and the kubelet asks for all that its node has. A machine
+	// without one has an empty one, which is no name.
+	names := slices.DeleteFunc([]string{name, machine.Name, machine.PublicName}, func(n string) bool { return n == "" })
+	return names, machine.Addresses, nil
 }
 
 // within reports names or addresses of a request that are not in those lists.

@@ -71,8 +71,10 @@ type Request struct {
 // Instance is a machine as the cloud shows it.
 type Instance struct {
 	ID string
-	// Name is the private DNS name, or only its first label if the cloud does not tell the domain.
-	Name      string
+	// Name is the private DNS name, or only its first label if the cloud does not tell the domain. PublicName is the public DNS
+	// name, empty for a machine without one: no node is called so.
+	Name, PublicName string
+	// Addresses are all that the machine has, public ones too. They say which machine it is, and are never announced.
 	Addresses []netip.Addr
 	// Running: it is pending or running. Gone: it is terminated or terminating.
 	Running, Gone bool

@@ -117,6 +117,19 @@ func TestServingByCloud(t *testing.T) {
 	if !decide(t, w, w.controller(true), []string{name11}, []string{"10.1.0.11"}) {
 		t.Error("a node that lies takes the address away from the one that has it")
 	}
+	// What the cloud's controller writes to the node, the kubelet asks for too.
+	const public = "ec2-198-51-100-1.eu-central-1.compute.amazonaws.com"
+	names, addresses := []string{name11, public}, []string{"10.1.0.11", "198.51.100.1"}
+	if decide(t, w, w.controller(true), names, addresses) {
+		t.Error("a node gets a public name and address of nobody")
+	}
+	if decide(t, w, w.controller(true), []string{""}, []string{"10.1.0.11"}) {
+		t.Error("a node gets an empty name")
+	}
+	w.instances[1].PublicName, w.instances[1].Addresses = public, append(w.instances[1].Addresses, netip.MustParseAddr("198.51.100.1"))
+	if !decide(t, w, w.controller(true), names, addresses) {
+		t.Errorf("a node does not get the public name and address of its machine: %v", w.reasons)
+	}
 	w.instances[1].Addresses = append(w.instances[1].Addresses, netip.MustParseAddr("10.96.0.1"))
 	if decide(t, w, w.controller(true), []string{name11}, []string{"10.96.0.1"}) {
 		t.Error("an instance gets the address of a Service")
