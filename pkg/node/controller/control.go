@@ -31,6 +31,8 @@ type Node struct {
 	Labels    map[string]string
 	// Ready is the node's condition Ready.
 	Ready bool
+	// Uninitialized: no pods come to it before the cloud's controller has described it.
+	Uninitialized bool
 	// Word is what its machine says of its launch, and Answer what a master has answered.
 	Word   Word
 	Answer Answer

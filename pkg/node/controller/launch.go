@@ -159,6 +159,8 @@ func (c *Controller) decideLaunch(ctx context.Context, n Node, known cloud) (a A
 		return a, done, err
 	case state == "Pending:Wait" && !n.Ready:
 		a.Why = "the node is not Ready"
+	case state == "Pending:Wait" && n.Uninitialized:
+		a.Why = "the node waits for the cloud's controller (its pods in kube-system say why)"
 	case state == "Pending:Wait":
 		a.Over, a.State = true, Launched
 		// No open action: another master was faster, or another hook holds it. The state shows that at the next look.

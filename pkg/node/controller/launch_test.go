@@ -124,6 +124,7 @@ func TestLaunchOfSiblings(t *testing.T) {
 		"a role label": {func(_ *world, n *controller.Node) {
 			n.Labels = map[string]string{"node-role.kubernetes.io/masters": ""}
 		}, "completed i-11", ""},
+		"no pods come to it":           {func(_ *world, n *controller.Node) { n.Uninitialized = true }, none, "waits for the cloud's controller"},
 		"not Ready":                    {func(_ *world, n *controller.Node) { n.Ready = false }, none, "not Ready"},
 		"the node of a machine before": {func(w *world, n *controller.Node) { n.Instance = "i-99" }, none, "its name is that of i-11"},
 		"gone":                         {func(w *world, _ *controller.Node) { w.instances[0].Running, w.instances[0].Gone = false, true }, none, "no machine of the cluster that runs"},

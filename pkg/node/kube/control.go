@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/controller"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/ready"
 )
 
 var (
@@ -52,6 +53,9 @@ type nodeObject struct {
 	Metadata meta `json:"metadata"`
 	Spec     struct {
 		ProviderID string `json:"providerID"`
+		Taints     []struct {
+			Key string `json:"key"`
+		} `json:"taints"`
 	} `json:"spec"`
 	Status struct {
 		Addresses []struct {
@@ -86,6 +90,9 @@ func nodeOf(o nodeObject) controller.Node {
 		} else {
 			n.Names = append(n.Names, a.Address)
 		}
+	}
+	for _, t := range o.Spec.Taints {
+		n.Uninitialized = n.Uninitialized || t.Key == ready.UninitializedTaint
 	}
 	for _, condition := range o.Status.Conditions {
 		if condition.Type == "Ready" {

@@ -121,13 +121,13 @@ func TestApplyRefuses(t *testing.T) {
 func TestNodes(t *testing.T) {
 	s, c := start(t)
 	s.objects["/api/v1/nodes"] = `{"items":[
-		{"metadata":{"name":"a","uid":"1","labels":{"x":"y"}},"spec":{"providerID":"aws:///eu-central-1a/i-0123456789abcdef0"},
+		{"metadata":{"name":"a","uid":"1","labels":{"x":"y"}},"spec":{"providerID":"aws:///eu-central-1a/i-0123456789abcdef0","taints":[{"key":"dedicated"}]},
 		 "status":{"addresses":[{"type":"InternalIP","address":"10.1.0.10"},{"type":"Hostname","address":"a"}],"conditions":[{"type":"DiskPressure","status":"False"},{"type":"Ready","status":"True"}]}},
-		{"metadata":{"name":"b","uid":"2"},"spec":{},"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}]}`
+		{"metadata":{"name":"b","uid":"2"},"spec":{"taints":[{"key":"node.cloudprovider.kubernetes.io/uninitialized","value":"true","effect":"NoSchedule"}]},"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}]}`
 	got, err := c.Nodes(t.Context())
 	want := []controller.Node{
 		{Name: "a", UID: "1", Instance: "i-0123456789abcdef0", Names: []string{"a"}, Addresses: []netip.Addr{netip.MustParseAddr("10.1.0.10")}, Labels: map[string]string{"x": "y"}, Ready: true},
-		{Name: "b", UID: "2"},
+		{Name: "b", UID: "2", Uninitialized: true},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)

@@ -30,6 +30,10 @@ const (
 	RootHashAnnotation = "hardtack.dev/root-hash"
 )
 
+// UninitializedTaint is of a node that the cloud's controller has not described yet: no pods come to it but those that tolerate
+// the taint. Kubelets register with it where there is such a controller.
+const UninitializedTaint = "node.cloudprovider.kubernetes.io/uninitialized"
+
 // Machine is the input of the checks of a machine.
 type Machine struct {
 	Config machine.Config
@@ -94,6 +98,11 @@ type nodeObject struct {
 	Metadata struct {
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
+	Spec struct {
+		Taints []struct {
+			Key string `json:"key"`
+		} `json:"taints"`
+	} `json:"spec"`
 	Status struct {
 		Conditions []condition `json:"conditions"`
 	} `json:"status"`
@@ -152,16 +161,28 @@ func (m Machine) annotations(has map[string]string) map[string]any {
 	return says
 }
 
-// ready checks the condition Ready.
+// ready checks the condition Ready, and that the node takes pods as far as the cloud's controller goes: a refresh that did not wait
+// for that would replace every machine that works by one that takes none, where the controller fails on the new ones.
 func (n nodeObject) ready(name string) error {
 	for _, c := range n.Status.Conditions {
 		if c.Type != "Ready" {
 			continue
 		}
 		if c.Status == "True" {
-			return nil
+			return n.initialized(name)
 		}
 		return reason.With(reason.NodeNotReady, fmt.Errorf("node %s: %s: %s", name, c.Reason, c.Message))
 	}
 	return reason.With(reason.NodeNotReady, errors.New("node "+name+" has no condition Ready yet"))
+}
+
+// initialized checks that the cloud's controller has taken its taint away.
+func (n nodeObject) initialized(name string) error {
+	for _, t := range n.Spec.Taints {
+		if t.Key == UninitializedTaint {
+			return &reason.Error{Reason: reason.NodeNotReady, Err: fmt.Errorf("node %s takes no pods: it waits for the cloud's controller", name),
+				Next: "kubectl -n kube-system get pods shows the cloud's controller, and its log says why the node still has the taint " + UninitializedTaint}
+		}
+	}
+	return nil
 }

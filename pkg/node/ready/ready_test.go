@@ -194,6 +194,11 @@ func TestWholeMachine(t *testing.T) {
 		{"[node-not-ready] node not ready: kubelet.service: node node-1 has no condition Ready yet",
 			func() { b.set(nodeURL, node("False", "KubeletNotReady", "")) }},
 		{"[node-not-ready] node not ready: kubelet.service: node node-1: KubeletNotReady: a message",
+			func() {
+				b.set(nodeURL, `{"spec":{"taints":[{"key":"dedicated"},{"key":"node.cloudprovider.kubernetes.io/uninitialized","value":"true","effect":"NoSchedule"}]},`+
+					`"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+			}},
+		{"[node-not-ready] node not ready: kubelet.service: node node-1 takes no pods: it waits for the cloud's controller",
 			func() { b.set(nodeURL, node("True", "KubeletReady", "old")) }},
 	}
 	at := 0

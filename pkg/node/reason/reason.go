@@ -45,7 +45,7 @@ const (
 	Addons        Reason = "addons"         // the cluster's basic objects have not been applied
 	Kubelet       Reason = "kubelet"        // the kubelet is not running or not healthy
 	NotRegistered Reason = "not-registered" // the machine has not registered as a Node
-	NodeNotReady  Reason = "node-not-ready" // the Node exists but is not Ready
+	NodeNotReady  Reason = "node-not-ready" // the Node exists but is not Ready, or takes no pods yet
 	Unit          Reason = "unit"           // a unit is not running, and gives no other reason
 	Hook          Reason = "hook"           // the group's lifecycle action could not be completed
 	Internal      Reason = "internal"       // any other failure: a bug of the agent
