@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,6 +107,9 @@ func newController(kubeconfig string, f certsFlags) (*controller.Controller, *ev
 			return nil, nil, fmt.Errorf("asking for this machine's name, by which it evicts: %w", err)
 		}
 		evictor = &evict.Evictor{Cluster: &kube.Evictor{File: api, Holder: holder}, Machines: &evictions{cluster: effective.Cluster, load: here.Load}, Now: time.Now}
+		if slices.Contains(effective.Addons, machine.CloudController) {
+			evictor.Linger = evict.Linger
+		}
 		if hook := effective.LaunchHook; hook != "" && hook != machine.NoHook {
 			c.Launches = &launches{hook: hook, load: here.Load}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ func (e *Evictor) begin(ctx context.Context, t task) error {
 	if stateOf(t.machine) == stays {
 		return e.beginNotice(ctx, t, m)
 	}
+	t.node.Exclude, m.Excluded = exclude(t)
 	hold, err := e.Machines.Hold(ctx, t.machine)
 	if err != nil {
 		return err
@@ -45,6 +47,10 @@ func (e *Evictor) begin(ctx context.Context, t task) error {
 // beginNotice marks and cordons the node of a machine that its group keeps, for a notice of EC2.
 func (e *Evictor) beginNotice(ctx context.Context, t task, m mark) error {
 	m.Order, m.Until = of(t.order), t.order.Until
+	m.Excluded = t.mark.Excluded
+	if t.order.Action == notice.Drain {
+		t.node.Exclude, m.Excluded = exclude(t)
+	}
 	t.node.Mark, t.node.Unschedulable = m.String(), true
 	if err := e.Cluster.Change(ctx, t.node); err != nil {
 		return err
@@ -56,6 +62,17 @@ func (e *Evictor) beginNotice(ctx context.Context, t task, m mark) error {
 	}
 	e.tell(ctx, t.node, m, event)
 	return nil
+}
+
+// exclude returns the ExcludeLabel of a node that its pods leave, and whether it is ours to take back. What others have written stays,
+// but for the word that says that load balancers keep the node.
+func exclude(t task) (label *string, ours bool) {
+	if t.node.Exclude != nil {
+		if out, err := strconv.ParseBool(*t.node.Exclude); err != nil || out {
+			return t.node.Exclude, t.mark.Excluded
+		}
+	}
+	return new(string), true
 }
 
 // timeForm is how a time is written for people.
@@ -86,6 +103,9 @@ func (e *Evictor) evict(ctx context.Context, t task) error {
 	if len(left) > 0 && !over {
 		e.report(ctx, t, left)
 		return nil
+	}
+	if t.mark.Held && !over && e.Now().Before(t.mark.Since.Add(e.Linger)) {
+		return nil // its pods have left before load balancers can have left it out
 	}
 	return errors.Join(err, e.end(ctx, t, left, err))
 }
@@ -201,6 +221,9 @@ func (e *Evictor) pass(ctx context.Context, t task) error {
 func (e *Evictor) restore(ctx context.Context, t task) error {
 	if t.mark.Cordoned {
 		t.node.Unschedulable = false
+	}
+	if t.mark.Excluded {
+		t.node.Exclude = nil
 	}
 	t.node.Mark = ""
 	if err := e.Cluster.Change(ctx, t.node); err != nil {

@@ -22,6 +22,10 @@ import (
 // Annotation is the mark of a node from which we evict. It is how a master knows what another has begun.
 const Annotation = "hardtack.dev/evicting"
 
+// ExcludeLabel is of a node that the load balancers of Services leave out: a node that is merely cordoned stays a target until its
+// machine's power is off (KEP-1143).
+const ExcludeLabel = "node.kubernetes.io/exclude-from-external-load-balancers"
+
 // LeaseName is the Lease of kube-system that the one master has that evicts. Another takes it LeaseLife after its holder's
 // last step.
 const (
@@ -44,6 +48,10 @@ const (
 	// atOnce is from how many nodes we evict at the same time.
 	atOnce = 16
 )
+
+// Linger is Evictor.Linger of a cluster with load balancers of Services. Nothing tells when they have left a node out: the cloud's
+// controller asks them seconds after the node's label, and they send new connections for some seconds more.
+const Linger = 30 * time.Second
 
 // Machine is a machine of a group whose machines are nodes.
 type Machine struct {
@@ -82,6 +90,8 @@ type Node struct {
 	// Version is the object's, for Change.
 	Version       string
 	Unschedulable bool
+	// Exclude is the value of ExcludeLabel, nil if it has none.
+	Exclude *string
 	// Lost: nothing has been heard of its kubelet for a while, so that its pods end no more.
 	Lost bool
 	// Mark is the value of Annotation, "" if it has none.
@@ -130,8 +140,8 @@ type Event struct {
 // Cluster is the cluster's API. All methods may be repeated.
 type Cluster interface {
 	Nodes(ctx context.Context) ([]Node, error)
-	// Change sets the node's Mark ("" removes it) and Unschedulable to those of n if it still has n's Version. The error
-	// matches ErrChanged if it has not.
+	// Change sets the node's Mark ("" removes it), Unschedulable and Exclude (nil removes it) to those of n if it still has n's
+	// Version. The error matches ErrChanged if it has not.
 	Change(ctx context.Context, n Node) error
 	// Pods returns those of a node.
 	Pods(ctx context.Context, node string) ([]Pod, error)
@@ -154,6 +164,8 @@ type mark struct {
 	Released time.Time `json:"released,omitzero"`
 	// Cordoned: we have cordoned the node, and uncordon it if the machine stays.
 	Cordoned bool `json:"cordoned"`
+	// Excluded: we have taken the node out of load balancers, and take it back if the machine stays.
+	Excluded bool `json:"excluded,omitempty"`
 	// Order is what is done for a notice: "drain: spot terminate at 2026-03-01T12:02:00Z"; empty if AutoScaling ends the machine.
 	Order string `json:"order,omitempty"`
 }
@@ -177,6 +189,8 @@ type Evictor struct {
 	Machines Machines
 	Now      func() time.Time
 	Log      *slog.Logger
+	// Linger is how long after its node's mark a machine is held at least; 0 where no load balancer of a Service has nodes.
+	Linger time.Duration
 	// Turn, if not nil, is called at each turn of Run.
 	Turn func()
 

@@ -89,7 +89,7 @@ func (c *Client) evictionNodes(ctx context.Context) ([]evict.Node, error) {
 	nodes := make([]evict.Node, 0, len(list.Items))
 	for _, o := range list.Items {
 		n := evict.Node{Name: o.Metadata.Name, UID: o.Metadata.UID, Instance: instanceOf(o.Spec.ProviderID), Created: o.Metadata.Created, Version: o.Metadata.Version,
-			Unschedulable: o.Spec.Unschedulable, Mark: o.Metadata.Annotations[evict.Annotation], Ending: ending(o.Status.Conditions)}
+			Unschedulable: o.Spec.Unschedulable, Exclude: excludeOf(o.Metadata.Labels), Mark: o.Metadata.Annotations[evict.Annotation], Ending: ending(o.Status.Conditions)}
 		for _, condition := range o.Status.Conditions {
 			// The controller manager writes Unknown 40 s after the kubelet's last word.
 			n.Lost = n.Lost || condition.Type == "Ready" && condition.Status == "Unknown"
@@ -99,15 +99,23 @@ func (c *Client) evictionNodes(ctx context.Context) ([]evict.Node, error) {
 	return nodes, nil
 }
 
-// mark cordons or uncordons a node, and sets our annotation.
+func excludeOf(labels map[string]string) *string {
+	if value, ok := labels[evict.ExcludeLabel]; ok {
+		return &value
+	}
+	return nil
+}
+
+// mark cordons or uncordons a node, takes it out of load balancers or back, and sets our annotation.
 func (c *Client) mark(ctx context.Context, n evict.Node) error {
 	var text any // null removes an annotation
 	if n.Mark != "" {
 		text = n.Mark
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.Version, "annotations": map[string]any{evict.Annotation: text}},
-		"spec":     map[string]any{"unschedulable": n.Unschedulable},
+		"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.Version, "annotations": map[string]any{evict.Annotation: text},
+			"labels": map[string]any{evict.ExcludeLabel: n.Exclude}},
+		"spec": map[string]any{"unschedulable": n.Unschedulable},
 	})
 	if err != nil {
 		return err

@@ -206,6 +206,16 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// writeKubeconfig writes a kubeconfig of a server and a user's token.
+func writeKubeconfig(t *testing.T, name, server, token string) {
+	t.Helper()
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],
+		"clusters":[{"name":"x","cluster":{"server":%q}}],"users":[{"name":"x","user":{"token":%q}}]}`, server, token)
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestFile changes a kubeconfig under a client, as the renewal of its certificate does.
 func TestFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "kubeconfig")
@@ -216,17 +226,9 @@ func TestFile(t *testing.T) {
 	if _, err := f.Nodes(t.Context()); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("a call without a file: %v", err)
 	}
-	write := func(token string) {
-		t.Helper()
-		text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],
-			"clusters":[{"name":"x","cluster":{"server":"http://127.0.0.1:1"}}],"users":[{"name":"x","user":{"token":%q}}]}`, token)
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	var clients []*kube.Client
 	for _, token := range []string{"a", "a", "b"} {
-		write(token)
+		writeKubeconfig(t, name, "http://127.0.0.1:1", token)
 		c, err := f.Client()
 		if err != nil {
 			t.Fatal(err)
