@@ -34,7 +34,7 @@ usage:
   hardtack-agent bootstrap [--patience DURATION] [--json] [--root DIR] [-v]
       get the node its certificate, and write the files that a minion's daemons start with
   hardtack-agent renew [--patience 2m] [--json] [--root DIR] [-v]
-      renew the certificates that are due
+      renew the certificates that are due, and start a kubelet again whose node is gone from the API
   hardtack-agent member [--patience 2m] [--root DIR] [-v]
       run the machine's member of etcd: decide from the cluster's records whether and how it starts, and watch it
   hardtack-agent notices [--root DIR] [--kubeconfig FILE] [-v]

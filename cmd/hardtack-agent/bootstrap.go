@@ -126,7 +126,8 @@ var joining = []reason.Reason{reason.File, reason.Token, reason.Identity, reason
 // renewCommand is hardtack-agent renew: it renews the certificates of every role of the machine that are due. On a
 // minion whose own certificate has expired it asks for another, as hardtack-agent bootstrap does; the kubelet renews one
 // that is good. What a machine waits for that joins is not an error: hardtack-bootstrap.service waits for it too, and
-// reports that. At last it starts daemons again that read only at their start what was replaced.
+// reports that. At last it starts daemons again that read only at their start what was replaced, and a kubelet whose node the
+// API server has lost.
 func renewCommand(ctx context.Context, args []string, s command.Streams) error {
 	var f certsFlags
 	if done, err := f.parse("renew", certsPatience, args, s); done || err != nil {
@@ -142,6 +143,9 @@ func renewCommand(ctx context.Context, args []string, s command.Streams) error {
 		switch {
 		case bootErr == nil:
 			out.Bootstrap = &got
+			if lostErr := f.noteLost(ctx, s, got.Node); lostErr != nil { // the next hour asks again
+				s.Logger(f.verbose).WarnContext(ctx, "whether the API server still has this machine's node is not known", "error", lostErr)
+			}
 		case slices.Contains(joining, reason.Of(bootErr)):
 			s.Logger(f.verbose).WarnContext(ctx, "the node has no certificate yet", "reason", bootErr)
 		default:

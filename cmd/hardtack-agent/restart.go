@@ -35,7 +35,7 @@ func (f *certsFlags) restart(ctx context.Context, s command.Streams, only string
 	if len(pending) == 0 {
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(f.root, "run/systemd/system")); errors.Is(err, fs.ErrNotExist) {
+	if !f.booted() {
 		s.Logger(f.verbose).WarnContext(ctx, "systemd does not run here: start these daemons again", "daemons", strings.Join(pending, " "))
 		return nil
 	}
@@ -49,14 +49,56 @@ func (f *certsFlags) restart(ctx context.Context, s command.Streams, only string
 		Healthy: f.etcdHealthy, Alone: f.aloneAmongMasters, Restart: manager.Restart,
 		Sleep: func(ctx context.Context, d time.Duration) error {
 			systemd.Status(fmt.Sprintf("starts etcd again in %v, after the members before it", d.Round(time.Second)))
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(d):
-				return nil
-			}
+			return sleep(ctx, d)
 		},
 	})
+}
+
+// booted reports whether systemd runs the machine.
+func (f *certsFlags) booted() bool {
+	_, err := os.Stat(filepath.Join(f.root, "run/systemd/system"))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// noteLost has restart start the kubelet again where the API server has lost this machine's node.
+func (f *certsFlags) noteLost(ctx context.Context, s command.Streams, node string) error {
+	if !f.booted() {
+		return nil
+	}
+	manager, err := systemd.NewManager(ctx)
+	if err != nil {
+		return err
+	}
+	defer manager.Close()
+	self := &kube.Self{File: kube.NewFile(filepath.Join(f.root, kubeletKubeconfig)), Name: node}
+	lost, err := certs.NoteLost(ctx, certs.LostOptions{
+		Root: f.root, Sleep: sleep,
+		Running: func(ctx context.Context) (time.Duration, error) {
+			units, err := manager.Units(ctx, pki.DirKubelet+".service")
+			if err != nil || units[0].Active != "active" {
+				return 0, err
+			}
+			return time.Duration(systemd.Monotonic()-units[0].ActiveEnter) * time.Microsecond, nil
+		},
+		Exists: func(ctx context.Context) (bool, error) {
+			ctx, cancel := context.WithTimeout(ctx, healthWait)
+			defer cancel()
+			return self.Exists(ctx)
+		},
+	})
+	if lost {
+		s.Logger(f.verbose).WarnContext(ctx, "the API server does not have this machine's node any more: the kubelet is started again, and makes it anew", "node", node)
+	}
+	return err
 }
 
 // etcdHealthy asks another member of etcd as a client.

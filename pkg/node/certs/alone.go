@@ -122,8 +122,8 @@ func (o BootstrapOptions) endAlone() error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := os.WriteFile(restartFile(o.Root, pki.DirKubelet), nil, 0o600); err != nil {
-		return fmt.Errorf("noting that the kubelet is to be started again: %w", err)
+	if err := noteRestart(o.Root, pki.DirKubelet); err != nil {
+		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("removing what the kubelet was alone with: %w", err)

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -40,6 +41,20 @@ func ending(all []condition) string {
 		}
 	}
 	return ""
+}
+
+// Exists asks the API server whether it has the node.
+func (s *Self) Exists(ctx context.Context) (bool, error) {
+	return ask(s.File, func(c *Client) (bool, error) {
+		_, err := c.objects.Resource(nodesResource).Get(ctx, s.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("reading node %s: %w", s.Name, err)
+		}
+		return true, nil
+	})
 }
 
 // Ending reads the condition.
