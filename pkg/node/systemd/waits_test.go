@@ -19,7 +19,9 @@ mkdir -p /var/lib/kubelet/pki
 echo joined >/var/lib/kubelet/pki/kubelet-client-current.pem
 # Here they would wait for ever.
 systemctl stop hardtack-node.service hardtack-bootstrap.service
-later $network & systemctl start hardtack-registered.service
+echo of an earlier boot >$network
+anew() { sleep 1; rm $network; echo >/run/hardtack/network; later $network; }
+anew & systemctl start hardtack-registered.service
 echo "network: $(cat $network), $(systemctl is-active hardtack-registered.service)"
 rm $network
 sed -i /^conf_template/d /etc/containerd/config.toml
