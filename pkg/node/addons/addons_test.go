@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -205,7 +206,15 @@ func TestBakedManifests(t *testing.T) {
 	if got, _ := at(t, find(t, objects, "ConfigMap/coredns"), "data", "Corefile").(string); !strings.Contains(got, "kubernetes demo.local ") {
 		t.Errorf("the Corefile serves another domain:\n%s", got)
 	}
-	pod := at(t, find(t, objects, "Deployment/coredns"), "spec", "template", "spec", "containers").([]any)
+	// A machine that leaves takes one of its pods at a time, wherever both are, and each answers until the nodes know that it goes.
+	dns, budget := find(t, objects, "Deployment/coredns"), find(t, objects, "PodDisruptionBudget/kube-dns")
+	if at(t, budget, "spec", "maxUnavailable") != 1 || !reflect.DeepEqual(at(t, budget, "spec", "selector"), at(t, dns, "spec", "selector")) {
+		t.Errorf("the disruption budget of CoreDNS: %v", budget.Value)
+	}
+	if got, _ := at(t, find(t, objects, "ConfigMap/coredns"), "data", "Corefile").(string); !strings.Contains(got, "lameduck ") {
+		t.Errorf("CoreDNS ends before the nodes know:\n%s", got)
+	}
+	pod := at(t, dns, "spec", "template", "spec", "containers").([]any)
 	for _, one := range pod {
 		container := one.(map[string]any)
 		if container["image"] != "registry.k8s.io/pause:3.10.1" || container["imagePullPolicy"] != "Never" {
