@@ -102,6 +102,7 @@ func (c *live) cloudAddons(t *testing.T) {
 		{machine.EBSDriver, "patch", "", "nodes", "n", "", false},
 		{machine.EBSDriver, "list", "", "secrets", "", "default", false},
 		{machine.EBSDriver + "-node", "get", "", "nodes", "n", "", true},
+		{machine.EBSDriver + "-node", "patch", "", "nodes", "n", "", false}, // root on one node would have every other
 		{machine.EBSDriver + "-node", "create", "", "persistentvolumes", "v", "", false},
 	} {
 		assert.Equal(t, c.allowed(t, tt.account, tt.verb, tt.group, tt.resource, tt.name, tt.namespace), tt.want, "%+v", tt)
