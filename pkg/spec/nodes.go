@@ -85,10 +85,17 @@ func (f *completer) shares() int {
 
 // mostNodes is how many nodes the groups may have at the same time.
 func (f *completer) mostNodes() int {
+	return f.sumOfNodes(func(g Group) int { return max(g.Size, g.AWS.Max) })
+}
+
+// firstNodes is how many nodes the groups begin with.
+func (f *completer) firstNodes() int { return f.sumOfNodes(func(g Group) int { return g.Size }) }
+
+func (f *completer) sumOfNodes(of func(Group) int) int {
 	sum := 0
 	for _, g := range f.out.Groups {
 		if g.Roles.Has(role.Minions) {
-			sum += max(g.Size, g.AWS.Max)
+			sum += of(g)
 		}
 	}
 	return sum

@@ -11,6 +11,13 @@ const (
 	burstFlag    = "kube-api-burst"
 	apiServer    = "kubeAPIServer"
 	scheduler    = "kubeScheduler"
+	clusterDNS   = "coreDNS"
+)
+
+// One pod of CoreDNS is for dnsNodes nodes, and the image has leastDNS of them.
+const (
+	dnsNodes = 16
+	leastDNS = 2
 )
 
 // From more nodes than these on, a cluster is large and very large: the classes of Kubernetes' own large clusters.
@@ -32,6 +39,8 @@ var scaleReasons = map[string]string{
 	apiServer + " " + readsFlag: requestsReason, apiServer + " " + mutatingFlag: requestsReason,
 	manager + " " + qpsFlag: clientReason, manager + " " + burstFlag: clientReason,
 	scheduler + " clientConnection.qps": schedulerReason,
+	clusterDNS + " Deployment.spec.replicas": "One pod of CoreDNS for 16 nodes that the groups begin with: pods of all nodes ask it. With null it is left to an autoscaler of yours. " +
+		"Source: kops, addons/coredns.addons.k8s.io/k8s-1.12.yaml.template, whose autoscaler has nodesPerReplica 16 and never fewer than two.",
 	"etcd " + quotaFlag: "At the limit every write is refused. The largest that etcd's documents suggest, for more than 3000 nodes; smaller ones keep 4 GiB, since a database " +
 		"of its size goes through the network when a member is replaced. Source: kops' scalability tests, tests/e2e/scenarios/scalability/run-test.sh, ETCD_QUOTA_BACKEND_BYTES=8589934592; " +
 		"etcd's operations guide, \"System limits\".",
@@ -92,12 +101,16 @@ func (f *completer) bySize() []derivation {
 	return derived
 }
 
-// documentBySize has the fields of a component's document that follow from how many machines the groups may have.
+// documentBySize has the fields of a component's document that follow from how many machines the groups may have; the number of DNS
+// pods from how many they begin with, since an autoscaler would start machines for pods that find no node.
 func (f *completer) documentBySize(component string) map[string]any {
-	if component != scheduler || f.mostNodes() <= largeNodes {
-		return nil
+	switch replicas := (f.firstNodes() + dnsNodes - 1) / dnsNodes; {
+	case component == scheduler && f.mostNodes() > largeNodes:
+		return map[string]any{"clientConnection": map[string]any{"qps": 100}}
+	case component == clusterDNS && replicas > leastDNS:
+		return map[string]any{"Deployment": map[string]any{"spec": map[string]any{"replicas": replicas}}}
 	}
-	return map[string]any{"clientConnection": map[string]any{"qps": 100}}
+	return nil
 }
 
 // volumeBySize is the default size of a member's volume in GiB, and where it comes from.

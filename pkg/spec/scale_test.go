@@ -79,6 +79,36 @@ func TestClientsBySize(t *testing.T) {
 	}
 }
 
+// One pod of CoreDNS is for 16 nodes that the groups begin with, and never are there fewer than two. What a group may be scaled out to
+// does not count: pods without a node would have its machines started. A document has the last word.
+func TestDNSBySize(t *testing.T) {
+	const replicas = "coreDNS.config.Deployment.spec.replicas"
+	for _, test := range []struct {
+		text, groups string
+		want         any
+		origin       string
+	}{
+		{"", "- {name: minions, roles: [minions], size: 32}\n", 2, "default (/usr/lib/hardtack/addons/20-dns.yaml)"},
+		{"", "- {name: minions, roles: [minions], size: 3, aws: {max: 500}}\n", 2, "default (/usr/lib/hardtack/addons/20-dns.yaml)"},
+		{"", "- {name: one, roles: [minions], size: 32}\n- {name: two, roles: [minions], size: 1}\n", 3, "derived (groups)"},
+		{"coreDNS: {config: {Deployment: {spec: {replicas: 9}}}}\n", "- {name: minions, roles: [minions], size: 33}\n", 9, "user"},
+		{"coreDNS: {config: {Deployment: {spec: {replicas: null}}}}\n", "- {name: minions, roles: [minions], size: 33}\n", nil, "user"},
+	} {
+		c := complete(t, "apiVersion: hardtack.dev/v1\nkind: Cluster\nname: demo\n"+test.text+"groups:\n- {name: masters, roles: [masters, etcd]}\n"+test.groups)
+		e, err := c.Explain(replicas)
+		assert.NilError(t, err)
+		assert.Equal(t, e.Value, test.want)
+		assert.Equal(t, e.Origin.String(), test.origin)
+		if test.origin == "derived (groups)" {
+			assert.Assert(t, strings.Contains(e.Why, "Source: "), "%q", e.Why)
+			assert.Assert(t, strings.Contains(e.Becomes[0], "Deployment.spec.replicas in /etc/hardtack/addons/20-dns.yaml, by the user data"), "%q", e.Becomes)
+		}
+		if test.want == nil {
+			assert.Assert(t, strings.Contains(e.Becomes[0], "not given"), "%q", e.Becomes)
+		}
+	}
+}
+
 // The API server reaches a node by its address: no DNS need have its name.
 func TestNodesByAddress(t *testing.T) {
 	c := complete(t, document("", 3))
