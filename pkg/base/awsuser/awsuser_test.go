@@ -2,7 +2,11 @@ package awsuser_test
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsuser"
 )
@@ -14,6 +18,13 @@ func TestLoad(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	if _, err := awsuser.Load(t.Context(), ""); !errors.Is(err, awsuser.ErrNoRegion) {
 		t.Errorf("without a region: %v", err)
+	}
+	// A computer that is asked for its own region may have no such service, or one that refuses.
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.URL)
+	if _, err := awsuser.Load(t.Context(), "", config.WithEC2IMDSRegion()); !errors.Is(err, awsuser.ErrNoRegion) {
+		t.Errorf("without a region of its own: %v", err)
 	}
 	t.Setenv("AWS_REGION", "eu-central-1")
 	for given, want := range map[string]string{"": "eu-central-1", "us-east-1": "us-east-1"} {
