@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -80,6 +81,9 @@ func contents(lock, plain string) (image.Contents, error) {
 		return nil, err
 	}
 	if plain != "" {
+		if info, err := os.Stat(plain); err != nil || !info.IsDir() {
+			return nil, usagef("--rootfs %s: %w", plain, cmp.Or(err, errors.New("it is no directory")))
+		}
 		return image.NewContents(locks, os.DirFS(plain))
 	}
 	own, err := fs.Sub(images.FS, "rootfs")
