@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -132,6 +133,8 @@ func labDownCommand() *cli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
+			_, none := os.Stat(h.Dir)
+			never := errors.Is(none, fs.ErrNotExist)
 			err := client.Down(c.Context)
 			if err != nil && !errors.Is(err, lab.ErrNotRunning) {
 				return err
@@ -140,7 +143,7 @@ func labDownCommand() *cli.Command {
 			if clearing != nil {
 				return clearing
 			}
-			if err != nil {
+			if err != nil && !never {
 				logger(c).Info("no daemon was running", "lab", h.Name, "machines_left_by_a_killed_one", ended)
 			}
 			if c.Bool("delete") {
@@ -155,6 +158,10 @@ func labDownCommand() *cli.Command {
 					Ended   int  `json:"ended"`
 					Deleted bool `json:"deleted"`
 				}{h.Name, ended, c.Bool("delete")})
+			}
+			if never {
+				_, err = fmt.Fprintf(c.App.Writer, "there is no lab %s\n", h.Name)
+				return err
 			}
 			_, err = fmt.Fprintf(c.App.Writer, "lab %s is down\n", h.Name)
 			return err
