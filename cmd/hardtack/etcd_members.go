@@ -41,10 +41,17 @@ func printMembers(out io.Writer, members []operate.Row) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MEMBER\tROLE\tID\tMACHINE\tVOLUME\tLAG\tDB SIZE\tIN USE\tOF QUOTA\tALARMS")
 	for _, m := range members {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", m.Name, dash(m.Role), dash(m.ID), dash(m.Machine), dash(m.Volume), m.Lag,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, dash(m.Role), dash(m.ID), dash(m.Machine), dash(m.Volume), lagText(m),
 			mebibytes(m.Size), mebibytes(m.InUse), quotaText(m), dash(strings.Join(m.Alarms, ", ")))
 	}
 	return w.Flush()
+}
+
+func lagText(m operate.Row) string {
+	if m.Lag == nil {
+		return "-"
+	}
+	return fmt.Sprint(*m.Lag)
 }
 
 func quotaText(m operate.Row) string {

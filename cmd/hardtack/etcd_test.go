@@ -229,6 +229,13 @@ func TestEtcdMembers(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "MEMBER  ROLE    ID  MACHINE") || !strings.Contains(out, r.volume) || !strings.Contains(out, "a       leader  7   "+r.machine) {
 		t.Errorf("exit %d, %v\n%s", code, err, out)
 	}
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(file, append(spec.Minimal("demo"), "groups:\n- {name: masters, roles: [masters, etcd], members: [a, b]}\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code, err := r.hardtack(t, "members", "-f", file); code != 0 || !strings.Contains(out, "b       -       -   -                    -                      -") {
+		t.Errorf("who has never reported has a lag: exit %d, %v\n%s", code, err, out)
+	}
 	r.EC2().Terminate(r.machine)
 	if out, code, err := r.hardtack(t, "members", "--json"); code != 0 || !strings.Contains(out, `"role": "leader"`) || !strings.Contains(out, `"id": "7"`) {
 		t.Errorf("exit %d, %v\n%s", code, err, out)

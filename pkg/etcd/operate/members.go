@@ -12,8 +12,8 @@ type Row struct {
 	// Machine and Volume are where it runs, or waits; Volume is empty for data on the machine's own disk.
 	Machine string `json:"machine,omitempty"`
 	Volume  string `json:"volume,omitempty"`
-	// Lag is how many entries of the log it is behind.
-	Lag uint64 `json:"lag"`
+	// Lag is how many entries of the log it is behind; nil for a member without a role.
+	Lag *uint64 `json:"lag,omitempty"`
 	// Size, InUse and Quota are the database's, in bytes; Quota is 0 if it is not known.
 	Size   int64    `json:"size"`
 	InUse  int64    `json:"in_use"`
@@ -25,7 +25,10 @@ type Row struct {
 func (r *Report) List() []Row {
 	list := []Row{}
 	for _, m := range r.Members {
-		row := Row{Name: m.Name, Role: m.Role, Lag: m.Lag, Alarms: []string{}}
+		row := Row{Name: m.Name, Role: m.Role, Alarms: []string{}}
+		if m.Role != "" {
+			row.Lag = new(m.Lag)
+		}
 		id := r.formed[m.Name]
 		if s := m.Status; s != nil {
 			row.Machine, row.Volume, row.Size, row.InUse, row.Quota = s.Instance, s.Volume, s.Store.Size, s.Store.InUse, s.Store.Quota
