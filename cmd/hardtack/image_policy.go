@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/ami/cloud"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/awsname"
 )
 
 func imagePolicyCommand() *cli.Command {
@@ -24,6 +25,9 @@ func imagePolicyCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
+			}
+			if p := c.String("partition"); !awsname.IsPartition(p) {
+				return usagef("--partition %s: it is none of AWS, as aws, aws-cn and aws-us-gov", p)
 			}
 			r := cloud.PolicyRequest{
 				Partition: c.String("partition"), Image: c.String("name"), Keys: c.StringSlice("key"),

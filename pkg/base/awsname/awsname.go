@@ -12,6 +12,7 @@ const (
 )
 
 var (
+	partForm     = regexp.MustCompile(`^` + partition + `$`)
 	region       = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]$`)
 	accountForm  = regexp.MustCompile(`^` + account + `$`)
 	key          = regexp.MustCompile(`^arn:` + partition + `:kms:[a-z0-9-]+:` + account + `:key/[A-Za-z0-9-]+$`)
@@ -20,6 +21,9 @@ var (
 
 // IsRegion reports whether the text has the form of a region's name: "eu-central-1", "us-gov-west-1".
 func IsRegion(text string) bool { return region.MatchString(text) }
+
+// IsPartition reports whether the text has the form of a partition's name: "aws", "aws-cn".
+func IsPartition(text string) bool { return partForm.MatchString(text) }
 
 // IsAccount reports whether the text is an account's twelve digits.
 func IsAccount(text string) bool { return accountForm.MatchString(text) }

@@ -14,6 +14,7 @@ func TestForms(t *testing.T) {
 		no   []string
 	}{
 		{"region", awsname.IsRegion, []string{"eu-central-1", "us-gov-west-1", "ap-southeast-5", "cn-north-1"}, []string{"", "eu", "eu-central", "eu-central-1a", "EU-central-1"}},
+		{"partition", awsname.IsPartition, []string{"aws", "aws-cn", "aws-us-gov", "aws-iso-b"}, []string{"", "foo", "AWS", "aws:", "aws*"}},
 		{"account", awsname.IsAccount, []string{"123456789012"}, []string{"", "12345678901", "1234567890123", "12345678901a"}},
 		{"key", awsname.IsKey,
 			[]string{"arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab", "arn:aws-cn:kms:cn-north-1:123456789012:key/mrk-1", "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/a"},
