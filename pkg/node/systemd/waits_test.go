@@ -3,7 +3,7 @@ package systemd_test
 import "testing"
 
 // TestWaits has the scripts that a node's daemons wait with find what is there, wait for what comes later, and leave an
-// operator's own network alone.
+// operator's own network alone. The tunnel's agent waits for the network of its node.
 func TestWaits(t *testing.T) {
 	_, out := minion(t).boot(t, `
 network=/etc/cni/net.d/10-containerd-net.conflist
@@ -27,6 +27,15 @@ rm $network
 sed -i /^conf_template/d /etc/containerd/config.toml
 /usr/lib/hardtack/registered.sh
 echo "own network: goes on"
+# What the tunnel's agent waits for, which flannel writes where it is the network.
+echo "tunnel waits: $(systemctl show --property=ExecStartPre --value konnectivity-agent | grep -c /reach.sh)"
+rm /usr/lib/hardtack/bin/hardtack-agent # which runs
+printf '#!/bin/sh\necho "$@"\n' >/usr/lib/hardtack/bin/hardtack-agent
+chmod +x /usr/lib/hardtack/bin/hardtack-agent
+echo "with flannel: $(/usr/lib/hardtack/reach.sh)"
+systemctl mask flanneld.service
+echo "without flannel: $(/usr/lib/hardtack/reach.sh)"
 `)
-	answers(t, out, map[string]string{"there": "yes", "file": "later", "come after a node": "4", "network": "later, active", "own network": "goes on"})
+	answers(t, out, map[string]string{"there": "yes", "file": "later", "come after a node": "4", "network": "later, active", "own network": "goes on",
+		"tunnel waits": "1", "with flannel": "wait --timeout=2m --service --file=/run/flannel/subnet.env", "without flannel": "wait --timeout=2m --service"})
 }
