@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -33,7 +32,6 @@ of the CA; without --timeout, forever. The unit's status shows what it is waitin
   --api            https://` + role.Masters.Host("<cluster>") + `:<port>/readyz; on a master as --local-api
   --local-api      https://127.0.0.1:<port>/readyz
   --node           this machine's Node object, requested with --cert and --key
-  --service        /readyz of the API server at the address of its Service: Services work on this machine
   --etcd           /health of the cluster's etcd members, or of this machine's if the members have no names
   --file A[,B]     a file that must exist and not be empty, or one of several; may be repeated
   --unless FILE    wait for no answer if this file exists already
@@ -46,12 +44,12 @@ of the CA; without --timeout, forever. The unit's status shows what it is waitin
 
 // waitFlags is the command line of hardtack-agent wait.
 type waitFlags struct {
-	api, local, etcd, node, service bool
-	files                           [][]string
-	probe                           probe.Client
-	timeout                         time.Duration
-	unless, root                    string
-	verbose                         bool
+	api, local, etcd, node bool
+	files                  [][]string
+	probe                  probe.Client
+	timeout                time.Duration
+	unless, root           string
+	verbose                bool
 }
 
 func (f *waitFlags) parse(args []string) ([]string, error) {
@@ -61,7 +59,6 @@ func (f *waitFlags) parse(args []string) ([]string, error) {
 	flags.BoolVar(&f.local, "local-api", false, "")
 	flags.BoolVar(&f.etcd, "etcd", false, "")
 	flags.BoolVar(&f.node, "node", false, "")
-	flags.BoolVar(&f.service, "service", false, "")
 	flags.Func("file", "", func(value string) error {
 		f.files = append(f.files, strings.Split(value, ","))
 		return nil
@@ -91,7 +88,7 @@ func waitCommand(ctx context.Context, args []string, s command.Streams) error {
 		return command.UsageError{Err: errors.New("wait: --cert and --key go together")}
 	case f.node && f.probe.Certificate == "":
 		return command.UsageError{Err: errors.New("wait: --node needs --cert and --key")}
-	case !f.asks() && len(urls) == 0 && len(f.files) == 0:
+	case !f.api && !f.local && !f.etcd && !f.node && len(urls) == 0 && len(f.files) == 0:
 		return command.UsageError{Err: errors.New("wait: nothing to wait for: give a URL, --api, --local-api, --etcd or --file")}
 	}
 	if f.timeout > 0 {
@@ -106,9 +103,6 @@ func waitCommand(ctx context.Context, args []string, s command.Streams) error {
 	s.Works(command.NoPhase)
 	return nil
 }
-
-// asks reports whether a flag stands for URLs of the cluster.
-func (f *waitFlags) asks() bool { return f.api || f.local || f.etcd || f.node || f.service }
 
 // run waits for the files first, since the URLs may come from them.
 func (f *waitFlags) run(ctx context.Context, urls []string, s command.Streams) error {
@@ -129,7 +123,7 @@ func (f *waitFlags) targets(urls []string) ([]*url.URL, error) {
 	if _, err := os.Stat(f.unless); f.unless != "" && err == nil {
 		return nil, nil
 	}
-	if f.asks() {
+	if f.api || f.local || f.etcd || f.node {
 		effective, err := command.ReadConfig(f.root)
 		if err != nil {
 			return nil, err
@@ -171,13 +165,6 @@ func (f *waitFlags) known(c config.Effective) (urls []string, err error) {
 			return nil, reason.With(reason.File, err)
 		}
 		urls = append(urls, c.APIServer(c.Roles)+"/api/v1/nodes/"+name)
-	}
-	if f.service {
-		services, err := netip.ParsePrefix(c.Network.ServiceCIDR)
-		if err != nil {
-			return nil, reason.Errorf(reason.Config, "%s: %w", machine.FieldServiceCIDR, err)
-		}
-		urls = append(urls, fmt.Sprintf("https://%s/readyz", netip.AddrPortFrom(services.Masked().Addr().Next(), 443)))
 	}
 	if f.etcd && len(c.Etcd.Members) == 0 {
 		urls = append(urls, fmt.Sprintf("https://127.0.0.1:%d/health", role.EtcdClientPort))

@@ -27,15 +27,21 @@ rm $network
 sed -i /^conf_template/d /etc/containerd/config.toml
 /usr/lib/hardtack/registered.sh
 echo "own network: goes on"
-# What the tunnel's agent waits for, which flannel writes where it is the network.
+# Rules as kube-proxy's, and the file that flannel writes.
 echo "tunnel waits: $(systemctl show --property=ExecStartPre --value konnectivity-agent | grep -c /reach.sh)"
-rm /usr/lib/hardtack/bin/hardtack-agent # which runs
-printf '#!/bin/sh\necho "$@"\n' >/usr/lib/hardtack/bin/hardtack-agent
-chmod +x /usr/lib/hardtack/bin/hardtack-agent
-echo "with flannel: $(/usr/lib/hardtack/reach.sh)"
-systemctl mask flanneld.service
-echo "without flannel: $(/usr/lib/hardtack/reach.sh)"
+(
+	sleep 1
+	nft 'add table ip kube-proxy; add chain ip kube-proxy s; add map ip kube-proxy service-ips { type ipv4_addr . inet_proto . inet_service : verdict; }'
+	sleep 2
+	nft 'add element ip kube-proxy service-ips { 10.96.0.1 . tcp . 443 : goto s }'
+	later /run/flannel/subnet.env
+) &
+echo "reached: $(/usr/lib/hardtack/reach.sh), $(cat /run/flannel/subnet.env)"
+rm /run/flannel/subnet.env
+nft delete table ip kube-proxy
+systemctl mask flanneld.service kube-proxy.service
+echo "without either: $(/usr/lib/hardtack/reach.sh)"
 `)
 	answers(t, out, map[string]string{"there": "yes", "file": "later", "come after a node": "4", "network": "later, active", "own network": "goes on",
-		"tunnel waits": "1", "with flannel": "wait --timeout=2m --service --file=/run/flannel/subnet.env", "without flannel": "wait --timeout=2m --service"})
+		"tunnel waits": "1", "reached": "waits for kube-proxy's rules, later", "without either": ""})
 }
