@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/base/clock"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/certs"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/command"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/kube"
@@ -49,7 +50,7 @@ func (f *certsFlags) restart(ctx context.Context, s command.Streams, only string
 		Healthy: f.etcdHealthy, Alone: f.aloneAmongMasters, Restart: manager.Restart,
 		Sleep: func(ctx context.Context, d time.Duration) error {
 			systemd.Status(fmt.Sprintf("starts etcd again in %v, after the members before it", d.Round(time.Second)))
-			return sleep(ctx, d)
+			return (clock.System{}).Sleep(ctx, d)
 		},
 	})
 }
@@ -58,15 +59,6 @@ func (f *certsFlags) restart(ctx context.Context, s command.Streams, only string
 func (f *certsFlags) booted() bool {
 	_, err := os.Stat(filepath.Join(f.root, "run/systemd/system"))
 	return !errors.Is(err, fs.ErrNotExist)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // noteLost has restart start the kubelet again where the API server has lost this machine's node.
@@ -81,7 +73,7 @@ func (f *certsFlags) noteLost(ctx context.Context, s command.Streams, node strin
 	defer manager.Close()
 	self := &kube.Self{File: kube.NewFile(filepath.Join(f.root, kubeletKubeconfig)), Name: node}
 	lost, err := certs.NoteLost(ctx, certs.LostOptions{
-		Root: f.root, Sleep: sleep,
+		Root: f.root, Sleep: (clock.System{}).Sleep,
 		Running: func(ctx context.Context) (time.Duration, error) {
 			units, err := manager.Units(ctx, pki.DirKubelet+".service")
 			if err != nil || units[0].Active != "active" {

@@ -137,6 +137,8 @@ func (m *Member) store(ctx context.Context, f *etcd.Facts) (s etcd.Store, err er
 // unreadable is the error of read for a record that is there and cannot be parsed.
 type unreadable struct{ error }
 
+func (u unreadable) Unwrap() error { return u.error }
+
 // read reads a record; it is nil if there is none.
 func read[T etcd.Record](ctx context.Context, m *Member, object string) (*T, error) {
 	data, known := m.records[object]
