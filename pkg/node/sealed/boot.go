@@ -198,16 +198,12 @@ func setReadAhead(device string) error {
 func await(ctx context.Context, root verity.Hash) (data, tree partition, err error) {
 	began := time.Now()
 	for loaded := false; ; {
-		disks, err := tables("/sys", "/dev")
+		disks, all, err := look("/sys", "/dev")
 		if err != nil {
 			return data, tree, err
 		}
 		if found := copies(disks, root); len(found) > 1 {
 			return data, tree, fmt.Errorf("the disks %s have it: one is the machine's own, and another a copy of a root, which could bring a state of its own; detach that, and start the machine again", strings.Join(found, ", "))
-		}
-		all, err := partitions("/sys", "/dev", disks)
-		if err != nil {
-			return data, tree, err
 		}
 		waited := time.Since(began)
 		var ok bool
@@ -294,11 +290,7 @@ func openState(ctx context.Context, log *slog.Logger, disk string) error {
 
 // stateDevice finds the device of the state partition on a disk.
 func stateDevice(disk, id string) (string, bool, error) {
-	disks, err := tables("/sys", "/dev")
-	if err != nil {
-		return "", false, err
-	}
-	all, err := partitions("/sys", "/dev", disks)
+	_, all, err := look("/sys", "/dev")
 	if err != nil {
 		return "", false, err
 	}

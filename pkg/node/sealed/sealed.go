@@ -100,6 +100,16 @@ func arguments(commandLine string) (found []string) {
 // partition is one of a disk, by the names of their devices.
 type partition struct{ name, disk, id string }
 
+// look reads the tables of all disks, and finds the partitions of them.
+func look(sys, dev string) (map[string]map[string]string, []partition, error) {
+	disks, err := tables(sys, dev)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := partitions(sys, dev, disks)
+	return disks, all, err
+}
+
 // tables reads the tables of all disks: the identifiers of each disk's partitions by their numbers. sys is where sysfs is, and dev
 // where the devices are. A disk without a table that can be read has none: it is another's.
 func tables(sys, dev string) (map[string]map[string]string, error) {

@@ -106,11 +106,7 @@ func TestPair(t *testing.T) {
 // read reads the tables and the partitions of disks.
 func read(t *testing.T, m machine) (map[string]map[string]string, []partition) {
 	t.Helper()
-	found, err := tables(m.sys, m.dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := partitions(m.sys, m.dev, found)
+	found, all, err := look(m.sys, m.dev)
 	if err != nil {
 		t.Fatal(err)
 	}
