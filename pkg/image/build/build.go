@@ -287,6 +287,9 @@ func (j job) buildGo(ctx context.Context, w workspace) error {
 	if len(j.program.Tags) > 0 {
 		args = append(args, "-tags", strings.Join(j.program.Tags, ","))
 	}
+	for _, f := range j.program.GCFlags {
+		args = append(args, "-gcflags", f)
+	}
 	if err := j.copyMains(ctx, w); err != nil {
 		return err
 	}

@@ -345,7 +345,8 @@ func TestAttackIndexNamesAnotherProgram(t *testing.T) {
 func TestPinOfAnotherSource(t *testing.T) {
 	for name, change := range map[string]func(*lock.Component, *Builder){
 		"archive": func(_ *lock.Component, b *Builder) { b.Assets = tinyAssets(tiny + "// Changed.\n") },
-		"flags":   func(c *lock.Component, _ *Builder) { c.Modules.Programs[0].Tags = []string{"changed"} },
+		"tags":    func(c *lock.Component, _ *Builder) { c.Modules.Programs[0].Tags = []string{"changed"} },
+		"gcflags": func(c *lock.Component, _ *Builder) { c.Modules.Programs[0].GCFlags = []string{"all=-l"} },
 	} {
 		b, progress := newBuilder(t, tinyAssets(tiny))
 		c := tinyComponent()

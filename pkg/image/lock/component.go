@@ -118,4 +118,7 @@ type Program struct {
 	Mains []string `yaml:"mains,omitempty" json:"mains,omitempty"`
 	// LDFlags are added to -s -w -buildid=; "{{.Version}}" is the component's version.
 	LDFlags []string `yaml:"ldflags,omitempty" json:"ldflags,omitempty"`
+	// GCFlags are the compiler's, each for a pattern of packages as `go build -gcflags` takes it ("all=-l"). Of those that
+	// match a package the last counts.
+	GCFlags []string `yaml:"gcflags,omitempty" json:"gcflags,omitempty"`
 }
