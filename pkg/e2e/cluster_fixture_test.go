@@ -143,11 +143,9 @@ func (c *cluster) powerOn(ctx context.Context, t *testing.T, network *vnet.Netwo
 		"systemd.extra-unit.hardtack-shell@.service": []byte(shellService),
 		"systemd.unit-dropin.multi-user.target":      []byte("[Unit]\nWants=" + strings.Join(wants, " ") + "\n"),
 	})
-	config := qemu.Config{
-		Name: "hardtack-e2e-" + name, Memory: memory, CPUs: 2, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}},
-		Network:     qemu.Network{Kind: qemu.Stream, Socket: port.Socket(), MAC: vnet.MACOf(c.addr).String()},
-		Credentials: credentials,
-	}
+	config := bakedMachine(t)
+	config.Name, config.Memory, config.CPUs, config.Credentials = "hardtack-e2e-"+name, memory, 2, credentials
+	config.Network = qemu.Network{Kind: qemu.Stream, Socket: port.Socket(), MAC: vnet.MACOf(c.addr).String()}
 	if c.machine, err = qemu.Start(ctx, config); err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,9 @@ type typist struct {
 // earlyMachine powers a machine of the baked image on.
 func earlyMachine(ctx context.Context, t *testing.T) *typist {
 	t.Helper()
-	m := shellMachine(ctx, t, qemu.Config{Name: "hardtack-e2e-drives", Slots: 2, Disks: []qemu.Disk{{Path: image(t), Format: "qcow2"}}})
+	c := bakedMachine(t)
+	c.Name, c.Slots = "hardtack-e2e-drives", 2
+	m := shellMachine(ctx, t, c)
 	m.run(ctx, t, findDrive)
 	return m
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 )
 
@@ -105,6 +106,16 @@ func image(t *testing.T) string {
 		t.Fatalf("looking for the baked image: %v (make it with: make image)", err)
 	}
 	return path
+}
+
+// bakedMachine starts from the baked disk, by the firmware that the disk needs.
+func bakedMachine(t *testing.T) qemu.Config {
+	t.Helper()
+	b, err := lab.Boot{Path: image(t), Format: "qcow2"}.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return qemu.Config{Firmware: b.Firmware, Disks: []qemu.Disk{{Path: b.Path, Format: b.Format}}}
 }
 
 // need returns the path of a program, or fails with the Debian package to install.

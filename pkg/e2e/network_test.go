@@ -161,18 +161,18 @@ func powerOn(ctx context.Context, t *testing.T, network *vnet.Network, i ec2.Ins
 	}
 	// Its clock stays as wrong as it is at power-on.
 	port.SetFault(vnet.Clock(), vnet.Silent)
-	m, err := qemu.Start(ctx, qemu.Config{
-		Name: "hardtack-e2e-" + i.ID, Disks: append([]qemu.Disk{{Path: image(t), Format: "qcow2"}}, volumes...), Skew: skew,
-		DMI:     qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: i.Type, Serial: "ec2f5c1a-0000-4000-8000-000000000001"},
-		Network: qemu.Network{Kind: qemu.Stream, Socket: port.Socket(), MAC: i.Card.MAC.String()},
-		Credentials: map[string][]byte{
-			"systemd.extra-unit.hardtack-network.service": fmt.Appendf(nil, networkUnit, peer),
-			"systemd.extra-unit.hardtack-echo.socket":     []byte(echoSocket),
-			"systemd.extra-unit.hardtack-echo@.service":   []byte(echoService),
-			"systemd.unit-dropin.multi-user.target":       []byte("[Unit]\nWants=hardtack-network.service hardtack-echo.socket\n"),
-			"hardtack.network":                            networkScript,
-		},
-	})
+	c := bakedMachine(t)
+	c.Name, c.Disks, c.Skew = "hardtack-e2e-"+i.ID, append(c.Disks, volumes...), skew
+	c.DMI = qemu.DMI{BIOSVendor: "Amazon EC2", Vendor: "Amazon EC2", Product: i.Type, Serial: "ec2f5c1a-0000-4000-8000-000000000001"}
+	c.Network = qemu.Network{Kind: qemu.Stream, Socket: port.Socket(), MAC: i.Card.MAC.String()}
+	c.Credentials = map[string][]byte{
+		"systemd.extra-unit.hardtack-network.service": fmt.Appendf(nil, networkUnit, peer),
+		"systemd.extra-unit.hardtack-echo.socket":     []byte(echoSocket),
+		"systemd.extra-unit.hardtack-echo@.service":   []byte(echoService),
+		"systemd.unit-dropin.multi-user.target":       []byte("[Unit]\nWants=hardtack-network.service hardtack-echo.socket\n"),
+		"hardtack.network":                            networkScript,
+	}
+	m, err := qemu.Start(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}

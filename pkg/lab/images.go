@@ -26,8 +26,8 @@ type Boot struct {
 	Arch string
 }
 
-// complete says how a machine starts, by the disk. A sealed root and a disk for arm64 have UEFI, as on AWS.
-func (b Boot) complete() (Boot, error) {
+// Complete says how a machine starts, by the disk. A sealed root and a disk for arm64 have UEFI, as on AWS.
+func (b Boot) Complete() (Boot, error) {
 	kind, err := inspect(b.Path)
 	if err != nil {
 		return b, err

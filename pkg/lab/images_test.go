@@ -56,12 +56,12 @@ func TestBoot(t *testing.T) {
 				}
 			}
 			want := Boot{Path: path, Firmware: c.want, Arch: cmp.Or(c.arch, qemu.AMD64)}
-			if got, err := (Boot{Path: path, Firmware: c.named}).complete(); err != nil || got != want {
+			if got, err := (Boot{Path: path, Firmware: c.named}).Complete(); err != nil || got != want {
 				t.Errorf("%+v, %v, want %+v", got, err, want)
 			}
 		})
 	}
-	if _, err := (Boot{Path: filepath.Join(t.TempDir(), "none")}).complete(); err == nil {
+	if _, err := (Boot{Path: filepath.Join(t.TempDir(), "none")}).Complete(); err == nil {
 		t.Error("a disk that is not there has a firmware")
 	}
 }

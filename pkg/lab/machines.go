@@ -131,7 +131,7 @@ func (m *machines) receive(l net.Listener) error {
 // Start powers a machine on.
 func (m *machines) Start(ctx context.Context, l Launch) (Running, error) {
 	var err error
-	if l.Boot, err = l.Boot.complete(); err != nil {
+	if l.Boot, err = l.Boot.Complete(); err != nil {
 		return nil, err
 	}
 	port, err := m.network.Attach(vnet.Machine{Name: l.ID, Addr: l.Addr})
