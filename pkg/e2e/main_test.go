@@ -108,14 +108,14 @@ func image(t *testing.T) string {
 	return path
 }
 
-// bakedMachine starts from the baked disk, by the firmware that the disk needs.
+// bakedMachine starts from the baked disk, with the processor and by the firmware that the disk needs.
 func bakedMachine(t *testing.T) qemu.Config {
 	t.Helper()
 	b, err := lab.Boot{Path: image(t), Format: "qcow2"}.Complete()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return qemu.Config{Firmware: b.Firmware, Disks: []qemu.Disk{{Path: b.Path, Format: b.Format}}}
+	return qemu.Config{Firmware: b.Firmware, Arch: b.Arch, Disks: []qemu.Disk{{Path: b.Path, Format: b.Format}}}
 }
 
 // need returns the path of a program, or fails with the Debian package to install.

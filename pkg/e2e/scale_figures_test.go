@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +23,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/procfs"
 	"k8s.io/client-go/rest"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
@@ -71,6 +71,8 @@ type memory struct {
 	When   string  `json:"when"`
 	Now    float64 `json:"now_mib"`
 	Peak   float64 `json:"peak_mib"`
+	// CPU is the processor's time of the process that runs now, in seconds.
+	CPU float64 `json:"cpu_s"`
 	// Restarts are the times that it ended by itself: a controller does that when it cannot renew its lease.
 	Restarts int `json:"restarts"`
 }
@@ -215,13 +217,13 @@ func requests(all []samples) []latency {
 	return rows
 }
 
-// memory reads what the daemons have in memory now, and had at most.
+// memory reads what the daemons have in memory now, and had at most, and what of the processor they took.
 func (m *scaleMaster) memory(t *testing.T, when string) []memory {
 	t.Helper()
 	var rows []memory
 	for _, daemon := range scaleDaemons {
 		pid, restarts := m.daemons[daemon].state()
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		status, stat, err := usage(pid)
 		if errors.Is(err, fs.ErrNotExist) {
 			t.Logf("%s on %s is not running now", daemon, m.name())
 			continue
@@ -229,18 +231,24 @@ func (m *scaleMaster) memory(t *testing.T, when string) []memory {
 		if err != nil {
 			t.Fatalf("%s on %s: %v", daemon, m.name(), err)
 		}
-		value := func(field string) float64 {
-			_, rest, _ := strings.Cut(string(data), "\n"+field+":")
-			words := strings.Fields(rest)
-			kib, err := strconv.ParseFloat(words[0], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return math.Round(kib / 1024)
-		}
-		rows = append(rows, memory{Daemon: m.name() + " " + daemon, When: when, Now: value("VmRSS"), Peak: value("VmHWM"), Restarts: restarts})
+		mib := func(bytes uint64) float64 { return math.Round(float64(bytes) / (1 << 20)) }
+		rows = append(rows, memory{Daemon: m.name() + " " + daemon, When: when, Now: mib(status.VmRSS), Peak: mib(status.VmHWM), CPU: stat.CPUTime(), Restarts: restarts})
 	}
 	return rows
+}
+
+// usage is what the kernel says of a process.
+func usage(pid int) (procfs.ProcStatus, procfs.ProcStat, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return procfs.ProcStatus{}, procfs.ProcStat{}, err
+	}
+	status, err := p.NewStatus()
+	if err != nil {
+		return status, procfs.ProcStat{}, err
+	}
+	stat, err := p.Stat()
+	return status, stat, err
 }
 
 // binding is the line of an audit log that says that a pod got its node.
@@ -317,9 +325,9 @@ func (f *scaleFigures) write(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "| process, MiB | now | peak | restarts |\n|---|---|---|---|\n")
+	fmt.Fprintf(&b, "| process, MiB | now | peak | processor, s | restarts |\n|---|---|---|---|---|\n")
 	for _, m := range f.Memory {
-		fmt.Fprintf(&b, "| %s, %s | %.0f | %.0f | %d |\n", m.Daemon, m.When, m.Now, m.Peak, m.Restarts)
+		fmt.Fprintf(&b, "| %s, %s | %.0f | %.0f | %.1f | %d |\n", m.Daemon, m.When, m.Now, m.Peak, m.CPU, m.Restarts)
 	}
 	fmt.Fprintf(&b, "\n| request | count | p50, ms | p99, ms |\n|---|---|---|---|\n")
 	for _, r := range f.Requests[:min(len(f.Requests), 16)] {

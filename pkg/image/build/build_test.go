@@ -23,8 +23,8 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/image/rootfs"
 )
 
-// tiny is a module without dependencies: one program that says what it is called and its version.
-const tiny = `-- go.mod --
+// tinyModule is the beginning of a module without dependencies, up to the imports of its one program.
+const tinyModule = `-- go.mod --
 module hardtack.invalid/tiny
 
 go 1.24
@@ -33,7 +33,10 @@ require hardtack.invalid/nothing v1.2.3
 -- tiny/main.go --
 package main
 
-import (
+`
+
+// tiny is such a module, whose program says what it is called and its version.
+const tiny = tinyModule + `import (
 	"fmt"
 	"os"
 	"path/filepath"
@@ -105,6 +108,22 @@ func install(t *testing.T, dir string, entries []rootfs.Entry) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// says builds the component, and returns what its first program prints.
+func says(t *testing.T, b *Builder, c lock.Component) string {
+	t.Helper()
+	entries, _, err := b.Build(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	install(t, root, entries)
+	out, err := exec.CommandContext(t.Context(), filepath.Join(root, c.Files[0].Path)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", c.Files[0].Path, err, out)
+	}
+	return string(out)
 }
 
 func TestBuildServesEveryName(t *testing.T) {

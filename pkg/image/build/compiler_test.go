@@ -1,23 +1,9 @@
 package build
 
-import (
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"testing"
-)
+import "testing"
 
 // inlined says whether the compiler has put a small function into the one that calls it.
-const inlined = `-- go.mod --
-module hardtack.invalid/tiny
-
-go 1.26
-
-require hardtack.invalid/nothing v1.2.3
--- tiny/main.go --
-package main
-
-import (
+const inlined = tinyModule + `import (
 	"fmt"
 	"runtime"
 )
@@ -48,15 +34,8 @@ func TestCompilersFlags(t *testing.T) {
 		b, _ := newBuilder(t, tinyAssets(inlined))
 		c := tinyComponent()
 		c.Modules.Programs[0].GCFlags = test.flags
-		entries, _, err := b.Build(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		root := t.TempDir()
-		install(t, root, entries)
-		out, err := exec.CommandContext(t.Context(), filepath.Join(root, "usr/bin/one")).CombinedOutput()
-		if got := strings.TrimSpace(string(out)); err != nil || got != test.want {
-			t.Errorf("%q: the program says %q, not %q (%v)", test.flags, got, test.want, err)
+		if got := says(t, b, c); got != test.want+"\n" {
+			t.Errorf("%q: the program says %q, not %q", test.flags, got, test.want)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package build
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -40,15 +38,8 @@ func TestBuildMains(t *testing.T) {
 	c := tinyComponent()
 	c.Modules.Programs[0].Mains = []string{"hardtack.invalid/tiny/their/one-tool"}
 	b, _ := newBuilder(t, tinyAssets(caller+upstreamMain))
-	entries, _, err := b.Build(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	install(t, root, entries)
-	out, err := exec.CommandContext(t.Context(), filepath.Join(root, "usr/bin/one")).CombinedOutput()
-	if err != nil || string(out) != "main other\none v1.2.3\n" {
-		t.Errorf("it says %q, %v", out, err)
+	if got := says(t, b, c); got != "main other\none v1.2.3\n" {
+		t.Errorf("it says %q", got)
 	}
 	for name, test := range map[string]struct{ from, to, want string }{
 		"a package that is no main": {"package main\n\nfunc other", "package other\n\nfunc other", "their/one-tool"},
