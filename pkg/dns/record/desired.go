@@ -24,7 +24,6 @@ func Desired(f Fleet, p Policy, l Limits) ([]Set, problem.List) {
 	in := eligible(f, p, &found)
 	b := newBuilder(f.Cluster, p, l, &found)
 	b.addControl(f.Groups)
-	b.checkControl(len(f.Groups))
 	if p.Outputs.Roles {
 		var own []role.Role
 		for _, g := range f.Groups {
@@ -83,6 +82,8 @@ type builder struct {
 	limits Limits
 	found  *problem.List
 	sets   []Set
+	// control is the size of a large control record, at most.
+	control struct{ values, characters int }
 }
 
 func newBuilder(cluster string, p Policy, l Limits, found *problem.List) *builder {
@@ -111,13 +112,31 @@ func (b *builder) add(label, kind string, values []string) {
 	b.sets = append(b.sets, Set{Name: label + "." + b.domain, Type: kind, TTL: b.policy.TTL, Values: slices.Compact(values)})
 }
 
+// addControl adds the control record. Beside a small one every batch has room, in the tenth that replaceable leaves; for a large one
+// room is kept, with the longest generation and as many vanished groups as it may get.
 func (b *builder) addControl(groups []Group) {
 	values := []string{ownerValue}
 	for _, g := range groups {
 		values = append(values, groupPrefix+b.policy.groupKey(g.Role, g.Name))
 	}
 	b.add(controlLabel, TXT, values)
+	if v, c := (Change{Create: b.sets}).size(); v > smallControl || c > smallControl*longName {
+		b.control.values = v + maxGenerationValues + maxVanished
+		b.control.characters = c + (maxGenerationValues+maxVanished)*longestTXT
+		b.checkBatch(len(groups))
+	}
+	b.checkControl(len(groups))
 }
+
+const (
+	// smallControl is how many values a small control record has, and longName how many characters each, the mean of them: with a
+	// generation and vanished groups beside them they are a tenth of Route 53's 1000 values when they are replaced.
+	smallControl = 20
+	longName     = 50
+)
+
+// longestTXT is the size of one string of a TXT record at most, with its quotes (RFC 1035, section 3.3).
+const longestTXT = 255 + len(`""`)
 
 // checkControl reports a fleet with too many groups for the control record, which also holds the owner, the generation
 // and groups that have vanished.
@@ -126,6 +145,16 @@ func (b *builder) checkControl(groups int) {
 		b.found.Add(problem.Problem{Rule: "too-many-groups", Field: "cluster",
 			Text: fmt.Sprintf("%d groups are more than the %d that the control record remembers, since the DNS service takes %d values in a set", groups, most, b.limits.SetValues),
 			Hint: "merge groups, or raise the DNS service's limit (BIND: max-records-per-type)"})
+	}
+}
+
+// checkBatch reports a control record that no batch can replace.
+func (b *builder) checkBatch(groups int) {
+	if l, again := b.limits, (Change{Remove: b.sets, Create: b.sets}); !l.fits(again) {
+		values, characters := again.size()
+		b.found.Add(problem.Problem{Rule: "too-many-groups", Field: "cluster",
+			Text: fmt.Sprintf("to replace the control record of %d groups takes %d values and %d characters, and the DNS service takes %d and %d in a batch", groups, values, characters, l.BatchValues, l.BatchCharacters),
+			Hint: "merge groups, or give them shorter names"})
 	}
 }
 

@@ -251,3 +251,39 @@ func TestEqual(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupsFitBatch: whatever the number of groups and machines that are taken, a machine that comes or goes can be published beside the
+// control record, which then has its longest generation on both sides.
+func TestGroupsFitBatch(t *testing.T) {
+	longest := func(g string) string { return strings.Repeat(g, MaxGeneration) }
+	for _, groups := range []int{1, 19, 20, 50, 100, 175, 350, 381} {
+		for _, machines := range []int{groups, 400, 450} {
+			for _, six := range []bool{false, true} {
+				fleet := func(from int) Fleet {
+					f := Fleet{Cluster: "demo", Owner: "aws:1:r"}
+					for g := range groups {
+						f.Groups = append(f.Groups, named(fmt.Sprintf("demo-minions-%03d", g), group(role.Minions, 0)))
+					}
+					for i := range machines {
+						n, g := from+i, &f.Groups[i%groups]
+						m := Member{InstanceID: fmt.Sprintf("i-%017x", n), Lifecycle: InService, Healthy: true, Running: true, Private: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})}
+						if six {
+							m.Private6 = netip.MustParseAddr(fmt.Sprintf("2600:1f14:abcd:1200:aaaa:bbbb:cccc:%x", 0x1000+n))
+						}
+						g.Members = append(g.Members, m)
+					}
+					return f
+				}
+				have, found := Desired(fleet(0), DefaultPolicy(), route53)
+				want, again := Desired(fleet(1), DefaultPolicy(), route53)
+				if found.Err() != nil || again.Err() != nil {
+					t.Fatalf("%d groups of %d machines: %v, %v", groups, machines, found, again)
+				}
+				have = Diff(nil, have, longest("g")).Apply(nil)
+				if _, _, err := Diff(have, want, longest("h")).Fit(route53); err != nil {
+					t.Errorf("%d groups of %d machines, IPv6 %v: %v", groups, machines, six, err)
+				}
+			}
+		}
+	}
+}

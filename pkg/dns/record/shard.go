@@ -66,12 +66,16 @@ const (
 func (b *builder) fits(a, aaaa int) bool {
 	l := b.limits
 	return (l.SetValues == 0 || max(a, aaaa) <= l.SetValues) &&
-		(l.BatchValues == 0 || a+aaaa <= max(2, replaceable(l.BatchValues))) &&
-		(l.BatchCharacters == 0 || a*longestA+aaaa*longestAAAA <= max(longestA+longestAAAA, replaceable(l.BatchCharacters)))
+		(l.BatchValues == 0 || a+aaaa <= max(2, replaceable(l.BatchValues, b.control.values))) &&
+		(l.BatchCharacters == 0 || a*longestA+aaaa*longestAAAA <= max(longestA+longestAAAA, replaceable(l.BatchCharacters, b.control.characters)))
 }
 
-// replaceable is how much of what a batch takes may be replaced in it (all removed, all created), beside the control record.
-func replaceable(batch int) int { return batch * 9 / 20 }
+// replaceable is how much of what a batch takes may be replaced in it (all removed, all created) beside the control record, which each
+// batch replaces too: nine tenths, and less beside a large one. It is never less than a tenth: the control record is seldom as large
+// as it may get, and shards of a few addresses each would be many.
+func replaceable(batch, control int) int {
+	return max(batch/20, min(batch*9/20, batch/2-control))
+}
 
 func withAddress(members []Member, pick addressPicker) []Member {
 	var out []Member
