@@ -29,12 +29,16 @@ const (
 
 	// EtcdMetricsPort is where an etcd member says whether it is healthy, and has its metrics.
 	EtcdMetricsPort = 2381
-	// KubeletPort is where a kubelet answers API servers, and has its metrics.
+	// KubeletPort is where a kubelet answers API servers, and has its metrics; KubeletHealthPort is where it says whether it is healthy.
 	KubeletPort       = 10250
-	kubeletHealthPort = 10248
-	// The port on which the nodes' tunnels end, and the one of their server's metrics, as in Kubernetes' documentation
-	// ("Set up Konnectivity service").
-	tunnelPort        = 8132
+	KubeletHealthPort = 10248
+	// KubeProxyHealthPort is where kube-proxy says whether its node forwards connections to Services.
+	KubeProxyHealthPort = 10256
+	// VXLANPort is where nodes get pods' packets from each other, by UDP.
+	VXLANPort = 8472
+	// TunnelPort is where the nodes' tunnels end, and TunnelMetricsPort where their server has its metrics, as in Kubernetes'
+	// documentation ("Set up Konnectivity service").
+	TunnelPort        = 8132
 	TunnelMetricsPort = 8133
 
 	ControllerManagerPort = 10257

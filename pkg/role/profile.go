@@ -49,7 +49,7 @@ var profiles = []Profile{
 		Role: Masters, Order: 2,
 		Ports: []Port{
 			{"tcp", DefaultAPIPort, "kube-apiserver", Set{Masters, Minions}},
-			{"tcp", tunnelPort, "konnectivity-server", Set{Minions}},
+			{"tcp", TunnelPort, "konnectivity-server", Set{Minions}},
 			{"tcp", TunnelMetricsPort, "konnectivity-server", nil},
 			{"tcp", ControllerManagerPort, "kube-controller-manager", nil},
 			{"tcp", SchedulerPort, "kube-scheduler", nil},
@@ -84,10 +84,10 @@ var profiles = []Profile{
 			// API servers connect to the kubelet by the node's own tunnel, or by another node's; and so do pods on any node that
 			// read nodes' metrics.
 			{"tcp", KubeletPort, "kubelet", Set{Minions}},
-			{"tcp", kubeletHealthPort, "kubelet", nil},
-			{"tcp", 10256, "kube-proxy", Set{Masters, Minions}},
+			{"tcp", KubeletHealthPort, "kubelet", nil},
+			{"tcp", KubeProxyHealthPort, "kube-proxy", Set{Masters, Minions}},
 			{"tcp", 10249, "kube-proxy", nil},
-			{"udp", 8472, "", Set{Minions}},
+			{"udp", VXLANPort, "", Set{Minions}},
 			{"tcp", 10010, "containerd", nil},
 		},
 		Reads:   []string{Public, BootstrapToken, Registries},
@@ -109,7 +109,7 @@ var profiles = []Profile{
 			{Name: "hardtack-notices.service", Proof: NoProof},
 		},
 		Checks: []Check{
-			{"kubelet", "kubelet.service", HTTP(kubeletHealthPort, "/healthz")},
+			{"kubelet", "kubelet.service", HTTP(KubeletHealthPort, "/healthz")},
 			{"proxy", "kube-proxy.service", UnitActive},
 			{"network", "flanneld.service", UnitActive},
 			// It is started when one master is connected: until then no API server reaches the node's pods.

@@ -161,8 +161,9 @@ func decided(component, flag string) bool {
 
 // ofAddress are etcd's flags that say under which name and where a member is reached. They follow from the groups, and other
 // parts of Hardtack have the same addresses: the epoch's record, by which member IDs are computed, the certificates, the API
-// servers, and the agent, which asks the member for all that it decides.
-var ofAddress = []string{"name", "initial-advertise-peer-urls", "advertise-client-urls", "listen-peer-urls", "listen-client-urls"}
+// servers, and the agent, which asks the member for all that it decides. listen-client-http-urls takes /health away from the
+// clients' addresses, where it is asked for.
+var ofAddress = []string{"name", "initial-advertise-peer-urls", "advertise-client-urls", "listen-peer-urls", "listen-client-urls", "listen-client-http-urls"}
 
 // settled reports whether a component's flag follows from the groups, and from nothing else.
 func settled(component, flag string) bool {

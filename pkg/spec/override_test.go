@@ -70,6 +70,12 @@ var sensible = map[string]any{
 	// They follow from fields of the cluster.
 	"kubeAPIServer.secure-port": nil, "kubeAPIServer.service-cluster-ip-range": nil, "kubeControllerManager.service-cluster-ip-range": nil,
 	"kubeControllerManager.cluster-cidr": nil, "kubeProxy.clusterCIDR": nil, "kubelet.clusterDomain": nil,
+	// Others know where the daemons listen.
+	"kubeControllerManager.secure-port": nil, "kubeScheduler.secure-port": nil, "konnectivityAgent.port": nil,
+	"kubelet.port": nil, "kubelet.healthz-port": nil, "kubelet.healthzPort": nil,
+	"kubeAPIServer.bind-address": "::", "kubeControllerManager.bind-address": "0.0.0.0", "kubeScheduler.bind-address": "0.0.0.0",
+	"konnectivityServer.agents": "0.0.0.0:8132", "konnectivityServer.metrics": ":8133", "etcd.listen-metrics-urls": "http://0.0.0.0:2381",
+	"kubelet.address": "::", "kubelet.healthz-bind-address": "0.0.0.0", "kubelet.healthzBindAddress": "0.0.0.0", "kubeProxy.healthzBindAddress": ":10256",
 }
 
 // Every flag of every component, of every minor version, can be overridden, all of them at once: each is on

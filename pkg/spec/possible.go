@@ -39,6 +39,7 @@ func (f *completer) possible() {
 	f.cloudProviders()
 	f.cloudWaits()
 	f.followers()
+	f.listeners()
 	for i, g := range f.out.Cluster.Groups {
 		if n := len(g.Members); n > 0 && n%2 == 0 && len(f.members()) == n {
 			f.warn(at("groups", i)+".members", fmt.Sprintf("name %d or %d", n-1, n+1),
