@@ -52,6 +52,9 @@ func (c *Cluster) Complete(image *Image) (*Complete, problem.List) {
 		f.possible()
 	}
 	f.extras()
+	if problems.Err() == nil {
+		f.readable()
+	}
 	problems.Sort()
 	if problems.Err() != nil {
 		return nil, problems

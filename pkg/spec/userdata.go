@@ -29,24 +29,31 @@ type writeFile struct {
 // usually empty, and the machine reads the CA from the store. more are files of one machine, which may hold what no group's
 // user data hold: its own bootstrap token. The same configuration always results in the same bytes.
 func (c *Complete) UserData(group string, ca []byte, more ...File) ([]byte, error) {
-	g, err := c.Group(group)
-	if err != nil {
-		return nil, err
-	}
 	files, err := c.Files(group, ca)
 	if err != nil {
 		return nil, err
 	}
-	config, err := cloudConfig(append(more, files...)) // role files last
+	data, err := c.assemble(group, append(more, files...)) // role files last
+	if err != nil {
+		return nil, err
+	}
+	return c.fit(group, data)
+}
+
+// assemble puts a group's files into one text, with the operator's parts for the group.
+func (c *Complete) assemble(group string, files []File) ([]byte, error) {
+	g, err := c.Group(group)
+	if err != nil {
+		return nil, err
+	}
+	config, err := cloudConfig(files)
 	if err != nil {
 		return nil, err
 	}
 	if parts := c.userDataParts(g); len(parts) > 0 {
-		if config, err = message(config, parts); err != nil {
-			return nil, err
-		}
+		return message(config, parts)
 	}
-	return c.fit(group, config)
+	return config, nil
 }
 
 // Hash is the hash of the group's user data, by which its machines identify their configuration.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/problem/near"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/node/machine"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -87,7 +88,8 @@ func (v checker) api(a API) {
 		v.errorf("api.port", "%d is not a port", a.Port)
 	}
 	for i, name := range a.Names {
-		if _, err := netip.ParseAddr(name); err != nil && !domainForm.MatchString(name) {
+		// A zone is one machine's name of an interface, and no certificate's.
+		if a, err := netip.ParseAddr(name); (err != nil || a.Zone() != "") && !domainForm.MatchString(name) {
 			v.errorf(at("api.names", i), "%q is neither a DNS name nor an address", name)
 		}
 	}
@@ -233,8 +235,6 @@ func (v checker) roles(field string, names []string) role.Set {
 	return role.NewSet(roles...)
 }
 
-var taintForm = regexp.MustCompile(`^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?(=[A-Za-z0-9_.-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
-
 // namings are the values of node.naming.
 var namings = []string{"auto", "ip-name", "instance-id", "hostname"}
 
@@ -243,13 +243,13 @@ func (v checker) node(field string, n Node, roles role.Set) {
 		v.hint(field+".naming", near.DidYouMean(n.Naming, namings), "%q is not one of %s", n.Naming, strings.Join(namings, ", "))
 	}
 	for i, t := range n.Taints {
-		if !taintForm.MatchString(t) {
-			v.errorf(at(field+".taints", i), "%q is not of the form key=value:NoSchedule, :PreferNoSchedule or :NoExecute", t)
+		if _, err := machine.ParseTaint(t); err != nil {
+			v.errorf(at(field+".taints", i), "%v", err)
 		}
 	}
-	for key := range n.Labels {
-		if err := nodeLabel(key); err != nil {
-			v.errorf(join(field+".labels", key), "%v", err)
+	for key, value := range n.Labels {
+		if hint, err := machine.CheckLabel(key, value); err != nil {
+			v.hint(join(field+".labels", key), hint, "%v", err)
 		}
 	}
 	if n.MaxPods < 0 || n.MaxPods > 1024 {
@@ -258,36 +258,4 @@ func (v checker) node(field string, n Node, roles role.Set) {
 	if (len(n.Labels)+len(n.Taints) > 0 || n.PodsReachMetadata) && len(roles) > 0 && !roles.Has(role.Minions) {
 		v.errorf(field, "the group's machines are no nodes: they have not the role %s", role.Minions)
 	}
-}
-
-var labelKeyForm = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
-
-// ownLabels are the labels below kubernetes.io that a kubelet may give itself
-// (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
-var ownLabels = []string{
-	"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/instance-type",
-	"node.kubernetes.io/instance-type", "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
-	"topology.kubernetes.io/region", "topology.kubernetes.io/zone",
-}
-
-// nodeLabel reports a label that a node may not give itself.
-func nodeLabel(key string) error {
-	if !labelKeyForm.MatchString(key) {
-		return fmt.Errorf("%q is not the key of a label", key)
-	}
-	prefix, _, _ := strings.Cut(key, "/")
-	if !strings.Contains(key, "/") || slices.Contains(ownLabels, key) {
-		return nil
-	}
-	for _, free := range []string{"kubelet.kubernetes.io", "node.kubernetes.io"} {
-		if prefix == free || strings.HasSuffix(prefix, "."+free) {
-			return nil
-		}
-	}
-	for _, kept := range []string{"kubernetes.io", "k8s.io"} {
-		if prefix == kept || strings.HasSuffix(prefix, "."+kept) {
-			return fmt.Errorf("NodeRestriction lets no node give itself a label below %s", kept)
-		}
-	}
-	return nil
 }
