@@ -21,6 +21,10 @@ func TestImpossible(t *testing.T) {
 		"api: {port: 53}\n":   "cluster.yaml:4: api.port: 53 is the port of systemd-resolved on the same machine (write another, such as 6443)",
 		"api: {port: 8472}\n": "",
 		"api: {port: 6443}\n": "",
+		// Hooks of one group.
+		"launchHook: hardtack-drain\n": `cluster.yaml:4: launchHook: "hardtack-drain" is the name of the stack's own hook for machines that end, and a group has each name once (leave it out, or write another name)`,
+		"launchHook: hardtack-evict\n": `cluster.yaml:4: launchHook: "hardtack-evict" is the name of the stack's own hook for machines that end, and a group has each name once (leave it out, or write another name)`,
+		"launchHook: hardtack-ready\n": "",
 		// Ranges that machines need.
 		"network: {podCIDR: 169.254.0.0/16}\n":     "cluster.yaml:4: network.podCIDR: 169.254.0.0/16 overlaps 169.254.0.0/16: link-local addresses, with the metadata service and the clock at AWS (a private range, as in 10.0.0.0/8)",
 		"network: {podCIDR: 168.0.0.0/7}\n":        "cluster.yaml:4: network.podCIDR: /7 is not between /8 and /24",

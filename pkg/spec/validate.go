@@ -37,8 +37,11 @@ func (v checker) document(c *Cluster) {
 	if s := c.Store; s != "" && !ssmForm.MatchString(s) && !absolute(strings.TrimPrefix(s, "dir:"), strings.HasPrefix(s, "dir:")) {
 		v.errorf("store", "%q is neither ssm:/path nor dir:/path", s)
 	}
-	if c.LaunchHook != "" && !hookForm.MatchString(c.LaunchHook) {
-		v.errorf("launchHook", "%q is not the name of a lifecycle hook", c.LaunchHook)
+	switch hook := c.LaunchHook; {
+	case hook != "" && !hookForm.MatchString(hook):
+		v.errorf("launchHook", "%q is not the name of a lifecycle hook", hook)
+	case hook == role.DrainHook || hook == role.EvictionHook:
+		v.hint("launchHook", "leave it out, or write another name", "%q is the name of the stack's own hook for machines that end, and a group has each name once", hook)
 	}
 	if level := c.PodSecurity; level != "" && !slices.Contains(podSecurityLevels, level) {
 		v.hint("podSecurity", near.DidYouMean(level, podSecurityLevels), "%q is not one of %s", level, strings.Join(podSecurityLevels, ", "))
