@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -21,7 +22,7 @@ func pkiKubeconfigCommand() *cli.Command {
 	return &cli.Command{
 		Name: "kubeconfig", Usage: "print a kubeconfig: with --user a person's, by a certificate request to the API server; else an administrator's, signed with the authority's key, with full access until it expires",
 		Flags: append(storeFlags(),
-			&cli.StringFlag{Name: "server", Usage: "the API server's `URL` (default: https://" + role.Masters.Host("<cluster>") + ")"},
+			&cli.StringFlag{Name: "server", Usage: "the API server's `URL` (default: https://" + role.Masters.Host("<cluster>") + ", and the cluster's api.port where it is another than 443)"},
 			&cli.DurationFlag{Name: "life", Value: pki.AdminLife, Usage: "the `DURATION` until it expires"},
 			&cli.StringFlag{Name: "out", Usage: "write to `FILE` instead of stdout, atomically, with mode 0600"},
 			&cli.StringFlag{Name: "user", Usage: "the person's `NAME`; needs --kubeconfig instead of --cluster and --store"},
@@ -79,15 +80,17 @@ func adminKubeconfig(c *cli.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	server := "https://" + role.Masters.Host(cluster)
 	// A store without these facts is no reason to leave somebody outside.
 	switch agreed, err := authority.Agreed(c.Context, s); {
 	case err != nil && !errors.Is(err, pki.ErrNotFound):
 		return nil, err
 	case err == nil && agreed.Cluster != cluster:
 		return nil, usagef("%s is the store of cluster %s, not of %s: name the right one with --store, or the other cluster", s, agreed.Cluster, cluster)
+	case err == nil && agreed.API.Port != role.DefaultAPIPort:
+		server += ":" + strconv.Itoa(agreed.API.Port)
 	}
-	server := cmp.Or(c.String("server"), "https://"+role.Masters.Host(cluster))
-	return pki.AdminKubeconfig(a, server, c.Duration("life"), time.Now())
+	return pki.AdminKubeconfig(a, cmp.Or(c.String("server"), server), c.Duration("life"), time.Now())
 }
 
 // personKubeconfig has the API server's authority sign, and needs no key of it.
