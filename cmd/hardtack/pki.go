@@ -43,7 +43,7 @@ func pkiCommand() *cli.Command {
 			{Name: "rotate", Usage: "replace a key of a running cluster, step by step", Subcommands: pkiRotate()},
 			{Name: "policy", Usage: "print the IAM policy for the instance role of machines with the given roles",
 				Flags: append(storeFlags(), &cli.StringFlag{Name: "role", Usage: "the machines' `ROLES`, such as masters+etcd"},
-					&cli.StringFlag{Name: "secrets-key", Usage: "the customer `KEY` of the secrets, an alias or an ARN (default: AWS's)"}),
+					&cli.StringFlag{Name: "secrets-key", Usage: "the customer `KEY` of the secrets, an alias or an ARN (default: the document's, or else AWS's)"}),
 				Action: pkiPolicy},
 			pkiKubeconfigCommand(),
 			pkiIssuerCommand(),
@@ -373,7 +373,10 @@ func pkiCA(c *cli.Context) error {
 }
 
 func pkiPolicy(c *cli.Context) error {
-	_, location, err := chosenStore(c)
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	_, doc, location, err := storeOf(c)
 	if err != nil {
 		return err
 	}
@@ -381,7 +384,11 @@ func pkiPolicy(c *cli.Context) error {
 	if err != nil || len(roles) == 0 {
 		return usagef("--role %q: name roles as hardtack roles does: masters+etcd", c.String("role"))
 	}
-	policy, err := store.Policy(location, pki.AccessOfAll(roles), c.String("secrets-key"))
+	key := c.String("secrets-key")
+	if doc != nil && !c.IsSet("secrets-key") {
+		key = doc.SecretsKey()
+	}
+	policy, err := store.Policy(location, pki.AccessOfAll(roles), key)
 	if err != nil {
 		return err
 	}
