@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -23,12 +24,15 @@ type Plan struct {
 	Empty bool
 }
 
-// PlanOf makes the plan of a complete configuration. An error if its store is not in Parameter Store or no template
-// can be made of it.
+// PlanOf makes the plan of a complete configuration. An error if its store is not in Parameter Store, if its pods or Services would have
+// addresses of the machines, or if no template can be made of it.
 func PlanOf(c *spec.Complete) (Plan, error) {
 	at, err := store.ParseLocation(c.Cluster.Store)
 	if err == nil && at.Kind != store.KindSSM {
 		err = errors.New("the cluster keeps its secrets in no Parameter Store (in a lab its store is ssm:/path)")
+	}
+	if err == nil {
+		err = beside(c.Cluster.Network)
 	}
 	if err == nil {
 		_, err = template.Render(c, nil) // report an unsupported configuration before a daemon is started
@@ -40,6 +44,20 @@ func PlanOf(c *spec.Complete) (Plan, error) {
 	copied, cluster := *c, *c.Cluster
 	cluster.Etcd.Key, copied.Cluster = "", &cluster
 	return Plan{Complete: &copied, Store: at.Root}, nil
+}
+
+// beside reports a range of the document that the lab's own network is in: what machines send to each other, or to the gateway, the
+// resolver and AWS's APIs, would go to pods or Services.
+func beside(n spec.Network) error {
+	for _, r := range []struct{ field, text string }{{"serviceCIDR", n.ServiceCIDR}, {"podCIDR", n.PodCIDR}} {
+		switch taken, err := netip.ParsePrefix(r.text); {
+		case err != nil:
+			return fmt.Errorf("reading network.%s: %w", r.field, err)
+		case taken.Overlaps(subnet):
+			return fmt.Errorf("network.%s %s overlaps the network of the lab's machines, %s; next: write another range, or leave it out", r.field, taken, subnet)
+		}
+	}
+	return nil
 }
 
 // namesIn returns the names of the AutoScaling groups.
