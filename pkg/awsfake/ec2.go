@@ -104,11 +104,14 @@ func (e *EC2) run(m Machine) (Machine, error) {
 	return m, nil
 }
 
+// madeUpRange has the addresses of newAddresses.
+var madeUpRange = netip.MustParsePrefix("10.0.0.0/16")
+
 // newAddresses returns made-up addresses for a machine that no hypervisor runs.
 func (e *EC2) newAddresses() (private, private6, public netip.Addr) {
 	e.hosts++
 	host := 9 + e.hosts // the first ten of a subnet are not given out
-	private = hostAddress(netip.MustParseAddr("10.0.0.0"), host)
+	private = hostAddress(madeUpRange.Addr(), host)
 	if e.options.IPv6 {
 		private6 = netip.MustParseAddr(fmt.Sprintf("2001:db8::%x:%x", host>>16, host&0xffff))
 	}

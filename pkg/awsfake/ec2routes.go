@@ -6,11 +6,15 @@ import (
 	"strconv"
 )
 
-// VPCAttributes are a VPC's two attributes about names. A VPC that is not the account's default one answers names, and gives its machines
-// none, until somebody says otherwise (API reference, ModifyVpcAttribute).
-type VPCAttributes struct{ Support, Hostnames bool }
+// VPCAttributes are a VPC's two attributes about names, and its own addresses. A VPC that is not the account's default one answers names,
+// and gives its machines none, until somebody says otherwise (API reference, ModifyVpcAttribute).
+type VPCAttributes struct {
+	Support, Hostnames bool
+	// Ranges are its blocks of IPv4 addresses; none stands for madeUpRange.
+	Ranges []string
+}
 
-// RouteTable is a route table beside the local route of its VPC.
+// RouteTable is a route table beside the local routes of its VPC.
 type RouteTable struct {
 	ID, VPC string
 	// Main is whether subnets without a table of their own have it; Subnets are those that have it.
@@ -45,7 +49,7 @@ func (e *EC2) SetVPC(id string, attributes VPCAttributes) {
 	})
 }
 
-// AddRouteTable makes a route table. A VPC without a main one has one with the local route alone.
+// AddRouteTable makes a route table. A VPC without a main one has one with the local routes alone.
 func (e *EC2) AddRouteTable(t RouteTable) {
 	e.account.locked(func() { e.network.tables = append(e.network.tables, t) })
 }
@@ -89,6 +93,7 @@ type xmlRoute struct {
 	NAT         string `xml:"natGatewayId,omitempty"`
 	Transit     string `xml:"transitGatewayId,omitempty"`
 	State       string `xml:"state"`
+	Origin      string `xml:"origin"`
 }
 
 type xmlAssociation struct {
@@ -104,10 +109,15 @@ type xmlRouteTable struct {
 	Associations []xmlAssociation `xml:"associationSet>item"`
 }
 
-func (t RouteTable) xml() xmlRouteTable {
-	x := xmlRouteTable{ID: t.ID, VPC: t.VPC, Routes: []xmlRoute{{Destination: "10.0.0.0/16", Gateway: "local", State: "active"}}}
+// xml is the table of a VPC with these ranges: it has a local route for each of them, whoever made the table and whatever else is in it
+// (VPC user guide, "Configure route tables", Routes).
+func (t RouteTable) xml(ranges []string) xmlRouteTable {
+	x := xmlRouteTable{ID: t.ID, VPC: t.VPC}
+	for _, own := range ranges {
+		x.Routes = append(x.Routes, xmlRoute{Destination: own, Gateway: "local", State: "active", Origin: "CreateRouteTable"})
+	}
 	if t.Way != "" {
-		r := xmlRoute{Destination: "0.0.0.0/0", State: "active"}
+		r := xmlRoute{Destination: "0.0.0.0/0", State: "active", Origin: "CreateRoute"}
 		switch t.Way[:min(len(t.Way), 4)] {
 		case "nat-":
 			r.NAT = t.Way
@@ -148,7 +158,11 @@ func (e *EC2) describeRouteTables(p params) (any, error) {
 			return nil, err
 		}
 		if ok {
-			kept = append(kept, t.xml())
+			ranges := e.network.vpcs[t.VPC].Ranges
+			if len(ranges) == 0 {
+				ranges = []string{madeUpRange.String()}
+			}
+			kept = append(kept, t.xml(ranges))
 		}
 	}
 	kept, token, err := paged(p, "RouteTableId", "routeTableIdSet", kept)

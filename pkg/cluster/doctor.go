@@ -53,6 +53,8 @@ func (c *Cluster) Doctor(ctx context.Context, deploy Deployment) doctor.List {
 	for _, key := range []string{template.ParameterSubnets, template.ParameterMembers} {
 		w.Subnets = append(w.Subnets, listOf(given[key])...)
 	}
+	own := c.config.Document.Cluster.Network
+	w.Ranges = map[string]string{"network.podCIDR": own.PodCIDR, "network.serviceCIDR": own.ServiceCIDR}
 	for _, g := range c.config.Document.Groups {
 		w.Machines += g.AWS.Max
 	}

@@ -50,6 +50,7 @@ func TestDoctorAgainstMoto(t *testing.T) {
 	checks := look(nil)
 	says(checks["network.dns"], doctor.Error, *vpc.Vpc.VpcId+" has enableDnsHostnames off")
 	says(checks["network.zone"], doctor.OK, "the stack makes it")
+	says(checks["network.ranges"], doctor.OK, "(10.0.0.0/16)")
 	says(checks["network.addresses"], doctor.OK, "251 free addresses")
 	says(checks["network.reach."+id], doctor.Error, "it has no route to everywhere")
 	says(checks["quotas.roles"], doctor.OK, "of 1000 are used")

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -307,7 +308,10 @@ func (c *Cluster) network(ctx context.Context, given map[string]string) prefligh
 	client := ec2.NewFromConfig(c.config.AWS)
 	n.DNS = of(readDNS(ctx, client, n.VPC))("ec2:DescribeVpcAttribute")
 	ids := slices.Compact(slices.Sorted(slices.Values(append(listOf(given[template.ParameterSubnets]), listOf(given[template.ParameterMembers])...))))
-	n.Subnets = of(readSubnets(ctx, client, n.VPC, ids))("ec2:DescribeSubnets and ec2:DescribeRouteTables")
+	tables, err := readTables(ctx, client, n.VPC)
+	n.Ranges = ownRanges(tables)
+	subnets, failed := readSubnets(ctx, client, ids, tables)
+	n.Subnets = of(subnets, cmp.Or(failed, err))("ec2:DescribeSubnets and ec2:DescribeRouteTables")
 	n.Endpoints = of(readEndpoints(ctx, client, n.VPC))("ec2:DescribeVpcEndpoints")
 	n.Zones = of(readZones(ctx, route53.NewFromConfig(c.config.AWS), n.VPC, c.Region()))("route53:ListHostedZonesByVPC")
 	return n
@@ -334,8 +338,35 @@ func readDNS(ctx context.Context, client *ec2.Client, vpc string) (out preflight
 	return out, nil
 }
 
-// readSubnets reads subnets and the route table of each: its own, or else the VPC's main one. A subnet that is not there is left out.
-func readSubnets(ctx context.Context, client *ec2.Client, vpc string, ids []string) (map[string]preflight.Subnet, error) {
+// readTables reads a VPC's route tables.
+func readTables(ctx context.Context, client *ec2.Client, vpc string) (tables []types.RouteTable, err error) {
+	pages := ec2.NewDescribeRouteTablesPaginator(client, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{{Name: aws.String("vpc-id"), Values: []string{vpc}}}})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tables = append(tables, page.RouteTables...)
+	}
+	return tables, nil
+}
+
+// ownRanges are the VPC's own addresses by its route tables: each has a local route for each of the VPC's blocks (VPC user guide, "Configure
+// route tables").
+func ownRanges(tables []types.RouteTable) (ranges []string) {
+	for _, t := range tables {
+		for _, r := range t.Routes {
+			if own := aws.ToString(r.DestinationCidrBlock); aws.ToString(r.GatewayId) == "local" && own != "" {
+				ranges = append(ranges, own)
+			}
+		}
+	}
+	slices.Sort(ranges)
+	return slices.Compact(ranges)
+}
+
+// readSubnets reads subnets and finds the route table of each: its own, or else the VPC's main one. A subnet that is not there is left out.
+func readSubnets(ctx context.Context, client *ec2.Client, ids []string, tables []types.RouteTable) (map[string]preflight.Subnet, error) {
 	out := map[string]preflight.Subnet{}
 	pages := ec2.NewDescribeSubnetsPaginator(client, &ec2.DescribeSubnetsInput{Filters: []types.Filter{{Name: aws.String("subnet-id"), Values: ids}}})
 	for len(ids) > 0 && pages.HasMorePages() {
@@ -348,17 +379,10 @@ func readSubnets(ctx context.Context, client *ec2.Client, vpc string, ids []stri
 		}
 	}
 	own, main := map[string]types.RouteTable{}, types.RouteTable{}
-	tables := ec2.NewDescribeRouteTablesPaginator(client, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{{Name: aws.String("vpc-id"), Values: []string{vpc}}}})
-	for tables.HasMorePages() {
-		page, err := tables.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range page.RouteTables {
-			for _, a := range t.Associations {
-				if own[aws.ToString(a.SubnetId)] = t; aws.ToBool(a.Main) {
-					main = t
-				}
+	for _, t := range tables {
+		for _, a := range t.Associations {
+			if own[aws.ToString(a.SubnetId)] = t; aws.ToBool(a.Main) {
+				main = t
 			}
 		}
 	}

@@ -81,6 +81,14 @@ func TestDoctor(t *testing.T) {
 	assert.Equal(t, list.Count(doctor.Warning), 0, "%+v", list)
 	assert.Equal(t, account.Calls()["cloudformation:CreateChangeSet"], calls, "it has made something")
 
+	// The VPC's own addresses are those of its local routes, one for each of its blocks.
+	account.EC2().SetVPC(testVPC, awsfake.VPCAttributes{Support: true, Hostnames: true, Ranges: []string{"10.0.0.0/16", "10.247.128.0/17"}})
+	assert.DeepEqual(t, checksOf(as(admin).Doctor(t.Context(), deploy), "network.ranges", doctor.Error),
+		[]string{"network.ranges: network.podCIDR 10.244.0.0/14 overlaps 10.247.128.0/17 of " + testVPC + ": what machines send to each other there would go to pods or Services"})
+	account.EC2().SetVPC(testVPC, awsfake.VPCAttributes{Support: true, Hostnames: true})
+	assert.DeepEqual(t, checksOf(as(admin).Doctor(t.Context(), deploy), "network.ranges", doctor.OK),
+		[]string{"network.ranges: pods and Services have no addresses of " + testVPC + " (10.0.0.0/16)"})
+
 	// Who may not simulate is told so; who lacks a permission, which one.
 	text, err := as(admin).Permissions(t.Context(), deploy)
 	assert.NilError(t, err)

@@ -3,6 +3,7 @@ package preflight
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,7 +16,9 @@ type Network struct {
 	// DNS are whether the VPC answers names at all (enableDnsSupport), and gives its machines names (enableDnsHostnames).
 	DNS doctor.Known[DNS]
 	// Subnets are those of the cluster, by id.
-	Subnets   doctor.Known[map[string]Subnet]
+	Subnets doctor.Known[map[string]Subnet]
+	// Ranges are the VPC's own blocks of IPv4 addresses; they are known where Subnets are.
+	Ranges    []string
 	Endpoints doctor.Known[[]Endpoint]
 	// Zones are the private zones that the VPC's resolver answers from.
 	Zones doctor.Known[[]Zone]
@@ -60,6 +63,7 @@ func (l *list) network(n Network, w Wanted) {
 	l.names(n)
 	l.zone(n, w)
 	l.subnets(n, w)
+	l.ranges(n, w)
 	l.policies(n, w)
 }
 
@@ -137,6 +141,29 @@ func (l *list) subnets(n Network, w Wanted) {
 		return
 	}
 	l.ok("network.addresses", "the subnets have %d free addresses, and the cluster has up to %d machines", free, w.Machines)
+}
+
+// ranges checks that no pod and no Service would have an address of the VPC: what a machine sends there stays within the cluster.
+func (l *list) ranges(n Network, w Wanted) {
+	const name = "network.ranges"
+	if n.Subnets.Err != nil {
+		return // it was said of the subnets
+	}
+	apart := true
+	for _, field := range slices.Sorted(maps.Keys(w.Ranges)) {
+		for _, text := range n.Ranges {
+			own, err1 := netip.ParsePrefix(text)
+			wanted, err2 := netip.ParsePrefix(w.Ranges[field])
+			if err1 == nil && err2 == nil && own.Overlaps(wanted) {
+				apart = false
+				l.add(name, doctor.Error, "write another "+field+" in the document, which no cluster with machines can change, or take another VPC",
+					"%s %s overlaps %s of %s: what machines send to each other there would go to pods or Services", field, wanted, own, n.VPC)
+			}
+		}
+	}
+	if apart {
+		l.ok(name, "pods and Services have no addresses of %s (%s)", n.VPC, strings.Join(n.Ranges, ", "))
+	}
 }
 
 // reaches checks the way from one subnet to the services.

@@ -44,6 +44,8 @@ type Wanted struct {
 	// Machines is how many machines there are at most, over all groups, and Subnets are theirs.
 	Machines int
 	Subnets  []string
+	// Ranges are the addresses of pods and Services, by their fields in the document.
+	Ranges map[string]string
 	// Calls are what the machines call, as policies name them: ssm:GetParameter.
 	Calls []string
 	// Zone is the name of the private zone, and ZoneID that of one which another cluster has made; empty for one that the stack makes, and

@@ -206,13 +206,19 @@ func TestNetwork(t *testing.T) {
 		"a policy that is not understood": {endpoints(func(e []preflight.Endpoint) { e[0].Policy = `{"Statement": 1}` }), nil, "network.endpoint.vpce-1", doctor.Warning, "is not understood here"},
 		"a subnet of another VPC":         {subnet(func(s *preflight.Subnet) { s.VPC = "vpc-2" }), nil, "network.subnets", doctor.Error, "is of vpc-2, and not of vpc-1"},
 		"a subnet that is not there":      {func(n *facts) { delete(n.Subnets.Value, "subnet-a") }, nil, "network.subnets", doctor.Error, "no subnet subnet-a"},
-		"room":                            {func(*facts) {}, func(w *preflight.Wanted) { w.Machines = 8 }, "network.addresses", doctor.OK, ""},
-		"no room":                         {func(*facts) {}, func(w *preflight.Wanted) { w.Machines = 9 }, "network.addresses", doctor.Error, "8 free addresses, and the cluster has up to 9 machines"},
+		"ranges apart":                    {func(*facts) {}, nil, "network.ranges", doctor.OK, "no addresses of vpc-1 (10.0.0.0/16)"},
+		"pods within the VPC": {func(n *facts) { n.Ranges = []string{"10.0.0.0/16", "10.244.0.0/20"} }, nil, "network.ranges", doctor.Error,
+			"network.podCIDR 10.244.0.0/14 overlaps 10.244.0.0/20 of vpc-1: what machines send to each other there would go to pods or Services write another network.podCIDR"},
+		"Services around the VPC": {func(*facts) {}, func(w *preflight.Wanted) { w.Ranges["network.serviceCIDR"] = "10.0.0.0/12" }, "network.ranges", doctor.Error,
+			"network.serviceCIDR 10.0.0.0/12 overlaps 10.0.0.0/16 of vpc-1"},
+		"room":    {func(*facts) {}, func(w *preflight.Wanted) { w.Machines = 8 }, "network.addresses", doctor.OK, ""},
+		"no room": {func(*facts) {}, func(w *preflight.Wanted) { w.Machines = 9 }, "network.addresses", doctor.Error, "8 free addresses, and the cluster has up to 9 machines"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := preflight.Network{VPC: "vpc-1", DNS: doctor.Known[preflight.DNS]{Value: preflight.DNS{Support: true, Hostnames: true}},
+			n := preflight.Network{VPC: "vpc-1", Ranges: []string{"10.0.0.0/16"}, DNS: doctor.Known[preflight.DNS]{Value: preflight.DNS{Support: true, Hostnames: true}},
 				Subnets: doctor.Known[map[string]preflight.Subnet]{Value: map[string]preflight.Subnet{"subnet-a": {VPC: "vpc-1", Free: 8, RouteTable: "rtb-1", Way: "nat-1"}}}}
-			w := preflight.Wanted{Subnets: []string{"subnet-a", "subnet-a"}, Calls: []string{"ec2:DescribeInstances", "s3:GetObject", "ssm:GetParameter", "ssm:GetParameters"}, Zone: "k8s"}
+			w := preflight.Wanted{Subnets: []string{"subnet-a", "subnet-a"}, Calls: []string{"ec2:DescribeInstances", "s3:GetObject", "ssm:GetParameter", "ssm:GetParameters"}, Zone: "k8s",
+				Ranges: map[string]string{"network.podCIDR": "10.244.0.0/14", "network.serviceCIDR": "10.96.0.0/16"}}
 			tt.change(&n)
 			if tt.wanted != nil {
 				tt.wanted(&w)
