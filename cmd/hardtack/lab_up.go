@@ -148,7 +148,7 @@ func startLab(c *cli.Context, h lab.Home, text []byte, image string) error {
 		command.Args = append(command.Args, "--empty")
 	}
 	if err := h.StartDaemon(c.Context, command); err != nil {
-		return errors.Join(err, h.Abandon(context.WithoutCancel(c.Context), endTime))
+		return err
 	}
 	logger(c).Info("the lab has started", "name", h.Name, "directory", h.Dir)
 	return nil

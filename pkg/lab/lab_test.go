@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -271,6 +273,87 @@ func TestDaemonEndsEarly(t *testing.T) {
 	}
 	if _, err := os.Stat(home.path(temporaryFile)); err == nil {
 		t.Error("its temporary directory is left")
+	}
+}
+
+// TestInterruptedStart: whenever the start of a daemon is given up, it has returned when nothing of the lab runs any more.
+func TestInterruptedStart(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, files := range map[string][]string{
+		"at-once": nil, // the daemon has not even the lab's lock
+		"daemon":  {daemonFile},
+		"machine": {machinesDir, "*", processFile},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			home, err := NewHome(root, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := run.Command{Name: self, Args: []string{daemonMode, root, name}}
+			if files == nil {
+				command = run.Command{Name: "/bin/sh", Args: append([]string{"-c", `sleep 0.3; exec "$0" "$@"`, self}, command.Args...)}
+			}
+			ctx, interrupt := context.WithCancel(t.Context())
+			go func() {
+				for ctx.Err() == nil && files != nil {
+					if found, _ := filepath.Glob(home.path(files...)); len(found) > 0 {
+						break
+					}
+					time.Sleep(time.Millisecond)
+				}
+				interrupt()
+			}()
+			err = home.StartDaemon(ctx, command)
+			if err == nil { // it answered first
+				err = errors.Join(context.Canceled, NewClient(home).Down(t.Context()))
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("the start that was given up: %v", err)
+			}
+			if files == nil {
+				time.Sleep(time.Second) // in which the daemon would have come up
+			}
+			if runs, err := home.Running(); err != nil || runs {
+				t.Errorf("the lab runs: %v, %v", runs, err)
+			}
+			if left, err := home.leftovers(); err != nil || len(left) > 0 {
+				t.Errorf("machines live on: %v, %v", left, err)
+			}
+			if _, err := os.Stat(home.path(temporaryFile)); err == nil {
+				t.Error("its temporary directory is left")
+			}
+			if err := NewClient(home).Down(t.Context()); !errors.Is(err, ErrNotRunning) {
+				t.Errorf("ending what runs for certain not: %v", err)
+			}
+		})
+	}
+}
+
+// TestAbandonSilent: a lab that somebody has, and that neither answers nor has a recorded daemon, is an error in the end.
+func TestAbandonSilent(t *testing.T) {
+	t.Parallel()
+	home, err := NewHome(t.TempDir(), "silent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := home.make(); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := home.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := home.Abandon(ctx, 100*time.Millisecond); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want what keeps it from ending the lab", err)
 	}
 }
 

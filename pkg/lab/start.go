@@ -12,8 +12,8 @@ import (
 )
 
 // StartDaemon starts the lab's daemon as a process and returns once it answers. command is the program that calls Run
-// with this home; its output is the lab's log. If the daemon ends before it answers, the error has the end of the log,
-// and the rest of the daemon is removed.
+// with this home; its output is the lab's log. If the daemon ends before it answers, the error has the end of the log. If
+// ctx ends first, the daemon is ended. In both cases its rest is removed.
 func (h Home) StartDaemon(ctx context.Context, command run.Command) error {
 	if err := h.make(); err != nil {
 		return err
@@ -40,13 +40,19 @@ func (h Home) StartDaemon(ctx context.Context, command run.Command) error {
 	if err != nil {
 		return errors.Join(err, h.removeTemporary())
 	}
-	err = h.awaitDaemon(ctx, daemon)
-	if errors.Is(err, errEnded) {
-		_, clearing := h.Clear()
-		err = errors.Join(err, clearing)
+	if err = h.awaitDaemon(ctx, daemon); err == nil {
+		return nil
 	}
-	return err
+	if !errors.Is(err, errEnded) {
+		// Only here it is known for certain: it may have neither the lab's lock nor a record of itself yet.
+		daemon.End(startPatience)
+	}
+	_, clearing := h.Clear()
+	return errors.Join(err, clearing)
 }
+
+// startPatience is how long a daemon whose start is given up may take to end its machines, before it is killed.
+const startPatience = time.Minute
 
 // errEnded means that the daemon has ended before it answered.
 var errEnded = errors.New("the lab's daemon has ended")
@@ -148,7 +154,10 @@ func (h Home) Abandon(ctx context.Context, patience time.Duration) error {
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := NewClient(h).Down(short)
-	if err != nil && !errors.Is(err, ErrNotRunning) {
+	if errors.Is(err, ErrNotRunning) { // a daemon has the lab before it answers, and after
+		err = h.Gone(short)
+	}
+	if err != nil {
 		daemon, reading := readProcess(h.path(daemonFile))
 		if reading != nil {
 			return errors.Join(err, reading)

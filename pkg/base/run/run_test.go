@@ -117,3 +117,43 @@ func TestStartedTellsTheProcess(t *testing.T) {
 		t.Errorf("a program that is missing: %v, told %d", err, told)
 	}
 }
+
+// TestEndOfDetached: a process that does as it is asked ends at once, and one that does not is killed with its group.
+func TestEndOfDetached(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, script string
+		patience     time.Duration
+	}{
+		{"asked", "echo $$; sleep 1000 & wait", time.Hour},
+		{"killed", "trap '' TERM; sleep 1000 & echo $$ $!; while :; do wait; done", 50 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer said.Close()
+			d, err := run.Detach(run.Command{Name: "sh", Args: []string{"-c", tt.script}}, said)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text []byte
+			for len(text) == 0 { // its trap is set
+				time.Sleep(5 * time.Millisecond)
+				text, _ = os.ReadFile(said.Name())
+			}
+			d.End(tt.patience)
+			for field := range strings.FieldsSeq(string(text)) {
+				pid, err := strconv.Atoi(field)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for alive(pid) {
+					time.Sleep(5 * time.Millisecond) // the kernel ends them; the test's own deadline is the bound
+				}
+			}
+		})
+	}
+}
