@@ -134,11 +134,16 @@ func completeSpec(name string, text []byte) (*spec.Complete, error) {
 }
 
 // startLab starts the daemon and waits until it answers.
-func startLab(c *cli.Context, h lab.Home, text []byte, image string) error {
+func startLab(c *cli.Context, h lab.Home, text []byte, image string) (err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
+	done, err := h.Starting()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
 	document, err := h.WriteSpec(text)
 	if err != nil {
 		return err

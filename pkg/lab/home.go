@@ -21,6 +21,7 @@ import (
 // The names of files and directories in a lab's directory.
 const (
 	lockFile    = "lock"
+	startFile   = "starting"
 	socketFile  = "api.sock"
 	daemonFile  = "daemon.json"
 	logFile     = "daemon.log"
@@ -114,8 +115,11 @@ func (h Home) make() error {
 
 // lock takes the lab for this process; ErrRunning if another process has it. Closing the file releases it, at the
 // latest the end of the process.
-func (h Home) lock() (*os.File, error) {
-	f, err := os.OpenFile(h.path(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+func (h Home) lock() (*os.File, error) { return h.lockBy(lockFile) }
+
+// lockBy is lock, by this file in the lab's directory.
+func (h Home) lockBy(name string) (*os.File, error) {
+	f, err := os.OpenFile(h.path(name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lab's lock: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -332,6 +333,53 @@ func TestInterruptedStart(t *testing.T) {
 				t.Errorf("ending what runs for certain not: %v", err)
 			}
 		})
+	}
+}
+
+// TestTwoStarts: of two who start a lab of one name at once one does, by its own document, and the other is told.
+func TestTwoStarts(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	home, err := NewHome(root, "twice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := run.Command{Name: self, Args: []string{daemonMode, root, "twice"}}
+	start := func(document string) error {
+		done, err := home.Starting()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = done() }()
+		if _, err := home.WriteSpec([]byte(document)); err != nil {
+			return err
+		}
+		return home.StartDaemon(t.Context(), command)
+	}
+	documents := []string{"one's", "another's"}
+	errs := make([]error, len(documents))
+	var both sync.WaitGroup
+	for i, document := range documents {
+		both.Go(func() { errs[i] = start(document) })
+	}
+	both.Wait()
+	defer func() { _ = NewClient(home).Down(context.WithoutCancel(t.Context())) }()
+	loser := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	if loser < 0 || !errors.Is(errs[loser], ErrRunning) || errs[1-loser] != nil {
+		t.Fatalf("they got %v, want that one is told %q", errs, ErrRunning)
+	}
+	if text, err := os.ReadFile(home.path(specFile)); err != nil || string(text) != documents[1-loser] {
+		t.Errorf("the document is %s, %v, want %s", text, err, documents[1-loser])
+	}
+	if s, err := NewClient(home).Status(t.Context()); err != nil || len(s.Machines) == 0 {
+		t.Errorf("the lab that was started: %v, %v", s.Machines, err)
+	}
+	if err := start("a later one's"); !errors.Is(err, ErrRunning) {
+		t.Errorf("once more: %v", err)
 	}
 }
 

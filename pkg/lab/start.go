@@ -11,6 +11,19 @@ import (
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 )
 
+// Starting keeps others from starting the lab until done is called: from before WriteSpec until StartDaemon has returned.
+// ErrRunning if another process starts it. The end of the process does as done.
+func (h Home) Starting() (done func() error, err error) {
+	if err := h.make(); err != nil {
+		return nil, err
+	}
+	lock, err := h.lockBy(startFile)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Close, nil
+}
+
 // StartDaemon starts the lab's daemon as a process and returns once it answers. command is the program that calls Run
 // with this home; its output is the lab's log. If the daemon ends before it answers, the error has the end of the log. If
 // ctx ends first, the daemon is ended. In both cases its rest is removed.
