@@ -97,6 +97,23 @@ func (h Home) openLogs(id string) (logs, error) {
 
 func (l logs) close() error { return errors.Join(l.console.Close(), l.journal.Close()) }
 
+// kept scans a machine's output, and keeps it in a file as well as it can: on a full disk the lab still sees its machines.
+type kept struct {
+	*stream
+	file io.Writer
+	// failed is called with the file's first error.
+	failed func(error)
+	once   sync.Once
+}
+
+// Write never fails, since what writes to it would give up for ever. The next bytes are written again where these could not be.
+func (k *kept) Write(p []byte) (int, error) {
+	if _, err := k.file.Write(p); err != nil {
+		k.once.Do(func() { k.failed(err) })
+	}
+	return k.stream.Write(p)
+}
+
 // host is the region's hypervisor: it starts and ends machines as the account demands, and reports their end to the
 // account.
 type host struct {
@@ -223,6 +240,13 @@ func (h *host) reportEnd(g *guest) {
 	h.news()
 }
 
+// keep returns the writer of one source of a machine's output.
+func (h *host) keep(g *guest, file *os.File) io.Writer {
+	return &kept{stream: &stream{scanner: g.scan}, file: file, failed: func(err error) {
+		h.log.Error("a machine's log has gaps from here on", "machine", g.id, "group", g.group.Name, "error", err)
+	}}
+}
+
 // run runs a machine until it has ended.
 func (h *host) run(ctx context.Context, g *guest) (err error) {
 	boot, err := h.disks.bootOf(h.account.Images(), g.machine)
@@ -240,7 +264,7 @@ func (h *host) run(ctx context.Context, g *guest) (err error) {
 	g.mu.Unlock()
 	running, err := h.runner.Start(ctx, Launch{
 		ID: g.id, Type: g.machine.Type, Group: g.group.Name, Addr: g.addr, Boot: boot, Memory: g.group.Memory, CPUs: g.group.CPUs, Fault: g.fault, Volumes: volumesAt(g.group),
-		Dir: h.home.machine(g.id), Console: io.MultiWriter(files.console, &stream{scanner: g.scan}), Journal: io.MultiWriter(files.journal, &stream{scanner: g.scan}),
+		Dir: h.home.machine(g.id), Console: h.keep(g, files.console), Journal: h.keep(g, files.journal),
 	})
 	if err != nil {
 		return fmt.Errorf("starting machine %s: %w", g.id, err)

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"encoding/binary"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/lab/qemu"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/ready"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/reason"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/node/timeline"
@@ -53,6 +55,34 @@ func TestScanConsole(t *testing.T) {
 	}
 	if news != 3 {
 		t.Errorf("told of %d changes, want one for each phase but the first", news)
+	}
+}
+
+// TestFullDisk: a machine whose output no file takes any more is seen as before, and its lab's log says so once.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	var log strings.Builder
+	h := &host{log: slog.New(slog.NewTextHandler(&log, nil))}
+	g := &guest{id: "i-1", scan: newScanner(ticking(), func() {})}
+	var console qemu.Log
+	if err := console.Follow(h.keep(g, full)); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"[    0.000000] Linux version 6.12\r\n", "systemd[1]: systemd 257\r\n"} {
+		if _, err := console.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := g.scan.state().Reached; len(got) != 3 || got[2].Phase != timeline.PhaseSystemd {
+		t.Errorf("it has reached %v, want %s", got, timeline.PhaseSystemd)
+	}
+	if n := strings.Count(log.String(), "no space left on device"); n != 1 || !strings.Contains(log.String(), "machine=i-1") {
+		t.Errorf("the lab's log says it %d times, want once:\n%s", n, log.String())
 	}
 }
 
