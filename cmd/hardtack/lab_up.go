@@ -13,11 +13,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/hardtack/packer-plugin-hardtack/images"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
-	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
-	"github.com/hardtack/packer-plugin-hardtack/units"
 )
 
 // defaultImage is the path to which `make image` writes the disk.
@@ -32,7 +29,7 @@ func labUpCommand() *cli.Command {
 		Usage: "start a lab and wait until its cluster is ready; Ctrl-C stops it again",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "name", EnvVars: []string{"HARDTACK_LAB"}, Usage: "the lab's `NAME` (default: the cluster's)"},
-			&cli.StringFlag{Name: "f", Aliases: []string{"file"}, Usage: "the cluster document, a `FILE` (default: one control plane machine and two minions)"},
+			clusterFlagOr(" (default: one control plane machine and two minions)"),
 			&cli.StringFlag{Name: "image", EnvVars: []string{"HARDTACK_IMAGE"}, Value: defaultImage, Usage: "the baked disk, a qcow2 `FILE`; not needed with --empty"},
 			&cli.BoolFlag{Name: "empty", Usage: "start only the simulated AWS region, without a cluster; hardtack stack can then create one in it (see hardtack lab aws)"},
 			&cli.BoolFlag{Name: "detach", Usage: "return as soon as the machines are starting"},
@@ -55,7 +52,7 @@ func labUp(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	complete, err := completeSpec(name, text)
+	complete, err := completeText(c, name, text)
 	if err != nil {
 		return err
 	}
@@ -112,25 +109,16 @@ func newLabHome(c *cli.Context, cluster string) (lab.Home, error) {
 }
 
 // readSpec reads the cluster document, or returns the default one, of the disk's architecture.
-func readSpec(c *cli.Context, arch string) (file string, text []byte, err error) {
-	if file = c.String("f"); file == "" {
+func readSpec(c *cli.Context, arch string) (name string, text []byte, err error) {
+	file := c.String("file")
+	if file == "" {
 		text := lab.DefaultCluster
 		if arch != "" {
 			text += "arch: " + arch + "\n"
 		}
 		return "the default cluster", []byte(text), nil
 	}
-	text, err = documentText(c, file)
-	return file, text, err
-}
-
-func completeSpec(name string, text []byte) (*spec.Complete, error) {
-	image, err := spec.ReadImage(units.FS, images.FS)
-	if err != nil {
-		return nil, err
-	}
-	complete, _, err := spec.Load(image, name, text)
-	return complete, err
+	return documentText(c, file)
 }
 
 // startLab starts the daemon and waits until it answers.
@@ -148,7 +136,7 @@ func startLab(c *cli.Context, h lab.Home, text []byte, image string) (err error)
 	if err != nil {
 		return err
 	}
-	command := run.Command{Name: self, Args: []string{"--verbose", "lab", "daemon", "--name", h.Name, "--f", document, "--image", image}, Dir: "/"}
+	command := run.Command{Name: self, Args: []string{"--verbose", "lab", "daemon", "--name", h.Name, "--file", document, "--image", image}, Dir: "/"}
 	if c.Bool("empty") {
 		command.Args = append(command.Args, "--empty")
 	}
@@ -201,7 +189,7 @@ func labDaemonCommand() *cli.Command {
 		Hidden: true,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "name", Required: true},
-			&cli.StringFlag{Name: "f", Required: true},
+			&cli.StringFlag{Name: "file", Required: true},
 			&cli.StringFlag{Name: "image"},
 			&cli.BoolFlag{Name: "empty"},
 		},
@@ -210,7 +198,7 @@ func labDaemonCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			complete, err := completeSpec(name, text)
+			complete, err := completeText(c, name, text)
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // A command's cluster is that of its document, for every command in the same way: -f FILE, or the file that the environment
-// names. There is no default cluster: a document that was forgotten would be another cluster's, applied over a running one.
+// names. There is no default cluster, but in the lab: a document that was forgotten would be another cluster's, applied over a running one.
 
 // clusterVariable names the file of the cluster's document.
 const clusterVariable = "HARDTACK_CLUSTER"
@@ -21,13 +21,16 @@ const clusterVariable = "HARDTACK_CLUSTER"
 // exampleCluster is the name of the cluster that complete and explain show without a document.
 const exampleCluster = "demo"
 
-func clusterFlag() cli.Flag {
-	return &cli.StringFlag{Name: "file", Aliases: []string{"f"}, EnvVars: []string{clusterVariable}, Usage: "the cluster document, a `FILE`, or - for standard input"}
-}
+func clusterFlag() cli.Flag { return clusterFlagOr("") }
 
 // exampleFlag is clusterFlag for commands that change nothing, and have an example to show.
 func exampleFlag() cli.Flag {
-	return &cli.StringFlag{Name: "file", Aliases: []string{"f"}, EnvVars: []string{clusterVariable}, Usage: "the cluster document, a `FILE`, or - for standard input (default: an example of one named " + exampleCluster + ")"}
+	return clusterFlagOr(" (default: an example of one named " + exampleCluster + ")")
+}
+
+// clusterFlagOr is clusterFlag of a command that says what it does without a document.
+func clusterFlagOr(without string) cli.Flag {
+	return &cli.StringFlag{Name: "file", Aliases: []string{"f"}, EnvVars: []string{clusterVariable}, Usage: "the cluster document, a `FILE`, or - for standard input" + without}
 }
 
 // readCluster reads and completes the document of --file, which is needed.
@@ -49,22 +52,22 @@ func readExample(c *cli.Context) (*spec.Complete, error) {
 }
 
 func loadDocument(c *cli.Context, file string) (*spec.Complete, error) {
-	data, err := documentText(c, file)
+	name, data, err := documentText(c, file)
 	if err != nil {
 		return nil, err
+	}
+	return completeText(c, name, data)
+}
+
+// documentText reads a document, and says how messages name it.
+func documentText(c *cli.Context, file string) (name string, data []byte, err error) {
+	if data, err = readInput(c.Context, file, spec.MaxInput); err != nil {
+		return "", nil, usagef("reading the cluster: %w", err)
 	}
 	if file == "-" {
 		file = "standard input"
 	}
-	return completeText(c, file, data)
-}
-
-func documentText(c *cli.Context, file string) ([]byte, error) {
-	data, err := readInput(c.Context, file, spec.MaxInput)
-	if err != nil {
-		return nil, usagef("reading the cluster: %w", err)
-	}
-	return data, nil
+	return file, data, nil
 }
 
 // completeText completes a document and prints warnings to stderr; name is used in messages only.
