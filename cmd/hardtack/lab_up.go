@@ -14,7 +14,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/hardtack/packer-plugin-hardtack/pkg/base/run"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/image/bake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/lab"
+	"github.com/hardtack/packer-plugin-hardtack/pkg/spec"
 )
 
 // defaultImage is the path to which `make image` writes the disk.
@@ -59,8 +61,8 @@ func labUp(c *cli.Context) error {
 	if _, err := lab.PlanOf(complete); err != nil {
 		return err
 	}
-	if is := complete.Cluster.Arch; arch != "" && is != arch {
-		return usagef("starting machines from %s: the disk is of %s, and arch of %s is %s (write arch: %s, or name another disk by --image)", image, arch, name, is, arch)
+	if err := fitsDisk(name, complete, image, arch); err != nil {
+		return err
 	}
 	h, err := newLabHome(c, complete.Cluster.Name)
 	if err != nil {
@@ -90,6 +92,25 @@ func labImage(c *cli.Context) (path, arch string, err error) {
 	}
 	arch, err = lab.ArchOf(image)
 	return image, arch, err
+}
+
+// fitsDisk says why the document's machines are not of a disk: its architecture, or the minor version of Kubernetes that the
+// image.json beside it has. A version that the document does not name is none that anybody asked for: it goes with every disk.
+func fitsDisk(name string, d *spec.Complete, image, arch string) error {
+	if is := d.Cluster.Arch; arch != "" && is != arch {
+		return usagef("starting machines from %s: the disk is of %s, and arch of %s is %s (write arch: %s, or name another disk by --image)", image, arch, name, is, arch)
+	}
+	if image == "" || d.Origins["version"].Kind != spec.User {
+		return nil
+	}
+	baked, err := bake.ReadManifest(filepath.Join(filepath.Dir(image), "image.json"))
+	if err != nil {
+		return nil //nolint:nilerr // a disk starts without a description, and beside one of an earlier Hardtack
+	}
+	if has, is := minorOf(baked.Kubernetes), d.Cluster.Version; has != "" && has != is {
+		return usagef("starting machines from %s: the disk has Kubernetes %s, and version of %s is %s (write version: \"%s\", bake one by make image KUBERNETES=%s, or name another disk by --image)", image, has, name, is, has, is)
+	}
+	return nil
 }
 
 func newLabHome(c *cli.Context, cluster string) (lab.Home, error) {
