@@ -44,7 +44,7 @@ func etcdAdoptCommand() *cli.Command {
 			if structured(c) {
 				return printResult(c, out)
 			}
-			_, err = fmt.Fprint(c.App.Writer, adoptedText(out, o.DryRun))
+			_, err = fmt.Fprint(c.App.Writer, addressed(c, adoptedText(out, o.DryRun)))
 			return err
 		},
 	}

@@ -86,11 +86,7 @@ func applyMoved(c *cli.Context, member string, subnets []string) string {
 	if len(subnets) == 0 {
 		return "set the subnet of member " + member + " in the template's parameter " + template.ParameterMembers + ", leave " + template.ParameterZones + " as it is, and apply it"
 	}
-	command := fmt.Sprintf("hardtack stack apply -f %s --etcd-subnets %s", c.String("file"), strings.Join(subnets, ","))
-	if stack := c.String("stack"); stack != "" {
-		command += " --stack " + stack
-	}
-	return command
+	return addressed(c, "hardtack stack apply") + " --etcd-subnets " + strings.Join(subnets, ",")
 }
 
 func movedText(m movedAnswer) string {

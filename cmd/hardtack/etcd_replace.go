@@ -34,7 +34,7 @@ func etcdReplaceCommand() *cli.Command {
 			if structured(c) {
 				return printResult(c, out)
 			}
-			_, err = fmt.Fprintf(c.App.Writer, "member %s: %s\nnext: %s\n", out.Member, replacedText(out), out.Next)
+			_, err = fmt.Fprintf(c.App.Writer, "member %s: %s\nnext: %s\n", out.Member, replacedText(out), addressed(c, out.Next))
 			return err
 		},
 	}

@@ -64,7 +64,7 @@ func etcdRestore(c *cli.Context) error {
 	if structured(c) {
 		return printResult(c, r)
 	}
-	_, err = fmt.Fprint(c.App.Writer, restoredText(r, o))
+	_, err = fmt.Fprint(c.App.Writer, addressed(c, restoredText(r, o)))
 	return err
 }
 

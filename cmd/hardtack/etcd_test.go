@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/hardtack/packer-plugin-hardtack/pkg/awsfake"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/etcd"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
@@ -220,6 +222,23 @@ func TestEtcdMove(t *testing.T) {
 	}
 	says("us-west-2c; if its group is not there yet: ", "c")
 	says(`"there": true`, "--json", "c")
+}
+
+// TestEtcdMoveNext: the command that goes on means the same cluster, where it is, when it is pasted.
+func TestEtcdMoveNext(t *testing.T) {
+	app := newApp(&bytes.Buffer{}, &bytes.Buffer{})
+	next := ""
+	findCommand(findCommand(app.Commands, "etcd").Subcommands, "move").Action = func(c *cli.Context) error {
+		next = applyMoved(c, "b", []string{"subnet-1", "subnet-2"})
+		return nil
+	}
+	move := []string{"hardtack", "etcd", "move", "-f", "my cluster.yaml", "--region", "eu-west-1", "--stack", "prod", "--subnet", "subnet-2", "b"}
+	if err := app.RunContext(t.Context(), move); err != nil {
+		t.Fatal(err)
+	}
+	if want := "hardtack stack apply -f 'my cluster.yaml' --stack prod --region eu-west-1 --etcd-subnets subnet-1,subnet-2"; next != want {
+		t.Errorf("got  %s\nwant %s", next, want)
+	}
 }
 
 // TestEtcdMembers: a row has the member's report, whatever its health.
