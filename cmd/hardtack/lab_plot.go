@@ -41,24 +41,26 @@ func labPlot(c *cli.Context, _ lab.Home, client *lab.Client) error {
 	if err != nil {
 		return err
 	}
-	plot := lab.NewPlot(s, c.Bool("all"))
-	if structured(c) {
-		return printResult(c, plot)
-	}
 	var drawing bytes.Buffer
-	if err := plot.WriteSVG(&drawing); err != nil {
+	if err := draw(c, lab.NewPlot(s, c.Bool("all")), &drawing); err != nil {
 		return err
-	}
-	if c.String("format") == "png" {
-		if err := toPNG(c.Context, &drawing); err != nil {
-			return err
-		}
 	}
 	if file := c.String("out"); file != "" {
 		return writeWhole(file, drawing.Bytes())
 	}
 	_, err = drawing.WriteTo(c.App.Writer)
 	return err
+}
+
+// draw draws a plot in the format that is asked for, or writes what it shows for a program.
+func draw(c *cli.Context, plot lab.Plot, to *bytes.Buffer) error {
+	if structured(c) {
+		return encode(to, formatOf(c), plot)
+	}
+	if err := plot.WriteSVG(to); err != nil || c.String("format") != "png" {
+		return err
+	}
+	return toPNG(c.Context, to)
 }
 
 // toPNG replaces an SVG by its pixels. Go has no library that draws the text of one.

@@ -71,10 +71,17 @@ func labUp(c *cli.Context) error {
 	if err := startLab(c, h, text, image); err != nil {
 		return err
 	}
-	if c.Bool("detach") || c.Bool("empty") {
-		return nil
+	switch started := c.Bool("detach") || c.Bool("empty"); {
+	case !started:
+		return awaitLab(c, h)
+	case structured(c):
+		s, err := lab.NewClient(h).Status(c.Context)
+		if err != nil {
+			return err
+		}
+		return printResult(c, s)
 	}
-	return awaitLab(c, h)
+	return nil
 }
 
 // labImage returns the path of the baked disk and its architecture, which is empty where no partition says it; with --empty none, since

@@ -65,8 +65,7 @@ func printPolicy(c *cli.Context, target deployment.Target) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "%s\n", text)
-	return err
+	return printDocument(c, append(text, '\n'))
 }
 
 // lambdaChecks reads the deployment and the records, and checks both.

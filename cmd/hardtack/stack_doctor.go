@@ -34,8 +34,7 @@ func stackDoctor(c *cli.Context, k *cluster.Cluster) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.App.Writer, "%s\n", policy)
-		return err
+		return printDocument(c, append(policy, '\n'))
 	}
 	checks := k.Doctor(ctx, deploy)
 	if err := c.Err(); err != nil { // Ctrl-C; a timeout is reported by the checks that it cut short
