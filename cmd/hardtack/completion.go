@@ -19,6 +19,9 @@ const (
   # bash takes --flag=value for three words
   [ "$current" = "=" ] && current=""
   COMPREPLY=($(compgen -W "$("${COMP_WORDS[@]:0:COMP_CWORD}" "$current" --generate-bash-completion 2>/dev/null | cut -f1)" -- "$current"))
+  # what ends in a colon goes on, as MACHINE:/PATH
+  [[ "${COMPREPLY[*]}" == *: ]] && compopt -o nospace 2>/dev/null
+  return 0
 }
 complete -o default -F _hardtack hardtack
 `

@@ -33,16 +33,23 @@ func (l typed) client() *lab.Client {
 	return lab.NewClient(h)
 }
 
-func (l typed) machines() []candidate {
+// status is that of the lab that the line means; the zero value where none answers.
+func (l typed) status() lab.Status {
 	client := l.client()
 	if client == nil {
-		return nil
+		return lab.Status{}
 	}
-	s, err := client.Status(l.ctx)
-	if err != nil {
-		return nil
+	s, _ := client.Status(l.ctx) // what does not answer has no machines
+	return s
+}
+
+func (l typed) machines() []candidate { return these(l.status().Names(), "a machine") }
+
+func (l typed) labGroups() (out []candidate) {
+	for _, g := range l.status().Groups {
+		out = append(out, candidate{g.Name, g.Roles})
 	}
-	return these(s.Names(), "a machine")
+	return out
 }
 
 func (l typed) volumes() []candidate {

@@ -39,6 +39,10 @@ func (l typed) values(flag string) []candidate {
 			return nil
 		}
 		return these(spec.Versions(), "a minor version")
+	case "output", "o":
+		return these(formats, "")
+	case "format":
+		return these(plotFormats, "")
 	case "machines":
 		return these([]string{"yes", "no"}, "")
 	case "role":
@@ -73,22 +77,42 @@ func (l typed) values(flag string) []candidate {
 
 // argument is what a command takes as its next argument.
 func (l typed) argument() []candidate {
-	if len(l.arguments) > 0 && l.arguments[0] != "help" {
+	command := strings.Join(l.path, " ")
+	switch {
+	case command == "lab logs":
+		return slices.DeleteFunc(l.machines(), func(c candidate) bool { return slices.Contains(l.arguments, c.word) })
+	case command == "lab cp":
+		return l.places()
+	case len(l.arguments) > 0 && l.arguments[0] != "help":
 		return nil
 	}
-	switch strings.Join(l.path, " ") {
+	switch command {
 	case "completion":
 		return these([]string{"bash", "zsh", "fish"}, "")
 	case "explain":
 		return l.fields()
 	case "etcd remove", "etcd replace", "etcd move":
 		return l.members()
-	case "lab exec", "lab shell", "lab logs", "lab kill", "lab notice":
+	case "lab exec", "lab shell", "lab kill", "lab notice":
 		return l.machines()
+	case "lab scale":
+		return l.labGroups()
 	case "lab volume wipe", "lab volume lose":
 		return l.volumes()
 	}
 	return nil
+}
+
+// places are the machines to copy from or to, before their colon; none where a place of a machine was written: the other is a
+// file here, which the shell offers.
+func (l typed) places() (out []candidate) {
+	if len(l.arguments) > 1 || strings.Contains(strings.Join(l.arguments, ""), ":") {
+		return nil
+	}
+	for _, m := range l.machines() {
+		out = append(out, candidate{m.word + ":", m.what})
+	}
+	return out
 }
 
 func these(words []string, what string) (out []candidate) {

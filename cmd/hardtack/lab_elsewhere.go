@@ -22,7 +22,8 @@ func labCommand() *cli.Command {
 }
 
 // Completion finds nothing of a lab.
-func labNames() []candidate           { return nil }
-func noticeKinds() []string           { return nil }
-func (l typed) machines() []candidate { return nil }
-func (l typed) volumes() []candidate  { return nil }
+func labNames() []candidate            { return nil }
+func noticeKinds() []string            { return nil }
+func (l typed) machines() []candidate  { return nil }
+func (l typed) volumes() []candidate   { return nil }
+func (l typed) labGroups() []candidate { return nil }

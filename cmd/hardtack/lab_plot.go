@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -25,8 +27,8 @@ func labPlotCommand() *cli.Command {
 			&cli.BoolFlag{Name: "all", Usage: "include stopped machines"},
 		),
 		Action: func(c *cli.Context) error {
-			if form := c.String("format"); form != "svg" && form != "png" {
-				return usagef("--format %s: it is svg or png", form)
+			if form := c.String("format"); !slices.Contains(plotFormats, form) {
+				return usagef("--format %s: it is %s", form, strings.Join(plotFormats, " or "))
 			}
 			return onLab(labPlot)(c)
 		},

@@ -4,8 +4,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +57,42 @@ func endLabs(t *testing.T, root string) {
 	for _, h := range homes {
 		if err := h.Abandon(context.Background(), time.Minute); err != nil {
 			t.Errorf("ending lab %s: %v", h.Name, err)
+		}
+	}
+}
+
+// TestLabCompletion: a running lab's machines and groups are offered wherever a command takes them.
+func TestLabCompletion(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	root, err := lab.DefaultRoot(os.Getenv)
+	ok(t, err)
+	ok(t, os.MkdirAll(filepath.Join(root, "demo"), 0o700))
+	listener, err := net.Listen("unix", filepath.Join(root, "demo", "api.sock"))
+	ok(t, err)
+	defer listener.Close()
+	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:errcheck,gosec // until the test ends
+		_ = json.NewEncoder(w).Encode(lab.Status{
+			Groups:   []lab.GroupStatus{{Name: "masters-a"}, {Name: "minions"}},
+			Machines: []lab.MachineStatus{{ID: "i-1", Group: "masters-a", Power: "on"}, {ID: "i-2", Group: "minions", Power: "on"}, {ID: "i-3", Group: "minions", Power: "on"}},
+		})
+	}))
+	for line, want := range map[string]string{
+		"lab scale ":                    "masters-a minions",
+		"lab scale minions ":            "",
+		"lab cp ":                       "i-1: i-2: i-3: masters-a:",
+		"lab cp here i-":                "i-1: i-2: i-3:",
+		"lab cp masters-a:/etc/hosts ":  "",
+		"lab cp masters-a : /etc/hosts": "", // bash's three words
+		"lab logs ":                     "i-1 i-2 i-3 masters-a",
+		"lab logs i-1 i-":               "i-2 i-3",
+		"lab kill i-1 ":                 "",
+	} {
+		var got []string
+		for _, c := range candidates(t.Context(), newApp(io.Discard, io.Discard), strings.Split("hardtack "+line, " ")) {
+			got = append(got, c.word)
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%q: %s, want %s", line, text, want)
 		}
 	}
 }

@@ -25,6 +25,9 @@ const (
 
 var formats = []string{asTable, asJSON, asYAML}
 
+// plotFormats are those of a drawing.
+var plotFormats = []string{"svg", "png"}
+
 // withoutResult are the commands that have no result of their own, and why; all others take --output, which inherit gives them.
 var withoutResult = map[string]string{
 	"completion":  "a script for a shell",
