@@ -198,6 +198,8 @@ func parse(name string, text []byte, values map[string]string) ([]Object, error)
 const (
 	firstPause = 500 * time.Millisecond
 	lastPause  = 10 * time.Second
+	// heldUp is how long an object may hold up those behind it, of which one may be what it lacks.
+	heldUp = time.Minute
 )
 
 // First is the manifest that gives the user of the add-ons its rights.
@@ -251,14 +253,22 @@ func Remove(ctx context.Context, cluster Cluster, objects []Object, log *slog.Lo
 
 // each calls do for the objects one by one, for each until it succeeds.
 func each(ctx context.Context, doing, done string, do func(context.Context, map[string]any) error, objects []Object, log *slog.Logger) error {
-	for _, o := range objects {
-		err := until(ctx, func() error { return do(ctx, o.Value) }, func(err error) {
+	for queue := slices.Clone(objects); len(queue) > 0; {
+		o := queue[0]
+		queue = queue[1:]
+		turn, cancel := context.WithTimeout(ctx, heldUp)
+		err := until(turn, func() error { return do(ctx, o.Value) }, func(err error) {
 			log.Warn(doing+" an object, which is tried again", "object", o.String(), "from", o.From, "error", err)
 		})
-		if err != nil {
+		cancel()
+		switch {
+		case err == nil:
+			log.Info(done, "object", o.String())
+		case ctx.Err() != nil:
 			return fmt.Errorf("%s %s of %s: %w", doing, o, o.From, err)
+		default:
+			queue = append(queue, o)
 		}
-		log.Info(done, "object", o.String())
 	}
 	return nil
 }

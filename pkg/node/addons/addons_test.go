@@ -372,3 +372,32 @@ func TestPauseImage(t *testing.T) {
 		t.Error("a configuration without a sandbox image was taken")
 	}
 }
+
+// hooked refuses an object until one behind it is there, as a webhook does whose pods no node runs yet.
+type hooked map[string]bool
+
+func (h hooked) Apply(_ context.Context, o map[string]any) error {
+	name := addons.Object{Value: o}.String()
+	if name == "Issuer/a" && !h["Deployment/b"] {
+		return errors.New("failed calling webhook: no endpoints available")
+	}
+	h[name] = true
+	return nil
+}
+
+func (hooked) Delete(context.Context, map[string]any) error { return nil }
+
+// TestApplyHeldUp: an object that is refused does not keep those behind it away.
+func TestApplyHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object := func(kind, name string) addons.Object {
+			return addons.Object{From: "x.yaml", Value: map[string]any{"kind": kind, "metadata": map[string]any{"name": name}}}
+		}
+		h := hooked{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := addons.Apply(ctx, h, []addons.Object{object("Issuer", "a"), object("Deployment", "b")}, slog.New(slog.DiscardHandler)); err != nil {
+			t.Errorf("after an hour: %v; applied %v", err, h)
+		}
+	})
+}
