@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hardtack/packer-plugin-hardtack/pkg/pki"
 	"github.com/hardtack/packer-plugin-hardtack/pkg/role"
 )
 
@@ -200,6 +201,8 @@ type Controller struct {
 	// Turn, if not nil, is called at each turn of the loop.
 	Turn func()
 
+	// made is the token that the API server has and the store does not have yet.
+	made pki.Token
 	// refused has the requests that stay undecided, with the reason that was logged.
 	refused map[string]string
 	// proofs has what is known of the requests for client certificates, by their UIDs.

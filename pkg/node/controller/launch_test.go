@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -246,4 +247,32 @@ func TestNoLaunches(t *testing.T) {
 			t.Errorf("%v, %v", err, w.events)
 		}
 	}
+}
+
+// readOnly is a world whose store takes nothing.
+type readOnly struct{ *world }
+
+func (readOnly) Put(context.Context, string, []byte) error {
+	return errors.New("no space left on device")
+}
+
+// TestTokenWaits: while the store takes nothing one token waits for it, and not one for each turn.
+func TestTokenWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		c := &controller.Controller{Nodes: w, Requests: w, Objects: w, Tokens: w, Secrets: readOnly{w}, Now: time.Now,
+			Self: func() (controller.Self, error) { return controller.Self{}, nil }, Log: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_ = c.Run(ctx, func() {}) // ends with its context
+		n := 0
+		for name := range w.objects {
+			if strings.HasPrefix(name, "bootstrap-token-") {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d bootstrap tokens are good after an hour", n)
+		}
+	})
 }

@@ -20,7 +20,10 @@ func (c *Controller) Token(ctx context.Context) error {
 	}
 	fresh := token.ID == "" || token.Due(c.Now())
 	if fresh {
-		token = pki.NewToken(c.Now())
+		if c.made.ID == "" || c.made.Due(c.Now()) {
+			c.made = pki.NewToken(c.Now())
+		}
+		token = c.made
 	}
 	// Also if the token is not new: an API server that lost its data must get it again.
 	if err := c.Objects.Apply(ctx, Secret(token, pki.GroupBootstrappers)); err != nil {
@@ -36,6 +39,7 @@ func (c *Controller) Token(ctx context.Context) error {
 	if err := c.Secrets.Put(ctx, pki.BootstrapToken, data); err != nil {
 		return err
 	}
+	c.made = pki.Token{}
 	c.Log.Info("a new bootstrap token", "token", token.String(), "expires", token.Expires)
 	return nil
 }
