@@ -277,3 +277,19 @@ func TestDirIsNotMade(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedHidesNone: a description that cannot be read hides no other backup, and nothing restores its own.
+func TestDamagedHidesNone(t *testing.T) {
+	root := t.TempDir()
+	place, err := Open("dir:"+root, Options{Cluster: "demo"})
+	assert.NilError(t, err)
+	old := snapshotFile(t, "old")
+	good := old.at(1, taken.Add(time.Hour))
+	for _, s := range []snapshot{old, good} {
+		assert.NilError(t, place.Put(t.Context(), s.Object, s.file))
+	}
+	assert.NilError(t, os.WriteFile(filepath.Join(root, old.Name+describedEnd), nil, 0o600))
+	list, err := place.List(t.Context())
+	assert.NilError(t, err)
+	assert.DeepEqual(t, list, []Object{good.Object, {Name: old.Name, Epoch: old.Epoch, Taken: old.Taken, Revision: old.Revision}})
+}

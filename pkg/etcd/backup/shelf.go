@@ -125,7 +125,13 @@ func list(ctx context.Context, s shelf, cluster string) ([]Object, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, n := range found {
-		group.Go(func() (err error) { out[i], err = describe(ctx, s, n); return err })
+		group.Go(func() (err error) {
+			if out[i], err = describe(ctx, s, n); errors.Is(err, member.ErrDamaged) {
+				// It is listed, and of no cluster, so that nothing restores it; and it hides no other.
+				out[i], err = Object{Name: n.name, Epoch: n.epoch, Taken: n.taken, Revision: n.revision}, nil
+			}
+			return err
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err

@@ -2,6 +2,9 @@ package member
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -15,6 +18,9 @@ const StepBackup = "backup"
 // BackupEvery is how old the newest backup becomes where Config says nothing.
 const BackupEvery = 15 * time.Minute
 
+// askPlace bounds a question to the place, and takeTime a backup, as drillTime does a drill.
+const askPlace, takeTime = time.Minute, 30 * time.Minute
+
 // backupAgain is the time between two tries after a failure.
 const backupAgain = 3 * time.Minute
 
@@ -22,6 +28,7 @@ const backupAgain = 3 * time.Minute
 type backup struct {
 	taking chan error // nil while none is being taken
 	next   time.Time  // not before: the last one failed
+	took   time.Time  // when this process has taken the last one
 	failed *etcd.BackupFailure
 	one    sync.Mutex // is held while one is taken: by this, or for an order
 }
@@ -29,25 +36,42 @@ type backup struct {
 func (b *backup) take(ctx context.Context, to Backups, epoch int, from Peer) error {
 	b.one.Lock()
 	defer b.one.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, takeTime, fmt.Errorf("not within %v", takeTime))
+	defer cancel()
 	return to.Take(ctx, epoch, from)
 }
 
 // backUp completes a member's status by the newest backup, and begins to take one if this member leads and the newest is too
 // old. A backup that is due is no reason to wait for anything: what fails is in the status and tried again.
 func (m *Member) backUp(ctx context.Context, s *etcd.Status) {
-	newest, err := m.Backups.Newest(ctx, s.Epoch)
+	asking, cancel := context.WithTimeout(ctx, askPlace)
+	newest, err := m.Backups.Newest(asking, s.Epoch)
+	cancel()
 	leads := s.Leader == s.MemberID && !s.Learner
 	now := m.Clock.Now()
+	due := leads && m.backup.taking == nil && !now.Before(m.backup.next) && m.isDue(newest, now)
 	switch {
-	case err != nil:
+	case err != nil && !(due && errors.Is(err, ErrDamaged)): // a newer one takes the damaged one's place
 		m.backupFailed(err)
 	case !leads:
 		m.backup.failed = nil // the leader's to say
-	case m.backup.taking == nil && !now.Before(m.backup.next) && (newest == nil || now.Sub(newest.At) >= m.BackupEvery-StatusEvery/2):
+	case due:
 		m.takeBackup(ctx, s.Epoch)
 	}
 	s.Backup, s.BackupFailed = newest, m.backup.failed
 	m.drillDue(ctx, s, leads)
+}
+
+// isDue: one from the future, which a wrong clock has dated, counts for no other.
+func (m *Member) isDue(newest *etcd.Backup, now time.Time) bool {
+	every := m.BackupEvery - StatusEvery/2
+	switch {
+	case newest == nil:
+		return true
+	case now.Before(newest.At.Add(-etcd.BackupWithin)):
+		return now.Sub(m.backup.took) >= every
+	}
+	return now.Sub(newest.At) >= every
 }
 
 // takeBackup takes one beside the loop, which goes on watching: a snapshot takes as long as it takes.
@@ -64,7 +88,7 @@ func (m *Member) backedUp(ctx context.Context) {
 		m.backup.taking, m.status = nil, time.Time{}
 		switch {
 		case err == nil:
-			m.backup.failed, m.backup.next = nil, time.Time{}
+			m.backup.failed, m.backup.next, m.backup.took = nil, time.Time{}, m.Clock.Now()
 			m.Say(Report{Step: StepBackup})
 		case ctx.Err() == nil:
 			m.backupFailed(err)
@@ -88,10 +112,15 @@ func (m *Member) backupFailed(err error) {
 const mostWhy = 1 << 10
 
 func short(text string) string {
-	if len(text) > mostWhy {
-		return text[:mostWhy] + "..."
+	for cut := text; ; cut = cut[:len(cut)*3/4] {
+		said := cut
+		if len(cut) < len(text) {
+			said += "..."
+		}
+		if encoded, err := json.Marshal(said); err != nil || len(encoded) <= mostWhy { // as the status has it: "<" takes six bytes
+			return said
+		}
 	}
-	return text
 }
 
 // endBackup waits for the backup that is being taken, whose context has ended.

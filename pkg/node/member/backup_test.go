@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -156,4 +157,78 @@ func TestBackupEnds(t *testing.T) {
 			t.Error("it was taken")
 		}
 	})
+}
+
+// memberWith is a member that serves, leads, and has a place for its backups.
+func memberWith(place Backups) (*Member, *statusOfTests) {
+	own, records := &ownOfTests{leads: true}, &statusOfTests{}
+	m := New(Config{Member: "a", Instance: "i-1", Records: records, Backups: place, Clock: clock.System{}, Peer: func(string) Peer { return own }, Own: "https://127.0.0.1:2379"})
+	m.written = &environment{clients: etcd.Open}
+	return m, records
+}
+
+// TestBackupsGoOn: neither a backup that a wrong clock has dated two days ahead nor one with a damaged description is the last.
+func TestBackupsGoOn(t *testing.T) {
+	for name, place := range map[string]*placeOfTests{"from the future": {}, "damaged": {broken: ErrDamaged}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				place.newest.Store(&etcd.Backup{At: time.Now().Add(48 * time.Hour)})
+				m, records := memberWith(place)
+				watched(t, m, time.Hour)
+				if n := place.taken.Load(); n < 1 || n > 5 {
+					t.Errorf("in an hour it took %d: %+v", n, records.last.BackupFailed)
+				}
+			})
+		})
+	}
+}
+
+// silent is a place that neither takes nor gives anything until it is given up.
+type silent struct{ *placeOfTests }
+
+func (silent) Take(ctx context.Context, _ int, _ Peer) error { <-ctx.Done(); return context.Cause(ctx) }
+
+// mute does not even say what it has.
+type mute struct{ silent }
+
+func (mute) Newest(ctx context.Context, _ int) (*etcd.Backup, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestBackupsGivenUp: a place that has stopped sending keeps no status away, and the status says so.
+func TestBackupsGivenUp(t *testing.T) {
+	for name, place := range map[string]Backups{"taking": silent{&placeOfTests{}}, "looking": mute{silent{&placeOfTests{}}}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, records := memberWith(place)
+				ctx, cancel := context.WithCancel(t.Context())
+				for end := time.Now().Add(time.Hour); time.Now().Before(end); time.Sleep(15 * time.Second) {
+					before := time.Now()
+					if err := m.watch(ctx, etcd.Facts{Store: etcd.Store{Epoch: 2}}); err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(before); took > 2*time.Minute {
+						t.Fatalf("one look took %v", took)
+					}
+				}
+				if records.last.BackupFailed == nil || time.Since(records.last.At) > 3*time.Minute {
+					t.Errorf("after an hour the status has %+v", records.last)
+				}
+				cancel()
+				m.endBackup()
+			})
+		})
+	}
+}
+
+// TestShort: what a status has of a failure takes no more than its share there, whatever JSON makes of it.
+func TestShort(t *testing.T) {
+	for text, cut := range map[string]bool{"the place is full": false, strings.Repeat("x", 5000): true, strings.Repeat("<p>", 1000): true} {
+		said := short(text)
+		encoded, err := json.Marshal(said)
+		if err != nil || len(encoded) > mostWhy || cut != strings.HasSuffix(said, "...") || !cut && said != text || cut && len(said) < 100 {
+			t.Errorf("%d bytes, %v: %.80s", len(encoded), err, said)
+		}
+	}
 }
