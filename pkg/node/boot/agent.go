@@ -200,7 +200,14 @@ func (a *agent) apply(ctx context.Context, report *Report, result userdata.Resul
 	if err := errors.Join(a.removeRoles(others), a.removeFiles(report, old)); err != nil {
 		return err
 	}
-	if err := a.write(slices.Concat(appends, steps, records)); err != nil {
+	if err := a.write(appends); err != nil {
+		if !a.sealed {
+			return err
+		}
+		// /etc is new at each boot: a reader that is started again in this one may append to it twice.
+		report.Findings.Add(problem.Problem{File: appendedPath, Severity: problem.Warning, Text: "is not written: " + err.Error()})
+	}
+	if err := a.write(slices.Concat(steps, records)); err != nil {
 		return err
 	}
 	if err := a.checkLines(report, roleTexts(steps)); err != nil {

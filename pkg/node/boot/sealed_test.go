@@ -65,3 +65,30 @@ func TestSealedRoot(t *testing.T) {
 		t.Errorf("/etc alone: %v, %v", steps, err)
 	}
 }
+
+// TestSealedFull: on a machine whose state partition is full a reboot keeps the roles. The record of what was appended to /etc in
+// the boot before is of no use in this one.
+func TestSealedFull(t *testing.T) {
+	data := tree{credential: minions + "- {path: /etc/hosts, append: true, content: \"10.0.0.1 x\\n\"}\n"}
+	root := data.with(sealedRoot, tree{"etc/hosts": "h\n", "proc/sys/kernel/random/boot_id": "1\n"}).make(t)
+	state := filepath.Dir(filepath.Join(root, recordFile))
+	if err := os.MkdirAll(state, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", state, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("mounts a file system to fill it, which is root's: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(state, 0) })
+	mustRun(t, root)
+	if err := os.WriteFile(filepath.Join(state, "full"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filling it: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(root, "etc")); err != nil { // the next boot's is new
+		t.Fatal(err)
+	}
+	tree{"etc/hosts": "h\n", "proc/sys/kernel/random/boot_id": "2\n"}.put(t, root)
+	mustRun(t, root)
+	if _, err := os.Stat(filepath.Join(root, minionsFile)); err != nil {
+		t.Error(err)
+	}
+}
