@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -156,7 +157,7 @@ func (w *Watcher) failed(question string, err error) bool {
 // while there are any.
 func (w *Watcher) tell(ctx context.Context) {
 	var all []notice.Notice
-	for _, kind := range []notice.Kind{notice.Spot, notice.Scheduled, notice.Rebalance} {
+	for _, kind := range kinds {
 		all = append(all, w.notices[kind]...)
 	}
 	message := notice.Format(all)
@@ -164,17 +165,32 @@ func (w *Watcher) tell(ctx context.Context) {
 	if !w.told.IsZero() && message == w.shown && (message == "" || now.Sub(w.told) < again) {
 		return
 	}
-	if !w.failed("the node", w.show(ctx, all, message)) {
+	if !w.failed("the node", w.show(ctx, all)) && !slices.ContainsFunc(kinds, w.lacks) {
 		w.told, w.shown = now, message
 	}
 }
 
-func (w *Watcher) show(ctx context.Context, all []notice.Notice, message string) error {
+// kinds are the kinds of notices, by their urgency.
+var kinds = []notice.Kind{notice.Spot, notice.Scheduled, notice.Rebalance}
+
+// lacks reports whether this process has never read the notices of a kind: what the node shows of them still holds.
+func (w *Watcher) lacks(k notice.Kind) bool {
+	_, read := w.notices[k]
+	return !read && (k == notice.Scheduled || !w.known || w.spot)
+}
+
+func (w *Watcher) show(ctx context.Context, all []notice.Notice) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, perWord, fmt.Errorf("not within %v", perWord))
 	defer cancel()
 	shown, err := w.Node.Ending(ctx)
-	if err != nil || shown == message {
+	if err != nil {
 		return err
+	}
+	before, _ := notice.Parse(shown) // what cannot be read is written anew
+	all = append(all, slices.DeleteFunc(before, func(n notice.Notice) bool { return !w.lacks(n.Kind) })...)
+	message := notice.Format(all)
+	if shown == message {
+		return nil
 	}
 	reason := "NoNotice"
 	if len(all) > 0 {

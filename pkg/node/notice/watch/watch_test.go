@@ -184,3 +184,15 @@ func TestNoAPI(t *testing.T) {
 	i.steps(5 * time.Second)
 	i.want("SpotInterruption", interrupted)
 }
+
+// TestSilenceAtStart has a watcher that is started again while the metadata service does not answer: what the node shows still holds.
+func TestSilenceAtStart(t *testing.T) {
+	i := newInstance(t, true)
+	i.node.reason, i.node.shown = "SpotInterruption", interrupted
+	i.broken = "instance-life-cycle"
+	i.steps(10 * time.Second)
+	i.want("SpotInterruption", interrupted)
+	i.broken = ""
+	i.steps(5 * time.Second)
+	i.want("NoNotice", "")
+}
