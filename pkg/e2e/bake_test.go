@@ -37,7 +37,9 @@ func TestKilledBake(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			awaitText(t, cmd, &out, "inside the image")
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			awaitText(t, cmd, ended, &out, "inside the image")
 			if traces := b.traces(t, "sleep "+mark); len(traces) == 0 {
 				t.Fatal("no trace of a bake that runs: the test looks at the wrong place")
 			}
@@ -45,7 +47,7 @@ func TestKilledBake(t *testing.T) {
 			if err := syscall.Kill(-cmd.Process.Pid, signal); err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Wait(); err == nil {
+			if err := <-ended; err == nil {
 				t.Errorf("packer build ended well:\n%s", out.String())
 			}
 			if left := eventually(endWithin, func() []string { return b.traces(t, "sleep "+mark) }); len(left) > 0 {
@@ -82,10 +84,15 @@ func without(files []string, output string) []string {
 	return slices.DeleteFunc(files, func(file string) bool { return file == output })
 }
 
-// awaitText waits until the command has printed text.
-func awaitText(t *testing.T, cmd *exec.Cmd, out *run.Log, text string) {
+// awaitText waits until the command has printed text, or has ended.
+func awaitText(t *testing.T, cmd *exec.Cmd, ended <-chan error, out *run.Log, text string) {
 	t.Helper()
 	waiting := func() []string {
+		select {
+		case err := <-ended:
+			t.Fatalf("packer build has ended before it printed %q: %v\n%s", text, err, out.String())
+		default:
+		}
 		if strings.Contains(out.String(), text) {
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -32,13 +33,18 @@ func TestMain(m *testing.M) {
 	os.Exit(interruptible(m))
 }
 
-// interrupted is cancelled by the first Ctrl-C. Machines and bakes then end in order, and their tests fail.
+// interrupted is cancelled by the first Ctrl-C, and when CI's time is over. Machines and bakes then end in order, and their tests fail.
 var interrupted = context.Background()
 
 func interruptible(m *testing.M) int {
 	var stop context.CancelFunc
 	interrupted, stop = signal.NotifyContext(interrupted, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if end, err := strconv.ParseInt(os.Getenv(untilVariable), 10, 64); err == nil {
+		var cancel context.CancelFunc
+		interrupted, cancel = context.WithDeadline(interrupted, time.Unix(end, 0).Add(grace))
+		defer cancel()
+	}
 	code := m.Run()
 	if err := figures.write(filepath.Join(root, "build", "e2e.json")); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -70,9 +70,10 @@ func inMaster(t *testing.T, dir string) bool {
 		if _, part, ok := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); ok {
 			run += "/" + part
 		}
-		cmd := exec.CommandContext(interrupted, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", os.Args[0],
+		cmd := exec.CommandContext(interrupted, "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", os.Args[0],
 			"-test.run="+run, "-test.v", "-test.timeout=45m")
 		cmd.Env = append(os.Environ(), inside+"=1", untilVariable+"=")
+		cmd.WaitDelay = endWithin
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,7 +149,9 @@ func (m *master) encrypted(t *testing.T) {
 // restarted, and no request of the client fails. The API server's metric tells when it has taken a step.
 func (m *master) encryptionRotates(t *testing.T) {
 	m.mustKubectl(t, "create", "secret", "generic", "busy", "--from-literal=word=0")
-	stop, ended := make(chan struct{}), make(chan int)
+	stop, ended := make(chan struct{}), make(chan int, 1)
+	halt := sync.OnceValue(func() int { close(stop); return <-ended })
+	defer halt() // a client that outlives its test ends all of them
 	go func() {
 		n := 0
 		defer func() { ended <- n }()
@@ -209,8 +212,7 @@ func (m *master) encryptionRotates(t *testing.T) {
 		}
 		t.Logf("step %s: taken after %v", step, time.Since(began).Round(time.Second))
 	}
-	close(stop)
-	if n := <-ended; n < 10 {
+	if n := halt(); n < 10 {
 		t.Errorf("the client came %d times", n)
 	}
 	for _, name := range []string{"probe", "busy"} {

@@ -13,6 +13,9 @@ import (
 // computer may be half as fast as another, and CI that is cut off says nothing about what it has run.
 const untilVariable = "HARDTACK_E2E_UNTIL"
 
+// grace is how long after it a test that has begun may go on: what hangs ends while CI can still say so.
+const grace = 10 * time.Minute
+
 // What the tests of whole clusters take with two emulated processors and nothing beside them.
 const (
 	labUp       = 6 * time.Minute

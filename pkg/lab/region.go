@@ -58,6 +58,7 @@ func newRegion(ctx context.Context, h Home, plan Plan, machines awsfake.Hypervis
 		return nil, err
 	}
 	r.account.EC2().AddSubnet(awsfake.Subnet{ID: subnetID, VPC: vpcID, Zone: zoneName})
+	r.account.EC2().SetVPC(vpcID, awsfake.VPCAttributes{Support: true, Ranges: []string{subnet.String()}})
 	if r.outside, err = newOutside(ctx, r.account.Handler()); err != nil {
 		r.wire.close()
 		return nil, err
