@@ -48,7 +48,7 @@ func rich(t *testing.T) (*Account, map[string]string) {
 		s := a.Images().add(Snapshot{Size: 8, Tags: tags, State: SnapshotCompleted}, nil)
 		names["SNAPSHOT"] = s.ID
 		names["IMAGE"] = a.Images().addImage(Image{Name: "demo", Tags: tags, Disks: []Disk{{Snapshot: s.ID}}}).ID
-		lt, err := a.regional.ec2.createTemplate("demo", "", LaunchData{Type: "t3.medium"}, tags)
+		lt, err := a.regional.ec2.createTemplate("demo", "", LaunchData{Type: "t3.medium", Tags: []LaunchTags{{"network-interface", []LaunchTag{{"team", "a"}}}, {"volume", []LaunchTag{{"team", "a"}}}}}, tags)
 		noErr(t, err)
 		names["TEMPLATE"] = lt.ID
 		a.CloudFormation().stacks = append(a.CloudFormation().stacks, &cfnStack{name: "demo", id: "arn:aws:cloudformation:us-west-2:" + owner + ":stack/demo/1", status: "CREATE_COMPLETE", stackState: stackState{tags: tags}})

@@ -65,7 +65,7 @@ func (s *AutoScaling) settingsOf(p params, was groupSettings) (groupSettings, er
 	if err := s.readExtras(p, &to.groupExtras); err != nil {
 		return to, err
 	}
-	ref := LaunchRef{p.get("LaunchTemplate.LaunchTemplateId"), p.get("LaunchTemplate.LaunchTemplateName"), p.get("LaunchTemplate.Version")}
+	ref := launchRef(p, "LaunchTemplate.")
 	if ref != (LaunchRef{}) {
 		if to.Template, err = s.fullRef(ref); err != nil {
 			return to, err

@@ -224,6 +224,48 @@ func TestGroupsRefuseTemplates(t *testing.T) {
 	wantCode(t, err, "ValidationError", "Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
 }
 
+// TestGroupNeedsRunInstances: who has a group launch from a template must be allowed to run instances on all that these come with, and to
+// tag what the template tags. Another change of the group needs none of it.
+func TestGroupNeedsRunInstances(t *testing.T) {
+	b := newBench(t, Options{})
+	b.account.EC2().AddSubnet(Subnet{ID: "subnet-1", VPC: "vpc-1", Zone: "us-west-2a"})
+	b.account.EC2().AddSubnet(Subnet{ID: "subnet-2", VPC: "vpc-1", Zone: "us-west-2b"})
+	data := launchRequest(imageA, "")
+	data.TagSpecifications = append(data.TagSpecifications, types.LaunchTemplateTagSpecificationRequest{ResourceType: types.ResourceTypeNetworkInterface, Tags: []types.Tag{{Key: aws.String("Role"), Value: aws.String("a")}}})
+	id := b.createTemplate(t, "demo", data)
+	b.templateGroup(t, "m", id, "1", 0)
+	const ours = "arn:aws:ec2:us-west-2:" + owner + ":"
+	run := Policy{{Actions: []string{"autoscaling:*"}, Resources: []string{"*"}}}
+	for _, arn := range []string{ours + "instance/*", ours + "network-interface/*", ours + "volume/*", ours + "security-group/*", ours + "subnet/subnet-1", ours + "subnet/subnet-2", ours + "launch-template/" + id, "arn:aws:ec2:us-west-2::image/" + imageA} {
+		run = append(run, Statement{Actions: []string{"ec2:RunInstances"}, Resources: []string{arn}})
+	}
+	for _, kind := range []string{"instance", "network-interface", "volume"} {
+		run = append(run, Statement{Actions: []string{"ec2:CreateTags"}, Resources: []string{ours + kind + "/*"}, Conditions: []Condition{{Operator: "StringEquals", Key: "ec2:CreateAction", Patterns: []string{"RunInstances"}}}})
+	}
+	specification := astypes.LaunchTemplateSpecification{LaunchTemplateId: &id, Version: aws.String("1")}
+	plain := &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: aws.String("m"), LaunchTemplate: &specification, VPCZoneIdentifier: aws.String("subnet-1, subnet-2"), AvailabilityZones: []string{"us-west-2a", "us-west-2b"}}
+	mixed := *plain
+	mixed.LaunchTemplate, mixed.MixedInstancesPolicy = nil, &astypes.MixedInstancesPolicy{LaunchTemplate: &astypes.LaunchTemplate{LaunchTemplateSpecification: &specification}}
+	for _, in := range []*autoscaling.UpdateAutoScalingGroupInput{plain, &mixed} {
+		for i := 1; i < len(run); i++ {
+			b.account.SetPolicy("AKIDEXAMPLE", slices.Delete(slices.Clone(run), i, i+1))
+			if _, err := b.autoscaling.UpdateAutoScalingGroup(t.Context(), in); err == nil {
+				t.Errorf("without %v of %v it is allowed", run[i].Actions, run[i].Resources)
+			} else {
+				wantCode(t, err, "AccessDenied", "You are not authorized to use launch template: "+id)
+			}
+		}
+		b.account.SetPolicy("AKIDEXAMPLE", run)
+		if _, err := b.autoscaling.UpdateAutoScalingGroup(t.Context(), in); err != nil {
+			t.Error(err)
+		}
+	}
+	b.account.SetPolicy("AKIDEXAMPLE", run[:1])
+	if _, err := b.autoscaling.UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: aws.String("m"), MaxSize: aws.Int32(3)}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTagsInMetadata launches machines whose metadata are to show their tags: one with a key that has a slash is refused, as
 // every group that cluster-autoscaler scales has found out.
 func TestTagsInMetadata(t *testing.T) {

@@ -44,7 +44,7 @@ func (s *AutoScaling) needs(c *call) []need {
 	}
 	p := params(c.Form)
 	if c.Action == "CreateAutoScalingGroup" || c.Action == "UpdateAutoScalingGroup" {
-		return []need{s.shapeNeed(action, p)}
+		return append([]need{s.shapeNeed(action, p)}, s.launchNeeds(p)...)
 	}
 	names := []string{p.get("AutoScalingGroupName")}
 	for _, tag := range p.structs("Tags.member") {
@@ -133,7 +133,7 @@ func (e *EC2) plainNeeds(c *call) []need {
 	case strings.HasPrefix(c.Action, "Describe"):
 		return []need{{action: action, arn: "*"}}
 	case c.Action == "RunInstances":
-		return e.runNeeds(action, p)
+		return e.runNeeds(requested(p))
 	case strings.Contains(c.Action, "LaunchTemplate"):
 		return e.templateNeeds(action, p)
 	case len(ids) == 0:
@@ -142,35 +142,6 @@ func (e *EC2) plainNeeds(c *call) []need {
 	var needs []need
 	for _, id := range ids {
 		needs = append(needs, e.machineNeed(action, id))
-	}
-	return needs
-}
-
-// runNeeds are the permissions to run machines: the image, and all that a machine comes with. What the request does not name is "*".
-func (e *EC2) runNeeds(action string, p params) []need {
-	named := func(kind, id string) string {
-		return "arn:aws:ec2:" + HomeRegion + ":" + owner + ":" + kind + "/" + cmp.Or(id, "*")
-	}
-	subnet, _ := e.network.subnet(p.get("SubnetId"))
-	zone := cmp.Or(subnet.Zone, p.get("Placement.AvailabilityZone"), HomeRegion+"a")
-	requested := []params{}
-	for _, spec := range p.structs("TagSpecification") {
-		if spec.get("ResourceType") == "instance" {
-			requested = append(requested, spec.structs("Tag")...)
-		}
-	}
-	machine := machineContext(Machine{Type: p.get("InstanceType"), Zone: zone})
-	maps.Copy(machine, requestContext(requested))
-	vpc := map[string][]string{"ec2:AvailabilityZone": {zone}, "ec2:Subnet": {named("subnet", subnet.ID)}, "ec2:SubnetID": {subnet.ID}, "ec2:Vpc": {named("vpc", subnet.VPC)}}
-	image := e.account.Images().need(action, p.get("ImageId"), nil)
-	needs := []need{
-		image, {action: action, arn: machineARN("*"), context: machine}, {action: action, arn: named("network-interface", ""), context: vpc},
-		{action: action, arn: named("security-group", p.get("SecurityGroupId.1"))}, {action: action, arn: named("subnet", subnet.ID), context: vpc}, {action: action, arn: volumeARN("*")},
-	}
-	if len(requested) > 0 {
-		context := requestContext(requested)
-		context["ec2:CreateAction"] = []string{"RunInstances"}
-		needs = append(needs, need{action: "ec2:CreateTags", arn: machineARN("*"), context: context})
 	}
 	return needs
 }

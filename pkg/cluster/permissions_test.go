@@ -191,6 +191,19 @@ func TestPermissionsOfDelete(t *testing.T) {
 	}
 }
 
+// AWS asks who makes or changes a group with a launch template for RunInstances on all that its machines come with.
+func TestPermissionsOfLaunches(t *testing.T) {
+	decide := decider(t, complete(t), cluster.Deployment{})
+	const ec2 = "arn:aws:ec2:us-west-2:123456789012:"
+	for _, arn := range []string{ec2 + "instance/*", ec2 + "network-interface/*", ec2 + "volume/*", ec2 + "subnet/subnet-1", ec2 + "security-group/sg-1", ec2 + "launch-template/lt-1", "arn:aws:ec2:us-west-2::image/ami-1"} {
+		assert.Check(t, decide("ec2:RunInstances", arn) == "allowed", "RunInstances on %s", arn)
+	}
+	// The template tags these.
+	for _, kind := range []string{"instance", "network-interface", "volume"} {
+		assert.Check(t, decide("ec2:CreateTags", ec2+kind+"/*") == "allowed", "CreateTags on %s", kind)
+	}
+}
+
 // A role with a name of its own is not below the stack's: the policy has it too. It has no role that only begins like the cluster.
 func TestPermissionsOfNamedRoles(t *testing.T) {
 	doc := complete(t, everything, "addons: ["+strings.Join(machine.CloudAddons(), ", ")+"]\n")

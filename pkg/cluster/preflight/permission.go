@@ -101,13 +101,19 @@ func (p Plan) Needs() []Need {
 		add("groups", "making the groups", group, groups)
 		add("refresh", "replacing and ending machines", group, "autoscaling: StartInstanceRefresh CancelInstanceRefresh RollbackInstanceRefresh TerminateInstanceInAutoScalingGroup CompleteLifecycleAction")
 	}
-	add("templates", "making the launch templates", arn("ec2", "launch-template/*"),
-		"ec2: CreateLaunchTemplate CreateLaunchTemplateVersion ModifyLaunchTemplate DeleteLaunchTemplate DeleteLaunchTemplateVersions CreateTags DeleteTags")
 	// "To use a launch template, you must have permission to use ... ec2:RunInstances" (Amazon EC2 Auto Scaling User Guide, "Control Amazon
-	// EC2 launch template usage").
-	add("templates", "launching from the launch templates", arn("ec2", "instance/*"), "ec2: RunInstances CreateTags")
-	add("securitygroups", "making the security groups", arn("ec2", "security-group/*"),
-		"ec2: CreateSecurityGroup DeleteSecurityGroup AuthorizeSecurityGroupIngress RevokeSecurityGroupIngress UpdateSecurityGroupRuleDescriptionsIngress CreateTags DeleteTags")
+	// EC2 launch template usage"): on every resource that the action requires in the Service Authorization Reference, and CreateTags on
+	// those that the template tags. A policy has one statement for resources with the same actions, and so few characters.
+	add("templates", "making the launch templates, and launching from them", arn("ec2", "launch-template/*"),
+		"ec2: RunInstances CreateLaunchTemplate CreateLaunchTemplateVersion ModifyLaunchTemplate DeleteLaunchTemplate DeleteLaunchTemplateVersions CreateTags DeleteTags")
+	const launching = "launching from the launch templates"
+	for _, kind := range []string{"instance", "network-interface", "volume"} {
+		add("templates", launching, arn("ec2", kind+"/*"), "ec2: RunInstances CreateTags")
+	}
+	add("templates", launching, arn("ec2", "subnet/*"), "ec2: RunInstances")
+	add("templates", launching, "arn:"+p.Partition+":ec2:"+p.Region+"::image/*", "ec2: RunInstances")
+	add("securitygroups", "making the security groups, and launching with them", arn("ec2", "security-group/*"),
+		"ec2: RunInstances CreateSecurityGroup DeleteSecurityGroup AuthorizeSecurityGroupIngress RevokeSecurityGroupIngress UpdateSecurityGroupRuleDescriptionsIngress CreateTags DeleteTags")
 	if has(typeVolume) {
 		add("volumes", "making the volumes of etcd's members", arn("ec2", "volume/*"), "ec2: CreateVolume ModifyVolume DeleteVolume CreateTags DeleteTags")
 	}
