@@ -93,15 +93,21 @@ func (f *AWS) groups(ctx context.Context, cluster string) ([]astypes.AutoScaling
 	}), nil
 }
 
-// addUntagged reads the machines in service that EC2 does not show with the cluster's tag, by their ids: which machines are
-// members, the groups say, and the tag may have been added to a group after its machines were launched. A machine that
-// EC2 does not know at all makes the reading partial.
+// addUntagged reads the machines that EC2 does not show with the cluster's tag, by their ids: which machines are
+// members, the groups say, and the tag may have been added to a group after its machines were launched. One that leaves is
+// read too, since its records go by its addresses. A machine in service that EC2 does not know at all makes the reading
+// partial.
 func (f *AWS) addUntagged(ctx context.Context, groups []astypes.AutoScalingGroup, machines map[string]machine, cluster string) error {
-	var ids []string
+	var ids, serving []string
 	for _, g := range groups {
 		for _, i := range g.Instances {
-			if _, ok := machines[aws.ToString(i.InstanceId)]; !ok && i.LifecycleState == astypes.LifecycleStateInService {
-				ids = append(ids, aws.ToString(i.InstanceId))
+			id := aws.ToString(i.InstanceId)
+			if _, ok := machines[id]; ok {
+				continue
+			}
+			ids = append(ids, id)
+			if i.LifecycleState == astypes.LifecycleStateInService {
+				serving = append(serving, id)
 			}
 		}
 	}
@@ -114,7 +120,7 @@ func (f *AWS) addUntagged(ctx context.Context, groups []astypes.AutoScalingGroup
 		m.untagged = true
 		machines[aws.ToString(i.InstanceId)] = m
 	}
-	for _, id := range ids {
+	for _, id := range serving {
 		if _, ok := machines[id]; !ok {
 			return fmt.Errorf("reading the machines of %s: AutoScaling has %s in service, and EC2 does not know it: the reading is partial (read again; if it stays so, terminate that machine in its group)", cluster, id)
 		}

@@ -96,8 +96,35 @@ func TestAWSMissesNoMachineOutOfService(t *testing.T) {
 				t.Errorf("%d machines: %+v", n, m)
 			}
 		}
-		if calls := a.Calls()["ec2:DescribeInstances"]; calls != 1 {
+		// The second asks for the machine by its id: only EC2 knows whether it lacks the tag or is gone.
+		if calls := a.Calls()["ec2:DescribeInstances"]; calls != 2 {
 			t.Errorf("%d machines: %d calls of DescribeInstances", n, calls)
+		}
+	}
+}
+
+// A machine without the tag that waits for its hooks on termination has its addresses, by which its records are withdrawn.
+func TestAWSReadsUntaggedThatLeave(t *testing.T) {
+	a, f, groups := region(t, awsfake.Options{})
+	group(t, a, "new", "minions", 1, nil)
+	err := a.AutoScaling().Create(awsfake.Group{Name: "old", Max: 1, Desired: 1, Zones: []string{"eu-central-1a"},
+		Tags: map[string]string{role.TagCluster: "demo", role.TagRole: "masters"}, Unpropagated: map[string]bool{role.TagCluster: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Tick()
+	if err := a.AutoScaling().PutHook("old", awsfake.Hook{Name: role.DrainHook, Transition: "autoscaling:EC2_INSTANCE_TERMINATING", Heartbeat: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	terminate(t, groups, a.AutoScaling().Instances("old")[0].ID, false)
+	got, err := f.Read(t.Context(), "demo")
+	i := slices.IndexFunc(got.Groups, func(g record.Group) bool { return g.Name == "old" })
+	if err != nil || i < 0 || len(got.Groups[i].Members) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, m := range got.Groups[i].Members { // that machine, and the one in its place
+		if !m.Untagged || !m.Private.IsValid() {
+			t.Errorf("%+v", m)
 		}
 	}
 }
