@@ -11,13 +11,13 @@ import (
 // traffic.
 type balancers struct {
 	balancers map[string]bool
-	// targets are the target groups, and listeners the target group that each forwards to.
-	targets   map[string]bool
-	listeners map[string]string
+	// targets are the target groups, listeners the target group that each forwards to, and before the balancer of each listener.
+	targets           map[string]bool
+	listeners, before map[string]string
 }
 
 func newBalancers() balancers {
-	return balancers{balancers: map[string]bool{}, targets: map[string]bool{}, listeners: map[string]string{}}
+	return balancers{balancers: map[string]bool{}, targets: map[string]bool{}, listeners: map[string]string{}, before: map[string]string{}}
 }
 
 // checkTargets refuses unknown target groups.
@@ -169,6 +169,11 @@ func (p *provision) listen(want *listenerShape) error {
 	if err := p.cf.checkTargets([]string{want.Actions[0].Target}); err != nil {
 		return err
 	}
-	p.cf.listeners[p.physical] = want.Actions[0].Target
+	for listener, target := range p.cf.listeners {
+		if target == want.Actions[0].Target && p.cf.before[listener] != want.Balancer {
+			return refuse("TargetGroupAssociationLimit", "The following target groups cannot be associated with more than one load balancer: %s", target)
+		}
+	}
+	p.cf.listeners[p.physical], p.cf.before[p.physical] = want.Actions[0].Target, want.Balancer
 	return nil
 }

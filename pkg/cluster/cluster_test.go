@@ -341,3 +341,18 @@ func TestSize(t *testing.T) {
 		assert.Equal(t, group.Desired, step.want, "step %d: %s", i, step.minions)
 	}
 }
+
+// TestOtherScheme changes the load balancer of a stack that is there: AWS makes another before it deletes the old one.
+func TestOtherScheme(t *testing.T) {
+	_, account, conf, _ := newCluster(t)
+	createAuthorities(t, conf)
+	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true)
+	assert.NilError(t, err)
+	subnet := "subnet-0000000000000000a"
+	at := cluster.Deployment{Parameters: map[string]string{template.ParameterVPC: testVPC, template.ParameterSubnets: subnet, template.ParameterBalancer: subnet}}
+	for _, scheme := range []string{"internal", "internet-facing", "internal"} {
+		c := cluster.New(cluster.Config{Document: complete(t, "aws: {loadBalancer: "+scheme+"}\n"), AWS: conf, Poll: time.Millisecond})
+		_, err = c.Apply(t.Context(), cluster.ApplyOptions{Deployment: at})
+		assert.NilError(t, err, scheme)
+	}
+}

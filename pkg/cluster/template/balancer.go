@@ -19,6 +19,15 @@ func (b *builder) balanced(g spec.Group) bool {
 	return g.Roles.Has(role.Masters) && b.cluster.Cluster.AWS.LoadBalancer != spec.LoadBalancerNone
 }
 
+// targets is the logical name of the target group, another one for each scheme. AWS has a target group in one load balancer only
+// ("Target groups for your Network Load Balancers"), and a new scheme makes a load balancer before the old one is gone.
+func (b *builder) targets() string {
+	if b.cluster.Cluster.AWS.LoadBalancer == spec.LoadBalancerPublic {
+		return targetsID + "Public"
+	}
+	return targetsID
+}
+
 // balancer adds the network load balancer of the API servers, if the document wants one. Machines do not use it: they
 // connect to masters.<cluster>.k8s.
 func (b *builder) balancer() {
@@ -47,7 +56,7 @@ func (b *builder) balancer() {
 		balancer["IpAddressType"] = "dualstack"
 	}
 	r[balancerID] = Resource{Type: "AWS::ElasticLoadBalancingV2::LoadBalancer", Properties: balancer}
-	r[targetsID] = Resource{Type: "AWS::ElasticLoadBalancingV2::TargetGroup", Properties: object{
+	r[b.targets()] = Resource{Type: "AWS::ElasticLoadBalancingV2::TargetGroup", Properties: object{
 		"Protocol": "TCP", "Port": port.Number, "TargetType": "instance", "VpcId": ref(ParameterVPC),
 		// /readyz needs no authentication.
 		"HealthCheckProtocol": "HTTPS", "HealthCheckPath": "/readyz", "HealthCheckIntervalSeconds": 10,
@@ -56,7 +65,7 @@ func (b *builder) balancer() {
 	}}
 	r[listenerID] = Resource{Type: "AWS::ElasticLoadBalancingV2::Listener", Properties: object{
 		"LoadBalancerArn": ref(balancerID), "Protocol": "TCP", "Port": port.Number,
-		"DefaultActions": []any{object{"Type": "forward", "TargetGroupArn": ref(targetsID)}},
+		"DefaultActions": []any{object{"Type": "forward", "TargetGroupArn": ref(b.targets())}},
 	}}
 	b.out.Outputs[OutputAPI] = Output{Value: attribute(balancerID, "DNSName"),
 		Description: fmt.Sprintf("Where clients reach the API: kubectl --server https://NAME:%d --tls-server-name %s", port.Number, role.Masters.Host(b.cluster.Cluster.Name))}

@@ -116,7 +116,7 @@ func (b *builder) scalingGroup(g spec.Group, m groupModel) {
 		properties["MixedInstancesPolicy"] = mixed.policy(version)
 	}
 	if m.Balanced {
-		properties["TargetGroupARNs"] = []any{ref(targetsID)}
+		properties["TargetGroupARNs"] = []any{ref(b.targets())}
 	}
 	if m.Rebalance {
 		properties["CapacityRebalance"] = true
