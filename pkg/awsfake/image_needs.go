@@ -170,7 +170,7 @@ func (d directAPI) startNeeds(c *call, action string) []need {
 		key = parent.Key
 	}
 	if key != "" && key != d.defaultKey() {
-		needs = append(needs, d.keyNeed("kms:GenerateDataKeyWithoutPlaintext", key))
+		needs = append(needs, d.keyNeed("kms:GenerateDataKeyWithoutPlaintext", key), d.keyNeed("kms:Encrypt", key))
 	}
 	return needs
 }

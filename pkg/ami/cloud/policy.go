@@ -111,8 +111,9 @@ func (r PolicyRequest) statements() []statement {
 		statements = append(statements, set)
 	}
 	if len(r.Keys) > 0 {
+		// All that AWS lists for the EBS direct APIs ("Permissions to use KMS keys", Amazon EBS User Guide); which call needs which it does not say.
 		statements = append(statements,
-			statement{"Keys", "Allow", []string{"kms:DescribeKey", "kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncrypt*"}, r.Keys, nil},
+			statement{"Keys", "Allow", []string{"kms:DescribeKey", "kms:Encrypt", "kms:Decrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncrypt*"}, r.Keys, nil},
 			statement{"Grants", "Allow", []string{"kms:CreateGrant"}, r.Keys, conditions{"Bool": {"kms:GrantIsForAWSResource": {"true"}}}})
 	}
 	return statements
