@@ -69,7 +69,7 @@ func TestLabCompletion(t *testing.T) {
 	ok(t, os.MkdirAll(filepath.Join(root, "demo"), 0o700))
 	listener, err := net.Listen("unix", filepath.Join(root, "demo", "api.sock"))
 	ok(t, err)
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:errcheck,gosec // until the test ends
 		_ = json.NewEncoder(w).Encode(lab.Status{
 			Groups:   []lab.GroupStatus{{Name: "masters-a"}, {Name: "minions"}},

@@ -35,9 +35,9 @@ func Detach(c Command, output *os.File) (Detached, error) {
 func (d Detached) End(patience time.Duration) {
 	_ = endGroup(d.process) // it leads its session, and so its group; one that has ended needs nothing
 	select {
-	case <-d.Ended:
+	case <-d.Ended: //nolint:errcheck // it was told to end: how it did says nothing
 	case <-time.After(patience):
 		killGroup(d.process)
-		<-d.Ended
+		<-d.Ended //nolint:errcheck // as above
 	}
 }

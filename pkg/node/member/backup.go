@@ -51,7 +51,7 @@ func (m *Member) backUp(ctx context.Context, s *etcd.Status) {
 	now := m.Clock.Now()
 	due := leads && m.backup.taking == nil && !now.Before(m.backup.next) && m.isDue(newest, now)
 	switch {
-	case err != nil && !(due && errors.Is(err, ErrDamaged)): // a newer one takes the damaged one's place
+	case err != nil && (!due || !errors.Is(err, ErrDamaged)): // a newer one takes the damaged one's place
 		m.backupFailed(err)
 	case !leads:
 		m.backup.failed = nil // the leader's to say
