@@ -193,10 +193,17 @@ func (p Plan) roleNeeds(global func(service, rest string) string, has func(strin
 	roles := global("iam", p.Account+":role/"+p.Stack+"-*")
 	all := []Need{
 		{Name: "permissions.roles", What: "making the instance roles", Actions: expand(role), Resource: roles},
-		{Name: "permissions.roles", What: "handing the instance roles to machines", Actions: expand("iam: PassRole"), Resource: roles,
-			Context: map[string][]string{"iam:PassedToService": {"ec2.amazonaws.com"}}},
 		{Name: "permissions.roles", What: "making the instance profiles", Resource: global("iam", p.Account+":instance-profile/"+p.Stack+"-*"),
 			Actions: expand("iam: CreateInstanceProfile DeleteInstanceProfile GetInstanceProfile AddRoleToInstanceProfile RemoveRoleFromInstanceProfile")},
+	}
+	// In China a profile gets its role by the one name, and a machine its profile by the other (karpenter-provider-aws #6843).
+	services := []string{"ec2.amazonaws.com"}
+	if p.Partition == "aws-cn" {
+		services = append(services, "ec2.amazonaws.com.cn")
+	}
+	for _, service := range services {
+		all = append(all, Need{Name: "permissions.roles", What: "handing the instance roles to machines", Actions: expand("iam: PassRole"), Resource: roles,
+			Context: map[string][]string{"iam:PassedToService": {service}}})
 	}
 	if p.PodRoles != "" {
 		all = append(all, Need{Name: "permissions.roles", What: "making the roles of add-ons", Actions: expand(role), Resource: global("iam", p.Account+":role/"+p.PodRoles+"*")})

@@ -50,6 +50,22 @@ func TestPolicyAllowsTheNeeds(t *testing.T) {
 	}
 }
 
+// TestPolicyOfChina: there EC2 has two names, and roles are handed to both.
+func TestPolicyOfChina(t *testing.T) {
+	for partition, china := range map[string]string{"aws": "implicitDeny", "aws-cn": "allowed"} {
+		p := plan()
+		p.Partition = partition
+		text, err := preflight.Policy(p.Needs())
+		assert.NilError(t, err)
+		policy, err := awsfake.ParsePolicy(text)
+		assert.NilError(t, err)
+		for service, want := range map[string]string{"ec2.amazonaws.com": "allowed", "ec2.amazonaws.com.cn": china} {
+			got := awsfake.Decision([]awsfake.Policy{policy}, "iam:PassRole", "arn:"+partition+":iam::123456789012:role/hardtack-demo-x", map[string][]string{"iam:PassedToService": {service}})
+			assert.Equal(t, got, want, "%s %s", partition, service)
+		}
+	}
+}
+
 // find returns the checks of a name.
 func find(l doctor.List, name string) (out []doctor.Check) {
 	for _, c := range l {
