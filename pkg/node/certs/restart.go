@@ -100,8 +100,11 @@ func (o RestartOptions) restart(ctx context.Context, dir string) error {
 // turn waits for the machine's turn among the members of etcd, and checks that the others work: a quorum can spare one.
 func (o RestartOptions) turn(ctx context.Context) error {
 	i := slices.Index(o.Members, o.Member)
-	if i < 0 || len(o.Members) == 1 {
+	switch {
+	case len(o.Members) <= 1:
 		return nil
+	case i < 0: // a member that only the instance's tag names
+		return fmt.Errorf("which of etcd's members %v this machine is is not known here, and so not whose turn it is; next: hardtack-renew.service knows, and does it within the hour", o.Members)
 	}
 	round := time.Duration(len(o.Members)) * restartTurn
 	now := o.Now()

@@ -161,3 +161,20 @@ func TestIdentityOfAReplacedAuthority(t *testing.T) {
 		}
 	}
 }
+
+// TestRestartOfUnknownMember: who does not know which member it is starts none of several again.
+func TestRestartOfUnknownMember(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, pki.Dir, pki.DirEtcd)
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, ".restart"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var units []string
+	o := restarting(root, &units)
+	o.Members, o.Member = []string{"a", "b", "c"}, ""
+	o.Sleep = func(context.Context, time.Duration) error { return nil }
+	o.Healthy = func(context.Context, string) error { return nil }
+	if err := certs.Restart(t.Context(), o); err == nil || len(units) > 0 {
+		t.Errorf("%v, started again: %v", err, units)
+	}
+}
