@@ -328,7 +328,8 @@ func (c *Cluster) keepsVoters(ctx context.Context, now rollout.State, changes []
 }
 
 // changesVolumes refuses to change a member's volume that the stack has made and that is gone, since hardtack etcd replace has
-// made another: CloudFormation would fail half way, or make a second one, and a machine takes neither of two.
+// made another: CloudFormation would fail half way, or make a second one, and a machine takes neither of two. And it refuses another
+// key, also one that the volume has as the account's default: CloudFormation takes no change of it ("AWS::EC2::Volume", KmsKeyId).
 func (c *Cluster) changesVolumes(ctx context.Context, changes []cloudformation.Change) error {
 	var touched []cloudformation.Change
 	for _, change := range changes {
@@ -345,6 +346,9 @@ func (c *Cluster) changesVolumes(ctx context.Context, changes []cloudformation.C
 	}
 	e := VolumesError{Cluster: c.name}
 	for _, change := range touched {
+		if slices.ContainsFunc(change.Properties, func(p cloudformation.Property) bool { return p.Name == "KmsKeyId" }) {
+			e.Problems = append(e.Problems, fmt.Sprintf("%s: the stack made the volume %s by another etcd.key, or by none, and keeps it so: write etcd.key as it was", change.Resource, change.ID))
+		}
 		for _, v := range volumes {
 			member, id := account.Tag(v.Tags, role.TagEtcdMember), aws.ToString(v.VolumeId)
 			gone := !slices.ContainsFunc(volumes, func(v types.Volume) bool { return aws.ToString(v.VolumeId) == change.ID })
