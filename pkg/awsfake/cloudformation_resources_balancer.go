@@ -11,13 +11,16 @@ import (
 // traffic.
 type balancers struct {
 	balancers map[string]bool
-	// targets are the target groups, listeners the target group that each forwards to, and before the balancer of each listener.
-	targets           map[string]bool
-	listeners, before map[string]string
+	// targets are the target groups.
+	targets   map[string]bool
+	listeners map[string]listener
 }
 
+// listener is what a listener is of, and the target group that it forwards to.
+type listener struct{ balancer, target string }
+
 func newBalancers() balancers {
-	return balancers{balancers: map[string]bool{}, targets: map[string]bool{}, listeners: map[string]string{}, before: map[string]string{}}
+	return balancers{balancers: map[string]bool{}, targets: map[string]bool{}, listeners: map[string]listener{}}
 }
 
 // checkTargets refuses unknown target groups.
@@ -102,8 +105,8 @@ func balancerKinds() map[string]resourceKind {
 			},
 			change: func(_ *provision, want, _ *targetShape) error { return want.check() },
 			drop: func(p *provision, _ *targetShape) (bool, error) {
-				for _, target := range p.cf.listeners {
-					if target == p.physical {
+				for _, l := range p.cf.listeners {
+					if l.target == p.physical {
 						return true, refuse("ResourceInUse", "Target group '%s' is currently in use by a listener or a rule", p.physical)
 					}
 				}
@@ -169,11 +172,12 @@ func (p *provision) listen(want *listenerShape) error {
 	if err := p.cf.checkTargets([]string{want.Actions[0].Target}); err != nil {
 		return err
 	}
-	for listener, target := range p.cf.listeners {
-		if target == want.Actions[0].Target && p.cf.before[listener] != want.Balancer {
-			return refuse("TargetGroupAssociationLimit", "The following target groups cannot be associated with more than one load balancer: %s", target)
+	to := listener{want.Balancer, want.Actions[0].Target}
+	for _, l := range p.cf.listeners {
+		if l.target == to.target && l.balancer != to.balancer {
+			return refuse("TargetGroupAssociationLimit", "The following target groups cannot be associated with more than one load balancer: %s", to.target)
 		}
 	}
-	p.cf.listeners[p.physical], p.cf.before[p.physical] = want.Actions[0].Target, want.Balancer
+	p.cf.listeners[p.physical] = to
 	return nil
 }

@@ -342,17 +342,25 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestOtherScheme changes the load balancer of a stack that is there: AWS makes another before it deletes the old one.
-func TestOtherScheme(t *testing.T) {
+// applied is an account in which documents of one cluster, with a load balancer, are applied one after the other.
+func applied(t *testing.T) (*awsfake.Account, func(document string) error) {
+	t.Helper()
 	_, account, conf, _ := newCluster(t)
 	createAuthorities(t, conf)
 	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true)
 	assert.NilError(t, err)
-	subnet := "subnet-0000000000000000a"
+	const subnet = "subnet-0000000000000000a"
 	at := cluster.Deployment{Parameters: map[string]string{template.ParameterVPC: testVPC, template.ParameterSubnets: subnet, template.ParameterBalancer: subnet}}
+	return account, func(document string) error {
+		_, err := cluster.New(cluster.Config{Document: complete(t, document), AWS: conf, Poll: time.Millisecond}).Apply(t.Context(), cluster.ApplyOptions{Deployment: at})
+		return err
+	}
+}
+
+// TestOtherScheme changes the load balancer of a stack that is there: AWS makes another before it deletes the old one.
+func TestOtherScheme(t *testing.T) {
+	_, apply := applied(t)
 	for _, scheme := range []string{"internal", "internet-facing", "internal"} {
-		c := cluster.New(cluster.Config{Document: complete(t, "aws: {loadBalancer: "+scheme+"}\n"), AWS: conf, Poll: time.Millisecond})
-		_, err = c.Apply(t.Context(), cluster.ApplyOptions{Deployment: at})
-		assert.NilError(t, err, scheme)
+		assert.NilError(t, apply("aws: {loadBalancer: "+scheme+"}\n"), scheme)
 	}
 }

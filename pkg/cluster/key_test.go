@@ -185,20 +185,13 @@ func TestSecretsKeyOnMoto(t *testing.T) {
 
 // TestKeyThatVolumesHave: the volumes of a stack without etcd.key have the account's own key, and to write that is a change all the same.
 func TestKeyThatVolumesHave(t *testing.T) {
-	_, account, conf, _ := newCluster(t)
-	createAuthorities(t, conf)
-	_, err := account.SSM().Put(awsfake.Parameter{Name: template.ImageParameter("stable"), Value: "ami-0000000000000000a"}, true)
-	assert.NilError(t, err)
-	apply := func(more string) error {
-		c := cluster.New(cluster.Config{Document: complete(t, more), AWS: conf, Poll: time.Millisecond})
-		_, err := c.Apply(t.Context(), cluster.ApplyOptions{Deployment: cluster.Deployment{Parameters: map[string]string{template.ParameterVPC: testVPC, template.ParameterSubnets: "subnet-0000000000000000a"}}})
-		return err
-	}
-	assert.NilError(t, apply(""))
-	err = apply("etcd: {key: '" + account.EC2().Volumes()[0].Key + "'}\n")
+	account, apply := applied(t)
+	const balanced = "aws: {loadBalancer: internal}\n"
+	assert.NilError(t, apply(balanced))
+	err := apply(balanced + "etcd: {key: '" + account.EC2().Volumes()[0].Key + "'}\n")
 	var refused *cluster.VolumesError
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "write etcd.key as it was") {
 		t.Errorf("got %v", err)
 	}
-	assert.NilError(t, apply(""))
+	assert.NilError(t, apply(balanced))
 }

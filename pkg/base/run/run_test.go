@@ -82,15 +82,7 @@ func TestCancelEndsTheWholeGroup(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v, want context.Canceled in it", err)
 	}
-	for field := range strings.FieldsSeq(string(text)) {
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for alive(pid) {
-			time.Sleep(5 * time.Millisecond) // the kernel ends them; the test's own deadline is the bound
-		}
-	}
+	ended(t, text)
 }
 
 // alive reports whether the process runs; a zombie that its new parent has not collected does not.
@@ -145,15 +137,21 @@ func TestEndOfDetached(t *testing.T) {
 				text, _ = os.ReadFile(said.Name())
 			}
 			d.End(tt.patience)
-			for field := range strings.FieldsSeq(string(text)) {
-				pid, err := strconv.Atoi(field)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for alive(pid) {
-					time.Sleep(5 * time.Millisecond) // the kernel ends them; the test's own deadline is the bound
-				}
-			}
+			ended(t, text)
 		})
+	}
+}
+
+// ended waits until the processes with these numbers have ended. The kernel ends them; the test's own deadline is the bound.
+func ended(t *testing.T, pids []byte) {
+	t.Helper()
+	for field := range strings.FieldsSeq(string(pids)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for alive(pid) {
+			time.Sleep(5 * time.Millisecond)
+		}
 	}
 }

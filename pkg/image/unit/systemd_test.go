@@ -292,3 +292,25 @@ func TestExposure(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingWaitsForAddons: what the API server refuses is tried without end, and starts nothing else later.
+func TestNothingWaitsForAddons(t *testing.T) {
+	t.Parallel()
+	const addons = "hardtack-addons.service"
+	all, problems := unit.Load(units.FS)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]unit.Unit{}
+	for _, u := range all {
+		shown[u.Name] = u
+	}
+	if _, there := shown[addons]; !there {
+		t.Fatalf("there is no %s", addons)
+	}
+	for name, after := range orders(shown) {
+		if after[addons] {
+			t.Errorf("%s waits for %s", name, addons)
+		}
+	}
+}

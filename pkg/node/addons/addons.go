@@ -251,7 +251,7 @@ func Remove(ctx context.Context, cluster Cluster, objects []Object, log *slog.Lo
 	return each(ctx, "removing", "is not there", cluster.Delete, objects, log)
 }
 
-// each calls do for the objects one by one, for each until it succeeds.
+// each calls do for the objects one by one until it has succeeded for all. One that has failed for heldUp goes behind the others.
 func each(ctx context.Context, doing, done string, do func(context.Context, map[string]any) error, objects []Object, log *slog.Logger) error {
 	for queue := slices.Clone(objects); len(queue) > 0; {
 		o := queue[0]
